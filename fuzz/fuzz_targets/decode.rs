@@ -1,3 +1,6 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| flowgauge_wire::decode::fuzz_decode(data));
+#[path = "../harness/decode.rs"]
+mod harness;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| harness::fuzz_decode(data));

@@ -1,3 +1,6 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| { flowgauge_capture::file::fuzz_file(data); });
+#[path = "../harness/file.rs"]
+mod harness;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| { harness::fuzz_file(data); });

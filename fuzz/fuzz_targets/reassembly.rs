@@ -1,3 +1,6 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| flowgauge_reassembly::fuzz::fuzz_reassembly(data));
+#[path = "../harness/reassembly.rs"]
+mod harness;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| harness::fuzz_reassembly(data));

@@ -11,23 +11,7 @@ use serde_json::Value;
 use crate::live;
 
 pub(crate) fn run() -> Result<ExitCode, String> {
-    let status = Command::new(super::cargo())
-        .args([
-            "build",
-            "--release",
-            "--locked",
-            "--package",
-            "flowgauge-cli",
-        ])
-        .current_dir(super::root())
-        .status()
-        .map_err(|error| format!("cannot start cargo: {error}"))?;
-    if !status.success() {
-        return Err("the build failed; the compiler's messages are above".to_owned());
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| super::root().join("target"), PathBuf::from);
-    let binary = target.join("release/flowgauge");
+    let binary = build()?;
     let out = super::root().join("demo");
     let streams = out.join("streams");
     // A second run starts afresh: stream files are appended to, never overwritten.
@@ -115,6 +99,27 @@ pub(crate) fn run() -> Result<ExitCode, String> {
     );
     println!("try:  {} --help", binary.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Builds the program; where it is.
+fn build() -> Result<PathBuf, String> {
+    let status = Command::new(super::cargo())
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--package",
+            "flowgauge-cli",
+        ])
+        .current_dir(super::root())
+        .status()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    if !status.success() {
+        return Err("the build failed; the compiler's messages are above".to_owned());
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| super::root().join("target"), PathBuf::from);
+    Ok(target.join("release/flowgauge"))
 }
 
 /// A real capture to show: FLOWGAUGE_DEMO_CAPTURE, or a known one of the test corpora if they are

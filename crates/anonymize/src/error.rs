@@ -1,16 +1,16 @@
 //! What can go wrong.
 
-use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::rule::RuleError;
 
 /// Why a policy cannot be applied.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read or written.
+    #[error("cannot {action} {path}: {source}")]
     Io {
         /// What was to be done.
         action: &'static str,
@@ -20,6 +20,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A policy is no policy, or breaks a rule.
+    #[error("{path}:{line}: {of}")]
     Policy {
         /// In this file.
         path: PathBuf,
@@ -29,31 +30,37 @@ pub enum Error {
         of: RuleError,
     },
     /// A rule that stands in no file.
+    #[error("{of}")]
     Rule {
         /// What is wrong.
         of: RuleError,
     },
     /// A policy of more than a mebibyte.
+    #[error("{path}: more than 1 MiB is no policy")]
     TooLong {
         /// In this file.
         path: PathBuf,
     },
     /// A file is no key.
+    #[error("{path}: this is no key")]
     NoKey {
         /// Which file.
         path: PathBuf,
     },
     /// A key's name is taken, and there is no key: a symbolic link that leads nowhere.
+    #[error("{path}: there is no key where this symbolic link leads")]
     LostKey {
         /// Which file.
         path: PathBuf,
     },
     /// Others than the owner can read a key.
+    #[error("{path}: others than its owner can read this key")]
     OpenKey {
         /// Which file.
         path: PathBuf,
     },
     /// The administrator's policy can be changed by others than root.
+    #[error("{path}: others than root can change this policy")]
     NotOfRoot {
         /// Which file.
         path: PathBuf,
@@ -61,6 +68,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// What an action with a file came to.
+    pub(crate) fn io<'a>(
+        action: &'static str,
+        path: &'a Path,
+    ) -> impl Fn(io::Error) -> Error + Copy + 'a {
+        move |source| Error::Io {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -86,38 +105,3 @@ impl Error {
         }
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Io {
-                action,
-                path,
-                source,
-            } => write!(f, "cannot {action} {}: {source}", path.display()),
-            Error::Policy { path, line, of } => write!(f, "{}:{line}: {of}", path.display()),
-            Error::Rule { of } => of.fmt(f),
-            Error::TooLong { path } => {
-                write!(f, "{}: more than 1 MiB is no policy", path.display())
-            }
-            Error::NoKey { path } => write!(f, "{}: this is no key", path.display()),
-            Error::LostKey { path } => write!(
-                f,
-                "{}: there is no key where this symbolic link leads",
-                path.display()
-            ),
-            Error::OpenKey { path } => write!(
-                f,
-                "{}: others than its owner can read this key",
-                path.display()
-            ),
-            Error::NotOfRoot { path } => write!(
-                f,
-                "{}: others than root can change this policy",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Error {}

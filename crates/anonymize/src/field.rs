@@ -3,7 +3,19 @@
 use core::fmt;
 
 /// The part of a packet that a field belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum Protocol {
     /// What is known of a packet beside its bytes.
     Packet,
@@ -25,35 +37,18 @@ pub enum Protocol {
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Protocol; 8] = [
-        Protocol::Packet,
-        Protocol::Ethernet,
-        Protocol::Ip,
-        Protocol::Tcp,
-        Protocol::Udp,
-        Protocol::Icmp,
-        Protocol::Http,
-        Protocol::Ftp,
-    ];
+    pub const ALL: &[Protocol] = <Protocol as strum::VariantArray>::VARIANTS;
 
     /// As rules name it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Protocol::Packet => "PACKET",
-            Protocol::Ethernet => "ETHERNET",
-            Protocol::Ip => "IP",
-            Protocol::Tcp => "TCP",
-            Protocol::Udp => "UDP",
-            Protocol::Icmp => "ICMP",
-            Protocol::Http => "HTTP",
-            Protocol::Ftp => "FTP",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// The one of a name, in any case.
     pub fn named(name: &str) -> Option<Protocol> {
         Protocol::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .find(|it| it.name().eq_ignore_ascii_case(name))
     }
 }
@@ -114,7 +109,7 @@ macro_rules! fields {
             }
 
             /// Its name in rules, which is that of MAPI where that has one.
-            pub const fn name(self) -> &'static str {
+            pub fn name(self) -> &'static str {
                 match self { $(Field::$name => $mapi,)* }
             }
 

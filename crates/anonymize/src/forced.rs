@@ -34,13 +34,7 @@ pub fn forced_policy() -> Result<Option<(Policy, PathBuf)>, Error> {
             )));
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(source) => {
-            return Err(Error::Io {
-                action: "read",
-                path: path.to_owned(),
-                source,
-            });
-        }
+        Err(error) => return Err(Error::io("read", path)(error)),
     }
     match std::env::var_os(FORCED_BY) {
         Some(path) if !path.is_empty() => {

@@ -35,11 +35,7 @@ impl Key {
     /// # Errors
     /// The system gives no random bytes.
     pub fn random() -> Result<Key, Error> {
-        let bytes = random_bytes().map_err(|source| Error::Io {
-            action: "read",
-            path: "/dev/urandom".into(),
-            source,
-        })?;
+        let bytes = random_bytes().map_err(Error::io("read", Path::new("/dev/urandom")))?;
         Ok(Key(bytes))
     }
 
@@ -66,11 +62,7 @@ impl Key {
 
     /// That of a file; `None`: there is none.
     fn read(folder: &Folder, path: &Path) -> Result<Option<Key>, Error> {
-        let io = |source| Error::Io {
-            action: "read",
-            path: path.to_owned(),
-            source,
-        };
+        let io = Error::io("read", path);
         let file = match folder.open(path, How::read()) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -102,11 +94,7 @@ impl Key {
     /// A new one in a file; `None`: something of the name is there.
     fn make(folder: &Folder, path: &Path) -> Result<Option<Key>, Error> {
         let key = Key::random()?;
-        let io = |source| Error::Io {
-            action: "make",
-            path: path.to_owned(),
-            source,
-        };
+        let io = Error::io("make", path);
         // A key is there whole or not at all: two that begin at once have the same one.
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{}", std::process::id()));

@@ -20,7 +20,7 @@ mod record;
 mod rule;
 mod source;
 
-use std::io;
+use std::path::Path;
 
 use flowgauge_wire::{LinkType, Nanos, PacketDescriptor};
 
@@ -50,11 +50,8 @@ impl Anonymizer {
     /// # Errors
     /// The system gives no random bytes.
     pub fn new(policy: &Policy) -> Result<Anonymizer, Error> {
-        let compiled = Compiled::new(policy).map_err(|source: io::Error| Error::Io {
-            action: "read",
-            path: "/dev/urandom".into(),
-            source,
-        })?;
+        let compiled = Compiled::new(policy);
+        let compiled = compiled.map_err(Error::io("read", Path::new("/dev/urandom")))?;
         Ok(Anonymizer {
             compiled,
             actions: record::Actions::default(),
@@ -83,11 +80,5 @@ impl Anonymizer {
     /// Whether packets of a link type can be read; of others no byte is given out.
     pub fn knows_link(link: LinkType) -> bool {
         packet::knows_link(link)
-    }
-}
-
-impl core::fmt::Debug for Anonymizer {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Anonymizer").finish_non_exhaustive()
     }
 }

@@ -86,11 +86,7 @@ impl Policy {
     /// # Errors
     /// What is wrong with the policy, and where; what is wrong with the key.
     pub fn read(folder: &Folder, path: &Path) -> Result<Policy, Error> {
-        let io = |source| Error::Io {
-            action: "read",
-            path: path.to_owned(),
-            source,
-        };
+        let io = Error::io("read", path);
         let text = folder.read(path, MAX_BYTES).map_err(io)?;
         let text = text.ok_or_else(|| Error::TooLong {
             path: path.to_owned(),

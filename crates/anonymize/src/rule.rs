@@ -5,7 +5,8 @@ use core::fmt;
 use crate::field::{Class, Field, Protocol, ftp_name, http_name};
 
 /// What is done with a field, by MAPI's names.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, strum::IntoStaticStr)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum Function {
     /// It stays as it is.
     Unchanged,
@@ -313,24 +314,8 @@ impl Function {
     }
 
     /// Its name.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Function::Unchanged => "UNCHANGED",
-            Function::Map => "MAP",
-            Function::MapDistribution(_) => "MAP_DISTRIBUTION",
-            Function::Strip(_) => "STRIP",
-            Function::Random => "RANDOM",
-            Function::FilenameRandom => "FILENAME_RANDOM",
-            Function::Hashed(..) => "HASHED",
-            Function::PatternFill(_) => "PATTERN_FILL",
-            Function::Zero => "ZERO",
-            Function::Replace(_) => "REPLACE",
-            Function::PrefixPreserving => "PREFIX_PRESERVING",
-            Function::PrefixPreservingMap => "PREFIX_PRESERVING_MAP",
-            Function::Regexp(_) => "REGEXP",
-            Function::ChecksumAdjust => "CHECKSUM_ADJUST",
-            Function::Round(_) => "ROUND",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 
     /// Whether something of what was there can be read afterwards.

@@ -7,7 +7,6 @@ use flowgauge_wire::{Batch, Ledger, PacketDescriptor};
 use crate::Anonymizer;
 
 /// Packets of another source, anonymized. Of its interfaces only link types and snap lengths are told.
-#[derive(Debug)]
 pub struct Anonymized<S> {
     source: S,
     anonymizer: Anonymizer,

@@ -70,31 +70,12 @@ pub(crate) struct RawHeader {
     pub(crate) reserved: [u16; 3],
 }
 
-impl RawHeader {
-    pub(crate) const NONE: RawHeader = RawHeader {
-        src_ip: RawIp { bytes: [0; 16] },
-        dst_ip: RawIp { bytes: [0; 16] },
-        src_port: 0,
-        dst_port: 0,
-        protocol: 0,
-        direction: 0,
-        ip_version: 0,
-        has_vlan: 0,
-        vlan: 0,
-        reserved: [0; 3],
-    };
-}
-
 /// `scap_count_t`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct RawCount {
     pub(crate) bytes: u64,
     pub(crate) pkts: u64,
-}
-
-impl RawCount {
-    pub(crate) const NONE: RawCount = RawCount { bytes: 0, pkts: 0 };
 }
 
 /// `scap_stream_stats_t`.
@@ -108,18 +89,6 @@ pub(crate) struct RawStreamStats {
     pub(crate) dropped: RawCount,
     pub(crate) discarded: RawCount,
     pub(crate) captured: RawCount,
-}
-
-impl RawStreamStats {
-    pub(crate) const NONE: RawStreamStats = RawStreamStats {
-        start: 0,
-        end: 0,
-        bytes: 0,
-        pkts: 0,
-        dropped: RawCount::NONE,
-        discarded: RawCount::NONE,
-        captured: RawCount::NONE,
-    };
 }
 
 /// `stream_t`.

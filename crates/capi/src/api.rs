@@ -13,7 +13,7 @@ use crate::device::{self, Device};
 use crate::failure::{self, Code, Failure};
 use crate::handle::{Handle, Setup};
 use crate::registry::{self, Stopped, Token};
-use crate::settings::{self, Parameter, Settings, Subnet};
+use crate::settings::{self, Parameter, Settings};
 
 /// `scap_t`: never read, see the module `registry`.
 #[repr(C)]
@@ -167,7 +167,8 @@ pub unsafe extern "C" fn scap_add_policy(
         let policy = settings::policy(policy)?;
         // SAFETY: the caller's promise.
         let subnet = unsafe { text(subnet) }?.ok_or_else(|| missing("the subnet"))?;
-        settings.subnets.push(Subnet::new(subnet.trim(), policy)?);
+        let subnet = settings::subnet(subnet.trim())?;
+        settings.subnets.push((subnet, policy));
         Ok(())
     })
 }

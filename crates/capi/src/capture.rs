@@ -126,8 +126,8 @@ fn engine(settings: &Settings) -> EngineConfig {
 
 fn policies(settings: &Settings) -> HostPolicies {
     let mut policies = HostPolicies::new(settings.policy);
-    for subnet in &settings.subnets {
-        policies.insert(subnet.address, subnet.prefix_len, subnet.policy);
+    for (subnet, policy) in &settings.subnets {
+        policies.insert(subnet.addr(), subnet.prefix_len(), *policy);
     }
     policies
 }

@@ -1,6 +1,5 @@
 //! What `scap_create` was given to capture from.
 
-use std::fmt;
 use std::path::Path;
 
 use flowgauge_capture::live::{ANY, link_type_of, list_interfaces};
@@ -74,15 +73,6 @@ impl Device {
     /// libpcap's message.
     pub(crate) fn check_filter(&self, expression: &str) -> Result<(), Failure> {
         check_filter(&self.links(), expression)
-    }
-}
-
-impl fmt::Debug for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Device::File(_) => f.write_str("File"),
-            Device::Interface { name, .. } => write!(f, "Interface({name:?})"),
-        }
     }
 }
 

@@ -281,7 +281,7 @@ fn header(stream: &StreamHandle<'_>) -> RawHeader {
         ip_version: identity.version,
         has_vlan: u8::from(identity.vlan.is_some()),
         vlan: identity.vlan.unwrap_or(0),
-        ..RawHeader::NONE
+        ..RawHeader::default()
     }
 }
 
@@ -325,7 +325,7 @@ fn number(of: u32) -> c_int {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use flowgauge_capture::generate::{Config, Preset, generate};
+    use flowgauge_generate::{Config, Preset, generate};
     use flowgauge_runtime::{Capture, stream_filter};
     use flowgauge_stream::engine::ApplicationConfig;
 

@@ -1,12 +1,13 @@
 //! A capture between `scap_create` and `scap_close`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_runtime::shared::Application;
 use flowgauge_runtime::{Control, Outcome};
 use flowgauge_stream::engine::{ApplicationConfig, ApplicationId};
 use flowgauge_wire::LinkType;
+use parking_lot::Mutex;
 
 use crate::abi::RawStats;
 use crate::capture;
@@ -17,9 +18,9 @@ use crate::settings::Settings;
 use crate::share;
 
 /// What stands behind a `scap_t *`.
-#[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) token: Token,
+    /// What a panic leaves behind is whole: nothing is changed in steps under these locks.
     phase: Mutex<Phase>,
     last: Mutex<LastFailure>,
     pub(crate) control: Control,
@@ -32,13 +33,11 @@ pub(crate) struct Handle {
 }
 
 /// What is captured, and how.
-#[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) device: Device,
     pub(crate) settings: Settings,
 }
 
-#[derive(Debug)]
 enum Phase {
     Configured(Box<Setup>),
     Running(Box<Running>),
@@ -76,7 +75,7 @@ impl Handle {
         &self,
         change: impl FnOnce(&mut Setup) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        match &mut *lock(&self.phase) {
+        match &mut *self.phase.lock() {
             Phase::Configured(setup) => change(setup),
             Phase::Running(_) => Err(started("the capture runs already")),
             Phase::Over => Err(started("the capture is over")),
@@ -92,7 +91,7 @@ impl Handle {
         &self,
         change: impl FnOnce(&mut Settings) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let mut phase = lock(&self.phase);
+        let mut phase = self.phase.lock();
         let running = match &mut *phase {
             Phase::Configured(setup) => return change(&mut setup.settings),
             Phase::Running(running) => running,
@@ -132,7 +131,7 @@ impl Handle {
     /// # Errors
     /// When it started before.
     pub(crate) fn start(&self) -> Result<Setup, Failure> {
-        let mut phase = lock(&self.phase);
+        let mut phase = self.phase.lock();
         match core::mem::replace(&mut *phase, Phase::Over) {
             Phase::Configured(setup) => {
                 let settings = &setup.settings;
@@ -166,7 +165,7 @@ impl Handle {
 
     /// The capture that runs is shared, with so much memory for this process; or it is not.
     pub(crate) fn set_shared(&self, memory_bytes: Option<u64>) {
-        let mut phase = lock(&self.phase);
+        let mut phase = self.phase.lock();
         if let Phase::Running(running) = &mut *phase {
             running.is_shared = memory_bytes.is_some();
         }
@@ -178,7 +177,7 @@ impl Handle {
     /// The capture has ended.
     pub(crate) fn end(&self) {
         self.token.set_running(false);
-        *lock(&self.phase) = Phase::Over;
+        *self.phase.lock() = Phase::Over;
     }
 
     /// Gives the handle up.
@@ -186,7 +185,7 @@ impl Handle {
     /// # Errors
     /// While the capture runs.
     pub(crate) fn close(&self) -> Result<(), Failure> {
-        let mut phase = lock(&self.phase);
+        let mut phase = self.phase.lock();
         if matches!(*phase, Phase::Running(_)) {
             return Err(Failure::new(
                 Code::State,
@@ -199,20 +198,20 @@ impl Handle {
     }
 
     pub(crate) fn note(&self, failure: Failure) {
-        lock(&self.last).set(failure);
+        self.last.lock().set(failure);
     }
 
     pub(crate) fn remark(&self, what: String) {
-        lock(&self.last).remark(what);
+        self.last.lock().remark(what);
     }
 
     pub(crate) fn last<T>(&self, read: impl FnOnce(&LastFailure) -> T) -> T {
-        read(&lock(&self.last))
+        read(&self.last.lock())
     }
 
     /// The capture is over, and this is what it came to.
     pub(crate) fn set_outcome(&self, outcome: &Outcome) {
-        *lock(&self.total) = Some(capture::final_statistics(outcome));
+        *self.total.lock() = Some(capture::final_statistics(outcome));
     }
 
     /// What was asked for, or what a shared capture grants now.
@@ -223,7 +222,7 @@ impl Handle {
 
     /// Counters so far.
     pub(crate) fn statistics(&self) -> RawStats {
-        let total = *lock(&self.total);
+        let total = *self.total.lock();
         let mut statistics = total.unwrap_or_else(|| capture::statistics(&self.control.progress()));
         statistics.memory_size = self.memory_bytes();
         if !self.wants_data.load(Ordering::Relaxed) {
@@ -241,11 +240,6 @@ fn started(what: &str) -> Failure {
         "set it between scap_create and scap_start_capture; cutoffs, priorities and parameters of streams can be \
          changed later",
     )
-}
-
-/// What a panic left behind is whole: nothing is changed in steps under these locks.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

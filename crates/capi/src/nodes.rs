@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr::NonNull;
 
-use crate::abi::{RawHeader, RawStream, RawStreamStats};
+use crate::abi::RawStream;
 
 /// Pairs that are allocated together.
 const PAIRS_PER_BLOCK: usize = 64;
@@ -130,29 +130,8 @@ impl Drop for Nodes {
 }
 
 /// A stream of which nothing is known.
-pub(crate) const EMPTY: RawStream = RawStream {
-    hdr: RawHeader::NONE,
-    stats: RawStreamStats::NONE,
-    uid: 0,
-    status: 0,
-    error: 0,
-    cutoff: 0,
-    priority: 0,
-    chunk_size: 0,
-    flags: 0,
-    opposite: core::ptr::null_mut(),
-    data: core::ptr::null_mut(),
-    data_len: 0,
-    len: 0,
-    offset: 0,
-    missing: 0,
-    repeated: 0,
-    holes: 0,
-    processing_time: 0,
-    chunks: 0,
-    user_state: core::ptr::null_mut(),
-    missing_at_end: 0,
-};
+// SAFETY: it is made of numbers and of pointers that may be null.
+pub(crate) const EMPTY: RawStream = unsafe { core::mem::zeroed() };
 
 fn streams_of(pair: NonNull<Pair>) -> [NonNull<RawStream>; 2] {
     let first = pair.cast::<RawStream>();

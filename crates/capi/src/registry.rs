@@ -6,7 +6,9 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::RwLock;
 
 use crate::handle::Handle;
 
@@ -98,7 +100,7 @@ pub(crate) enum Stopped {
 
 /// Enters a handle that `make` makes of its token and of what stops it; `None` when there are too many.
 pub(crate) fn open(make: impl FnOnce(Token, Arc<AtomicBool>) -> Handle) -> Option<Token> {
-    let mut handles = HANDLES.write().unwrap_or_else(PoisonError::into_inner);
+    let mut handles = HANDLES.write();
     let free = TABLE
         .iter()
         .position(|slot| slot.token.load(Ordering::Relaxed) == 0)?;
@@ -118,13 +120,13 @@ pub(crate) fn find(token: Token) -> Option<Arc<Handle>> {
     if token.is_elsewhere() {
         return None;
     }
-    let handles = HANDLES.read().unwrap_or_else(PoisonError::into_inner);
+    let handles = HANDLES.read();
     handles.get(&token).map(Arc::clone)
 }
 
 /// Forgets a handle.
 pub(crate) fn close(token: Token) {
-    let mut handles = HANDLES.write().unwrap_or_else(PoisonError::into_inner);
+    let mut handles = HANDLES.write();
     let closed = handles.remove(&token);
     if let Some(slot) = token.slot() {
         slot.token.store(0, Ordering::Release);

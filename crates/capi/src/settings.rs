@@ -1,12 +1,12 @@
 //! What a capture was told before its start, checked call by call.
 
 use core::ffi::c_int;
-use core::net::IpAddr;
 
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_runtime::Capture;
 use flowgauge_stream::engine::Cutoff;
-use flowgauge_wire::Nanos;
+use flowgauge_wire::{Nanos, network};
+use ipnet::IpNet;
 
 use crate::abi::{Callback, parameter};
 use crate::failure::{Code, Failure};
@@ -25,15 +25,16 @@ pub(crate) const MOST_CHUNK_BYTES: c_int = 16 << 20;
 pub(crate) const MOST_WORKERS: c_int = Capture::MOST_THREADS as c_int;
 
 /// How segments become a stream: `enum scap_reassembly_mode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ReassemblyMode {
     Fast,
     Strict,
+    #[default]
     Wait,
 }
 
 /// Everything that is set between `scap_create` and `scap_start_capture`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) memory_bytes: u64,
     pub(crate) mode: ReassemblyMode,
@@ -45,7 +46,7 @@ pub(crate) struct Settings {
     pub(crate) cutoff_direction: [Option<Option<u64>>; 2],
     pub(crate) cutoff_classes: Vec<(Option<u64>, String)>,
     pub(crate) priority_classes: Vec<(u8, String)>,
-    pub(crate) subnets: Vec<Subnet>,
+    pub(crate) subnets: Vec<(IpNet, OverlapPolicy)>,
     pub(crate) policy: OverlapPolicy,
     pub(crate) workers: usize,
     pub(crate) inactivity_timeout: Option<Nanos>,
@@ -78,14 +79,6 @@ impl Callbacks {
     }
 }
 
-/// Hosts with an overlap policy of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Subnet {
-    pub(crate) address: IpAddr,
-    pub(crate) prefix_len: u8,
-    pub(crate) policy: OverlapPolicy,
-}
-
 /// A value for `scap_set_parameter` or `scap_set_stream_parameter`, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parameter {
@@ -107,22 +100,10 @@ impl Settings {
             memory_bytes: DEFAULT_MEMORY,
             mode,
             need_packets,
-            filter: String::new(),
-            cutoff: None,
-            cutoff_direction: [None; 2],
-            cutoff_classes: Vec::new(),
-            priority_classes: Vec::new(),
-            subnets: Vec::new(),
-            policy: OverlapPolicy::default(),
-            workers: 0,
-            inactivity_timeout: None,
             chunk_bytes: 16384,
-            overlap_bytes: 0,
-            flush_timeout: None,
             base_threshold_percent: 50,
-            overload_cutoff: None,
             share: true,
-            callbacks: Callbacks::default(),
+            ..Settings::default()
         }
     }
 
@@ -325,38 +306,18 @@ pub(crate) fn memory(bytes: u64) -> Result<u64, Failure> {
     ))
 }
 
-impl Subnet {
-    /// Parses `10.0.0.0/8`, `2001:db8::/32` or a single address.
-    ///
-    /// # Errors
-    /// When it is neither.
-    pub(crate) fn new(text: &str, policy: OverlapPolicy) -> Result<Subnet, Failure> {
-        let wrong = || {
-            Failure::new(
-                Code::Argument,
-                format_args!("{text:?} is not a subnet"),
-                "give an address and a prefix length, as in 10.0.0.0/8 or 2001:db8::/32",
-            )
-        };
-        let (address, prefix_len) = match text.split_once('/') {
-            Some((address, length)) => (address, Some(length)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let prefix_len = match prefix_len {
-            Some(length) => length.parse().map_err(|_| wrong())?,
-            None => most,
-        };
-        if prefix_len > most {
-            return Err(wrong());
-        }
-        Ok(Subnet {
-            address,
-            prefix_len,
-            policy,
-        })
-    }
+/// Parses `10.0.0.0/8`, `2001:db8::/32` or a single address.
+///
+/// # Errors
+/// When it is neither.
+pub(crate) fn subnet(text: &str) -> Result<IpNet, Failure> {
+    network(text).ok_or_else(|| {
+        Failure::new(
+            Code::Argument,
+            format_args!("{text:?} is not a subnet"),
+            "give an address and a prefix length, as in 10.0.0.0/8 or 2001:db8::/32",
+        )
+    })
 }
 
 #[cfg(test)]
@@ -410,10 +371,10 @@ mod tests {
 
     #[test]
     fn subnets() {
-        let parse = |text| Subnet::new(text, OverlapPolicy::Linux);
+        let parse = subnet;
         let subnet = parse("10.0.0.0/8").unwrap();
-        assert_eq!((subnet.prefix_len, subnet.address.is_ipv4()), (8, true));
-        assert_eq!(parse("2001:db8::1").unwrap().prefix_len, 128);
+        assert_eq!((subnet.prefix_len(), subnet.addr().is_ipv4()), (8, true));
+        assert_eq!(parse("2001:db8::1").unwrap().prefix_len(), 128);
         for wrong in [
             "",
             "10.0.0.0/33",

@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use flowgauge_capture::generate::{Config, Preset, generate};
 use flowgauge_capture::live::StopHandle;
 use flowgauge_capture::{PacketSource, open};
+use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_runtime::shared::{self, ServiceConfig, SharedCapture, Status};
 use flowgauge_sys::privileges;
 

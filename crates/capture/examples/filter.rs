@@ -11,7 +11,6 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use flowgauge_capture::{Filter, PacketSource};
-use flowgauge_sys::libpcap;
 use flowgauge_wire::LinkType;
 
 fn main() -> ExitCode {
@@ -38,7 +37,11 @@ fn run(path: &std::path::Path, expression: &str) -> Result<(), Box<dyn std::erro
             let bytes = batch.bytes(index);
             packets += 1;
             ours += u64::from(run_ours(&filter, bytes, packet.wire_len) != 0);
-            let verdict = libpcap::offline_filter(filter.instructions(), bytes, packet.wire_len);
+            let verdict = flowgauge_sys::testing::offline_filter(
+                filter.instructions(),
+                bytes,
+                packet.wire_len,
+            );
             theirs += u64::from(verdict.is_some_and(|verdict| verdict != 0));
         }
     }

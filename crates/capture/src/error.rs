@@ -1,15 +1,15 @@
 //! Why capturing failed.
 
-use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 /// Why opening or reading a source, writing a sink or compiling a filter failed. `Display` says
 /// what and where; [`Error::hint`] says what to do about it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be opened, read or written. Likely a wrong path or missing permission.
+    #[error("cannot {action} {path}: {source}")]
     Io {
         /// What was done: "open", "read", "write", "create".
         action: &'static str,
@@ -19,6 +19,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The file is not a capture in any known format, or in one that is refused.
+    #[error("{} is not a readable capture: {reason}", shown(.path))]
     NotACapture {
         /// The file.
         path: PathBuf,
@@ -26,11 +27,13 @@ pub enum Error {
         reason: String,
     },
     /// A pattern of file names matches nothing.
+    #[error("no file matches {pattern}")]
     NoMatch {
         /// The pattern.
         pattern: PathBuf,
     },
     /// The file is damaged from a point on. Everything before it was delivered.
+    #[error("{path} is damaged at byte {offset}{}: {reason}", data(.path))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -42,6 +45,7 @@ pub enum Error {
         truncated: bool,
     },
     /// libpcap refused the filter expression.
+    #[error("bad filter \"{}\": {reason}", beginning(.expression))]
     Filter {
         /// The expression.
         expression: String,
@@ -50,6 +54,7 @@ pub enum Error {
     },
     /// A sink cannot do what was asked of it: the format cannot hold a packet, or options
     /// contradict each other.
+    #[error("cannot write {path}: {reason}")]
     Sink {
         /// The file.
         path: PathBuf,
@@ -59,6 +64,7 @@ pub enum Error {
         hint: String,
     },
     /// A live interface could not be opened.
+    #[error("cannot capture on {name}: {reason}")]
     Interface {
         /// Its name.
         name: String,
@@ -70,6 +76,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// What an action with a file came to.
+    pub fn io<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Error + Copy + 'a {
+        move |source| Error::Io {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
     /// What the user can do about it, where something general can be said.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -142,67 +157,32 @@ fn filter_hint(expression: &str) -> String {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Io {
-                action,
-                path,
-                source,
-            } => {
-                write!(f, "cannot {action} {}: {source}", path.display())
-            }
-            Error::NoMatch { pattern } => write!(f, "no file matches {}", pattern.display()),
-            Error::NotACapture { path, reason } if path == Path::new("-") => {
-                write!(f, "standard input is not a readable capture: {reason}")
-            }
-            Error::NotACapture { path, reason } => {
-                write!(f, "{} is not a readable capture: {reason}", path.display())
-            }
-            Error::Damaged {
-                path,
-                offset,
-                reason,
-                ..
-            } => {
-                let path = path.display();
-                let name = path.to_string();
-                let compressed = [".gz", ".zst", ".zstd"]
-                    .iter()
-                    .any(|end| name.ends_with(end));
-                let of = if compressed {
-                    " of the uncompressed data"
-                } else {
-                    ""
-                };
-                write!(f, "{path} is damaged at byte {offset}{of}: {reason}")
-            }
-            Error::Filter { expression, reason } => {
-                // Of one of thousands of terms the beginning: the reason says where the mistake is.
-                const SHOWN: usize = 200;
-                let shown: String = expression.chars().take(SHOWN).collect();
-                let more = if shown.len() < expression.len() {
-                    "…"
-                } else {
-                    ""
-                };
-                write!(f, "bad filter \"{shown}{more}\": {reason}")
-            }
-            Error::Sink { path, reason, .. } => {
-                write!(f, "cannot write {}: {reason}", path.display())
-            }
-            Error::Interface { name, reason, .. } => {
-                write!(f, "cannot capture on {name}: {reason}")
-            }
-        }
+/// `-` by what it is.
+fn shown(path: &Path) -> path::Display<'_> {
+    match path == Path::new("-") {
+        true => Path::new("standard input").display(),
+        false => path.display(),
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Io { source, .. } => Some(source),
-            _ => None,
-        }
+/// Which bytes an offset in a file counts.
+fn data(path: &Path) -> &'static str {
+    let name = path.as_os_str().as_encoded_bytes();
+    match [&b".gz"[..], b".zst", b".zstd"]
+        .iter()
+        .any(|end| name.ends_with(end))
+    {
+        true => " of the uncompressed data",
+        false => "",
+    }
+}
+
+/// Of one of thousands of terms the beginning: the reason says where the mistake is.
+fn beginning(expression: &str) -> String {
+    const SHOWN: usize = 200;
+    let shown: String = expression.chars().take(SHOWN).collect();
+    match shown.len() < expression.len() {
+        true => shown + "…",
+        false => shown,
     }
 }

@@ -14,7 +14,7 @@ const BYTES: usize = 1 << 19;
 
 /// A batch of copies.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
+pub struct Gathered {
     memory: SharedMemory,
     used: usize,
     packets: Vec<PacketDescriptor>,
@@ -23,7 +23,7 @@ pub(crate) struct Gathered {
 
 impl Gathered {
     /// Begins a batch.
-    pub(crate) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.packets.clear();
         self.used = 0;
         if self.memory.exclusive().is_none() || self.memory.is_empty() {
@@ -33,7 +33,7 @@ impl Gathered {
 
     /// Takes the first of these `packets` in `memory`, with other numbers of interfaces where `interface` is given.
     /// Returns how many it took: all that there is room for.
-    pub(crate) fn take(
+    pub fn take(
         &mut self,
         memory: &[u8],
         packets: &[PacketDescriptor],
@@ -70,15 +70,17 @@ impl Gathered {
     }
 
     /// What was taken.
-    pub(crate) fn packets(&self) -> &[PacketDescriptor] {
+    pub fn packets(&self) -> &[PacketDescriptor] {
         &self.packets
     }
 
-    pub(crate) fn is_full(&self) -> bool {
+    /// Whether it has as many packets as a batch.
+    pub fn is_full(&self) -> bool {
         self.packets.len() >= BATCH_SIZE
     }
 
-    pub(crate) fn batch(&self) -> Batch<'_> {
+    /// All of it.
+    pub fn batch(&self) -> Batch<'_> {
         Batch::new(&self.memory, &self.packets)
     }
 

@@ -1,4 +1,4 @@
-//! Packet sources and sinks: pcap, pcapng, snoop, ERF, AF_PACKET; BPF filters; trace generator.
+//! Packet sources and sinks: pcap, pcapng, snoop, ERF, AF_PACKET; BPF filters.
 //!
 //! A [`PacketSource`] yields [`flowgauge_wire::Batch`]es that borrow its memory; nothing is copied
 //! between the file's buffer or the kernel's ring and whoever processes the packets.
@@ -10,7 +10,6 @@ pub mod error;
 pub mod file;
 pub mod filter;
 mod gathered;
-pub mod generate;
 pub mod limit;
 pub mod live;
 pub mod memory;
@@ -21,6 +20,7 @@ pub use deduplicate::{Deduplicated, Deduplicator};
 pub use error::Error;
 pub use file::{MultiSource, bound_windows, expand, is_mapped, open, open_all, open_reader};
 pub use filter::{Filter, Filtered};
+pub use gathered::Gathered;
 pub use limit::{Limit, SnapLen};
 pub use memory::{MemoryPool, SharedMemory};
 pub use sink::{FileFormat, FileSink, PacketSink, RingSink, SinkOptions};

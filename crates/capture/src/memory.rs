@@ -14,9 +14,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use flowgauge_sys::mapping::{FileMapping, LARGE_PAGE};
+use parking_lot::{Condvar, Mutex};
 
 /// Bytes that stay as they are for as long as a handle to them is held. Cloning counts a reference.
 #[derive(Clone, Default)]
@@ -61,7 +62,7 @@ impl MappedFile {
     pub(crate) fn new(file: &File) -> io::Result<Arc<MappedFile>> {
         let metadata = file.metadata()?;
         let identity = (metadata.dev(), metadata.ino(), metadata.len());
-        let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = FILES.lock();
         files.retain(|(_, file)| file.strong_count() > 0);
         let known = files.iter().find(|(known, _)| *known == identity);
         if let Some(file) = known.and_then(|(_, file)| file.upgrade()) {
@@ -92,7 +93,7 @@ impl MappedFile {
         if !self.is_shared() {
             return self.mapping.release(range);
         }
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self.left.lock();
         if left.end == range.start {
             left.end = range.end;
         } else {
@@ -134,7 +135,7 @@ impl SharedMemory {
             return SharedMemory(region(range));
         }
         let is_same = |held: &Arc<Region>| matches!(&**held, Region::Window { range: of, .. } if *of == range);
-        let mut windows = file.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = file.windows.lock();
         if let Some(held) = windows.iter().filter_map(Weak::upgrade).find(is_same) {
             return SharedMemory(held);
         }
@@ -201,6 +202,7 @@ pub struct MemoryPool(Arc<Pool>);
 
 struct Pool {
     limit: usize,
+    /// Locked once for each buffer, never for a packet.
     state: Mutex<State>,
     came_back: Condvar,
 }
@@ -229,7 +231,7 @@ impl MemoryPool {
 
     /// A buffer of at least `bytes` bytes, whatever is in them. Waits while all are held elsewhere.
     pub fn take(&self, bytes: usize) -> SharedMemory {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         let mut buffer = loop {
             if let Some(buffer) = state.free.pop() {
                 break buffer;
@@ -238,8 +240,7 @@ impl MemoryPool {
                 state.made += 1;
                 break Vec::new();
             }
-            let waited = self.0.came_back.wait(state);
-            state = waited.unwrap_or_else(PoisonError::into_inner);
+            self.0.came_back.wait(&mut state);
         };
         drop(state);
         if buffer.len() < bytes {
@@ -253,18 +254,13 @@ impl MemoryPool {
 
     /// Whether [`MemoryPool::take`] would wait.
     pub fn is_exhausted(&self) -> bool {
-        let state = self.lock();
+        let state = self.0.state.lock();
         state.free.is_empty() && state.made >= self.0.limit
     }
 
     fn give_back(&self, bytes: Vec<u8>) {
-        self.lock().free.push(bytes);
+        self.0.state.lock().free.push(bytes);
         self.0.came_back.notify_one();
-    }
-
-    /// Locked once for each buffer, never for a packet.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,13 +1,13 @@
 //! Packets from sources into a sink: what `flowgauge capture` does all the time.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use flowgauge_capture::sink::Written;
 use flowgauge_capture::{Error, FileSink, Interface, PacketSink, PacketSource, RingSink};
 use flowgauge_wire::{Batch, Ledger, Nanos, PacketDescriptor, Place};
+use parking_lot::Mutex;
 
 use crate::control::Control;
 use crate::failure::Failure;
@@ -117,8 +117,7 @@ pub(crate) fn copy(
             }
         });
     }
-    let state = shared.state.into_inner();
-    let mut state = state.unwrap_or_else(PoisonError::into_inner);
+    let mut state = shared.state.into_inner();
     let mut outcome = Outcome {
         ledger: state.ledger(),
         errors: state.errors,
@@ -200,17 +199,18 @@ impl<'s> Shared<'s> {
         // A live source ends of its own accord when it is stopped, after the packets in its ring.
         while self.live || !self.control.stopped() {
             if source.interfaces().len() > numbers.len() || batches == 0 {
-                self.lock()
+                self.state
+                    .lock()
                     .add_interfaces(source.interfaces(), &mut numbers);
             }
             let more = match source.next_batch() {
                 Ok(Some(batch)) => {
                     let batch = renumber(batch, &numbers, &mut renumbered);
-                    self.lock().write(&batch, self.live, &mut unwanted)
+                    self.state.lock().write(&batch, self.live, &mut unwanted)
                 }
                 Ok(None) => false,
                 Err(error) => {
-                    self.lock().errors.push(error);
+                    self.state.lock().errors.push(error);
                     true
                 }
             };
@@ -230,28 +230,24 @@ impl<'s> Shared<'s> {
     fn publish(&self, number: usize, source: &mut Source, unwanted: Amount) {
         let mut ledger = source.ledger();
         ledger.leave_out(unwanted.packets, unwanted.bytes);
-        if let Some(place) = self.lock().ledgers.get_mut(number) {
+        if let Some(place) = self.state.lock().ledgers.get_mut(number) {
             *place = ledger;
         }
     }
 
     fn answer_signals(&self, number: usize, source: &mut Source, unwanted: Amount) {
         if self.control.trigger_wanted() {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if let Err(error) = state.sink.trigger(self.live) {
                 state.failure.get_or_insert(error);
             }
         }
         if self.control.statistics_wanted() {
             self.publish(number, source, unwanted);
-            let ledger = self.lock().ledger();
+            let ledger = self.state.lock().ledger();
             say!("{}", summary::ledger_line(&ledger));
             summary::print_statistics(&ledger, &[], self.started.elapsed());
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<'s>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

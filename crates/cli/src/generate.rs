@@ -4,8 +4,8 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use flowgauge_capture::generate::{Config, Detail, Preset, Resolution, generate};
 use flowgauge_capture::sink::Compressor;
+use flowgauge_generate::{Config, Detail, Preset, Resolution, generate};
 use flowgauge_sys::files::{self, How};
 
 use crate::capture::names_pcapng;
@@ -66,13 +66,13 @@ pub(crate) fn run(options: &GenerateOptions) -> Result<(), Failure> {
 fn configuration(options: &GenerateOptions) -> Result<Config, Failure> {
     let given = options.preset_word.as_deref().or(options.preset.as_deref());
     let name = given.unwrap_or(Preset::Mix.name());
-    let Some(preset) = Preset::ALL.into_iter().find(|preset| preset.name() == name) else {
-        let names = Preset::ALL.map(Preset::name);
-        return Err(Failure::usage(
+    let preset = name.parse().map_err(|_| {
+        let names: Vec<&str> = Preset::ALL.iter().map(|preset| preset.name()).collect();
+        Failure::usage(
             format!("no preset \"{name}\""),
             format!("the presets are {}", names.join(", ")),
-        ));
-    };
+        )
+    })?;
     if !(options.scale.is_finite() && options.scale > 0.0) {
         return Err(Failure::usage(
             "--scale must be a number above zero",
@@ -112,24 +112,7 @@ fn configuration(options: &GenerateOptions) -> Result<Config, Failure> {
     if options.nanoseconds {
         config.resolution = Resolution::Nanos;
     }
-    let shares = &options.shares;
-    for (given, place) in [
-        (shares.ipv6, &mut config.ipv6),
-        (shares.vlan, &mut config.vlan),
-        (shares.qinq, &mut config.qinq),
-        (shares.tunnel, &mut config.tunnel),
-        (shares.fragments, &mut config.fragments),
-        (shares.mid_stream, &mut config.mid_stream),
-        (shares.reordered, &mut config.reordered),
-        (shares.retransmitted, &mut config.retransmitted),
-        (shares.lost, &mut config.lost_upstream),
-        (shares.missing, &mut config.missing),
-        (shares.duplicated, &mut config.duplicated),
-    ] {
-        if let Some(share) = given {
-            *place = share;
-        }
-    }
+    options.shares.change(&mut config);
     Ok(config)
 }
 
@@ -141,17 +124,9 @@ fn truth_path(path: &Path) -> PathBuf {
 }
 
 fn creating(path: &Path, source: std::io::Error) -> Failure {
-    Failure::opening(&flowgauge_capture::Error::Io {
-        action: "create",
-        path: path.to_owned(),
-        source,
-    })
+    Failure::opening(&flowgauge_capture::Error::io("create", path)(source))
 }
 
 fn writing(path: &Path, source: std::io::Error) -> Failure {
-    Failure::running(&flowgauge_capture::Error::Io {
-        action: "write",
-        path: path.to_owned(),
-        source,
-    })
+    Failure::running(&flowgauge_capture::Error::io("write", path)(source))
 }

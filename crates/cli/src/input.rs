@@ -538,13 +538,7 @@ fn filter_expression(options: &InputOptions, words: &[OsString]) -> Result<Strin
             "give one of them",
         ));
     }
-    let failed = |source| {
-        Failure::opening(&flowgauge_capture::Error::Io {
-            action: "open",
-            path: file.clone(),
-            source,
-        })
-    };
+    let failed = |source| Failure::opening(&flowgauge_capture::Error::io("open", file)(source));
     let text = files::named().read(file, MAX_FILTER_BYTES);
     let Some(text) = text.map_err(failed)? else {
         return Err(Failure::usage(

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use flowgauge_link::{Error, Identity, KeyFile, KeyFolder};
-use flowgauge_record::text::harmless_lines;
+use flowgauge_record::text::{date_text, harmless_lines};
 
 use crate::failure::{self, Failure};
 use crate::options::{IdentityOptions, KeysCommand, KeysOptions};
@@ -83,7 +83,7 @@ fn print(folder: &KeyFolder, files: &[KeyFile]) -> Result<(), Failure> {
         if !file.hosts.is_empty() {
             text += &format!("  hosts        {}\n", file.hosts.join(", "));
         }
-        let until = Date(file.validity.until);
+        let until = day(file.validity.until);
         text += &match file.validity.until - now {
             left if left < 0 => format!("  valid        until {until}: it has expired\n"),
             left if left < SOON => {
@@ -103,28 +103,11 @@ fn print(folder: &KeyFolder, files: &[KeyFile]) -> Result<(), Failure> {
     written.or_else(|failure| failure.map_or(Ok(()), Err))
 }
 
-/// A day, of seconds since 1970.
-struct Date(i64);
-
-impl core::fmt::Display for Date {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        // Days to a date of the Gregorian calendar, years beginning in March (H. Hinnant,
-        // chrono-compatible low-level date algorithms).
-        let days = self.0.div_euclid(86_400) + 719_468;
-        let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-        let year_of_era =
-            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let march_month = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-        let month = if march_month < 10 {
-            march_month + 3
-        } else {
-            march_month - 9
-        };
-        let year = year_of_era + era * 400 + i64::from(month <= 2);
-        write!(f, "{year:04}-{month:02}-{day:02}")
-    }
+/// The day of a time in seconds since 1970.
+fn day(seconds: i64) -> String {
+    let mut text = date_text(seconds);
+    text.truncate(text.find('T').unwrap_or(text.len()));
+    text
 }
 
 #[cfg(test)]
@@ -139,7 +122,7 @@ mod tests {
             (1_795_310_625, "2026-11-22"),
             (4_102_444_800, "2100-01-01"),
         ] {
-            assert_eq!(Date(seconds).to_string(), date);
+            assert_eq!(day(seconds), date);
         }
     }
 }

@@ -1,7 +1,5 @@
 //! `flowgauge packets`
 
-use std::fmt::Write as _;
-
 use flowgauge_capture::PacketSource;
 use flowgauge_record::packet::{PACKET_BYTES_SCHEMA, PACKET_SCHEMA};
 use flowgauge_record::text::write_hex_bytes;
@@ -41,7 +39,7 @@ pub(crate) fn run(options: &PacketsOptions) -> Result<(), Failure> {
     let started = std::time::Instant::now();
     for source in &mut opened.sources {
         let mut names = Vec::new();
-        while (opened.live || !control.stopped()) && !printer.has_failed() {
+        while (opened.live || !control.stopped()) && !printer.writer.has_failed() {
             let known = source.interfaces();
             // Files can add interfaces by the thousand: only the new ones are copied.
             let new = known.get(names.len()..).unwrap_or(&[]);
@@ -50,7 +48,7 @@ pub(crate) fn run(options: &PacketsOptions) -> Result<(), Failure> {
                 Ok(Some(batch)) => {
                     printer.batch(&batch, &names);
                     if opened.live {
-                        printer.flush();
+                        printer.writer.flush();
                     }
                 }
                 Ok(None) => break,
@@ -66,7 +64,8 @@ pub(crate) fn run(options: &PacketsOptions) -> Result<(), Failure> {
         outcome.notes.extend(source.notes());
     }
     outcome.elapsed = started.elapsed();
-    let written = printer.finish();
+    printer.writer.flush();
+    let written = failure::of_writer(&mut printer.writer);
     outcome.conclude(&options.output.common)?;
     written
 }
@@ -77,50 +76,38 @@ struct Printer {
     decoded: DecodedBatch,
     number: u64,
     hex: bool,
-    detail: Detail,
-    target: Target,
+    /// Of lines for people: what is in them.
+    lines: Option<Detail>,
+    writer: RecordWriter,
+    line: String,
     text: Vec<u8>,
-}
-
-enum Target {
-    Records(RecordWriter),
-    Lines {
-        output: flowgauge_record::Output,
-        lines: String,
-        failure: Option<flowgauge_record::OutputError>,
-    },
 }
 
 impl Printer {
     fn open(options: &PacketsOptions) -> Result<Printer, Failure> {
         let format = sinks::format(&options.output);
-        let target = if format == Format::Table {
-            Target::Lines {
-                output: flowgauge_record::Output::raw(sinks::target(
-                    options.output.write.as_deref(),
-                )?),
-                lines: String::new(),
-                failure: None,
-            }
+        let lines = (format == Format::Table).then_some(Detail {
+            link: options.link,
+            verbose: options.verbose > 0,
+        });
+        let writer = if lines.is_some() {
+            RecordWriter::raw(sinks::target(options.output.write.as_deref())?, format)
         } else {
             let schema = if options.hex {
                 PACKET_BYTES_SCHEMA
             } else {
                 PACKET_SCHEMA
             };
-            let output = sinks::open(&options.output, schema)?;
-            Target::Records(RecordWriter::new(output, format, schema))
+            RecordWriter::new(sinks::open(&options.output, schema)?, format, schema)
         };
         Ok(Printer {
             decoder: Decoder::default(),
             decoded: DecodedBatch::new(),
             number: 0,
             hex: options.hex,
-            detail: Detail {
-                link: options.link,
-                verbose: options.verbose > 0,
-            },
-            target,
+            lines,
+            writer,
+            line: String::new(),
             text: Vec::new(),
         })
     }
@@ -138,7 +125,7 @@ impl Printer {
             let bytes = batch.bytes(index);
             let checksum = mark_bad_checksum(bytes, packet.flags, decoded);
             self.text.clear();
-            if self.hex && matches!(self.target, Target::Records(_)) {
+            if self.hex && self.lines.is_none() {
                 write_hex_bytes(&mut self.text, bytes);
             }
             let row = PacketRow {
@@ -157,57 +144,17 @@ impl Printer {
                     .hex
                     .then(|| core::str::from_utf8(&self.text).unwrap_or("")),
             };
-            match &mut self.target {
-                Target::Records(writer) => writer.write(&row),
-                Target::Lines { lines, .. } => {
-                    write_line(lines, &row, self.detail);
-                    let _ = writeln!(lines);
-                    if self.hex {
-                        write_hex_dump(lines, bytes);
-                    }
-                }
+            let Some(detail) = self.lines else {
+                self.writer.write(&row);
+                continue;
+            };
+            self.line.clear();
+            write_line(&mut self.line, &row, detail);
+            self.line.push('\n');
+            if self.hex {
+                write_hex_dump(&mut self.line, bytes);
             }
-        }
-        if let Target::Lines { lines, .. } = &self.target
-            && lines.len() > 32 * 1024
-        {
-            self.flush();
-        }
-    }
-
-    fn flush(&mut self) {
-        match &mut self.target {
-            Target::Records(writer) => writer.flush(),
-            Target::Lines {
-                output,
-                lines,
-                failure,
-            } => {
-                if failure.is_none()
-                    && let Err(error) = output.write(lines.as_bytes())
-                {
-                    *failure = Some(error);
-                }
-                lines.clear();
-            }
-        }
-    }
-
-    fn has_failed(&self) -> bool {
-        match &self.target {
-            Target::Records(writer) => writer.has_failed(),
-            Target::Lines { failure, .. } => failure.is_some(),
-        }
-    }
-
-    fn finish(mut self) -> Result<(), Failure> {
-        self.flush();
-        match self.target {
-            Target::Records(mut writer) => failure::of_writer(&mut writer),
-            Target::Lines { failure, .. } => match failure {
-                Some(error) => failure::of_output(error).map_or(Ok(()), Err),
-                None => Ok(()),
-            },
+            self.writer.write_text(&self.line);
         }
     }
 }

@@ -101,14 +101,10 @@ pub(crate) fn target(path: Option<&Path>) -> Result<Box<dyn Write + Send>, Failu
         })?;
         return Ok(Box::new(File::from(stdout)));
     };
-    match files::named().open(path, How::replace()) {
-        Ok(file) => Ok(Box::new(WholeWrites::new(file))),
-        Err(error) => Err(Failure::opening(&flowgauge_capture::Error::Io {
-            action: "create",
-            path: path.to_owned(),
-            source: error,
-        })),
-    }
+    let file = files::named().open(path, How::replace());
+    let file = file.map_err(flowgauge_capture::Error::io("create", path));
+    let file = file.map_err(|error| Failure::opening(&error))?;
+    Ok(Box::new(WholeWrites::new(file)))
 }
 
 /// Refuses to write to a standard output that is none.

@@ -249,8 +249,7 @@ impl Component for Aggregate {
     }
 
     fn interval(&self) -> Option<Nanos> {
-        let length = |intervals: Intervals| Nanos(intervals.length());
-        self.intervals.map(length)
+        self.intervals.map(|it| Nanos(it.length()))
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {

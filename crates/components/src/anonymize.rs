@@ -1,7 +1,7 @@
 //! `anonymize`: replaces and removes what a policy says, in packets and in records.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use flowgauge_anonymize::{Anonymizer, Error, Others, Policy, Rule};
 use flowgauge_record::OwnedRecord;
@@ -12,6 +12,7 @@ use flowgauge_stack::{
 };
 use flowgauge_sys::files;
 use flowgauge_wire::{DecodeFlags, LinkType};
+use parking_lot::Mutex;
 
 use crate::made::Made;
 
@@ -121,7 +122,7 @@ impl Shared {
     }
 
     fn anonymizer(&self) -> Result<Anonymizer, Error> {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.read.lock();
         let policy = match read.take() {
             Some(policy) => policy,
             None => self.policy()?,

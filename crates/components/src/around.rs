@@ -214,6 +214,7 @@ impl Component for Around {
 
 /// The last packets, in memory that is taken once: a ring of bytes, and what lies where in it. Packets
 /// are numbered, and each knows the one before of its flow.
+#[derive(Default)]
 struct Ring {
     bytes: Vec<u8>,
     size: usize,
@@ -248,14 +249,8 @@ struct Kept {
 impl Ring {
     fn new(size: u64) -> Ring {
         Ring {
-            bytes: Vec::new(),
             size: size as usize,
-            end: 0,
-            packets: VecDeque::new(),
-            first: 0,
-            last: HashTable::new(),
-            found: Vec::new(),
-            has_given: false,
+            ..Ring::default()
         }
     }
 

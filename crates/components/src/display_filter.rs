@@ -92,26 +92,9 @@ struct Slice {
 /// A value that is written in the expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Literal {
-    Number(u64),
-    Time(u64),
-    /// An address and which of its bits count.
-    Ipv4(u32, u32),
-    Ipv6(u128, u128),
+    /// A number, a time or an address, and which of its bits count.
+    Number(u128, u128),
     Bytes(Vec<u8>),
-}
-
-impl Literal {
-    /// Whether it is more than another one of its kind.
-    fn exceeds(&self, other: &Literal) -> bool {
-        match (self, other) {
-            (Literal::Number(one), Literal::Number(other)) => one > other,
-            (Literal::Time(one), Literal::Time(other)) => one > other,
-            (Literal::Ipv4(one, mask), Literal::Ipv4(other, _)) => one & mask > *other,
-            (Literal::Ipv6(one, mask), Literal::Ipv6(other, _)) => one & mask > *other,
-            (Literal::Bytes(one), Literal::Bytes(other)) => one > other,
-            _ => false,
-        }
-    }
 }
 
 /// Values of an operand: few, on the stack.
@@ -152,8 +135,8 @@ fn part(
         (Some(_), _) => return None,
     };
     match (value, mask) {
-        (Value::Number(number), Some(mask)) => Some(Value::Number(number & mask)),
-        (Value::Bytes(bytes), _) if is_len => Some(Value::Number(bytes.len() as u64)),
+        (Value::Number(number), Some(mask)) => Some(Value::Number(number & u128::from(mask))),
+        (Value::Bytes(bytes), _) if is_len => Some(Value::Number(bytes.len() as u128)),
         (value, _) => Some(value),
     }
 }
@@ -182,7 +165,7 @@ impl Operand {
                 field,
                 function: Some(Function::Count),
                 ..
-            } => Values::one(Value::Number(field.of(packet).iter().count() as u64)),
+            } => Values::one(Value::Number(field.of(packet).iter().count() as u128)),
             Operand::Field {
                 field,
                 slice,
@@ -202,10 +185,7 @@ impl Operand {
 impl Literal {
     fn value(&self) -> Value<'_> {
         match self {
-            Literal::Number(number) => Value::Number(*number),
-            Literal::Time(nanos) => Value::Time(flowgauge_wire::Nanos(*nanos)),
-            Literal::Ipv4(address, _) => Value::Ipv4(*address),
-            Literal::Ipv6(address, _) => Value::Ipv6(*address),
+            Literal::Number(number, _) => Value::Number(*number),
             Literal::Bytes(bytes) => Value::Bytes(bytes),
         }
     }
@@ -213,8 +193,7 @@ impl Literal {
     /// The value as far as this literal's prefix compares it.
     fn masked<'a>(&self, value: Value<'a>) -> Value<'a> {
         match (self, value) {
-            (Literal::Ipv4(_, mask), Value::Ipv4(address)) => Value::Ipv4(address & mask),
-            (Literal::Ipv6(_, mask), Value::Ipv6(address)) => Value::Ipv6(address & mask),
+            (Literal::Number(_, mask), Value::Number(number)) => Value::Number(number & mask),
             (_, value) => value,
         }
     }
@@ -262,8 +241,7 @@ fn is_in(value: Value<'_>, low: &Literal, high: &Literal) -> bool {
     if low == high {
         return low.masked(value) == low.value();
     }
-    order(value, low.value()).is_some_and(core::cmp::Ordering::is_ge)
-        && order(value, high.value()).is_some_and(core::cmp::Ordering::is_le)
+    (low.value()..=high.value()).contains(&value)
 }
 
 fn compare(
@@ -281,26 +259,11 @@ fn compare(
     for value in left.iter() {
         for other in right.iter() {
             pairs += 1;
-            let order = order(masked(value), other);
-            holding += u32::from(match relation {
-                Order::NotEqual => order.is_none_or(|order| order.is_ne()),
-                relation => order.is_some_and(|order| relation.holds(order)),
-            });
+            holding += u32::from(relation.holds(masked(value).cmp(&other)));
         }
     }
     match wanted {
         Pairs::All => pairs > 0 && holding == pairs,
         Pairs::Any => holding > 0,
-    }
-}
-
-fn order(one: Value<'_>, other: Value<'_>) -> Option<core::cmp::Ordering> {
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) => Some(one.cmp(&other)),
-        (Value::Time(one), Value::Time(other)) => Some(one.cmp(&other)),
-        (Value::Ipv4(one), Value::Ipv4(other)) => Some(one.cmp(&other)),
-        (Value::Ipv6(one), Value::Ipv6(other)) => Some(one.cmp(&other)),
-        (Value::Bytes(one), Value::Bytes(other)) => Some(one.cmp(other)),
-        _ => None,
     }
 }

@@ -1,13 +1,13 @@
 //! `distinct`: the first record of each kind.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 
 use flowgauge_stack::{
     Component, ComponentInfo, Input, ItemType, Items, Outlet, Parallel, PerKey, ResultInfo,
     ResultValue, SettingError, Settings, options,
 };
 use flowgauge_wire::Nanos;
-use hashbrown::HashTable;
+use lru::LruCache;
 
 use crate::record_fields::{Fields, Key, read_names};
 
@@ -87,91 +87,29 @@ impl Component for Distinct {
     }
 }
 
-/// The values that were seen last, in a ring by when that was: the one behind `latest` was seen longest
-/// ago.
-#[derive(Default)]
-struct Recent {
-    hasher: RandomState,
-    table: HashTable<u32>,
-    values: Vec<Value>,
-    latest: u32,
-}
+/// The values that were seen last, and when.
+struct Recent(LruCache<Key, Nanos, RandomState>);
 
-struct Value {
-    key: Key,
-    last: Nanos,
-    before: u32,
-    behind: u32,
+impl Default for Recent {
+    fn default() -> Recent {
+        // Room is made as they come.
+        Recent(LruCache::unbounded_with_hasher(RandomState::new()))
+    }
 }
 
 impl Recent {
     /// Notes that a value was seen. Says when it was before, if that is remembered; at most `keep` are.
     fn see(&mut self, key: &[u8], time: Nanos, keep: usize) -> Option<Nanos> {
-        let hash = self.hasher.hash_one(key);
-        let values = &self.values;
-        let is_it = |index: &u32| *values[*index as usize].key == *key;
-        if let Some(&index) = self.table.find(hash, is_it) {
-            if index != self.latest {
-                self.unlink(index);
-                self.link(index);
-            }
-            let value = &mut self.values[index as usize];
-            let before = value.last;
-            value.last = before.max(time);
+        if let Some(last) = self.0.get_mut(key) {
+            let before = *last;
+            *last = before.max(time);
             return Some(before);
         }
-        let value = Value {
-            key: key.into(),
-            last: time,
-            before: 0,
-            behind: 0,
-        };
-        let index = if self.values.len() < keep.min(u32::MAX as usize) {
-            self.values.push(value);
-            (self.values.len() - 1) as u32
-        } else {
-            let oldest = self.values[self.latest as usize].behind;
-            let old_hash = self.hasher.hash_one(&*self.values[oldest as usize].key);
-            if let Ok(entry) = self.table.find_entry(old_hash, |index| *index == oldest) {
-                entry.remove();
-            }
-            self.unlink(oldest);
-            self.values[oldest as usize] = value;
-            oldest
-        };
-        self.link(index);
-        let (values, hasher) = (&self.values, &self.hasher);
-        let hash_of = |index: &u32| hasher.hash_one(&*values[*index as usize].key);
-        self.table.insert_unique(hash, index, hash_of);
-        None
-    }
-
-    fn unlink(&mut self, index: u32) {
-        let Value { before, behind, .. } = self.values[index as usize];
-        self.values[before as usize].behind = behind;
-        self.values[behind as usize].before = before;
-        if self.latest == index {
-            self.latest = before;
+        if self.0.len() >= keep {
+            self.0.pop_lru();
         }
-    }
-
-    /// Puts a value behind the latest.
-    fn link(&mut self, index: u32) {
-        let latest = if self.values.len() == 1 {
-            index
-        } else {
-            self.latest
-        };
-        let behind = if latest == index {
-            index
-        } else {
-            self.values[latest as usize].behind
-        };
-        self.values[index as usize].before = latest;
-        self.values[index as usize].behind = behind;
-        self.values[latest as usize].behind = index;
-        self.values[behind as usize].before = index;
-        self.latest = index;
+        self.0.push(key.into(), time);
+        None
     }
 }
 
@@ -201,7 +139,7 @@ mod tests {
                 }
                 naive.push(value);
             }
-            assert_eq!(recent.values.len(), keep);
+            assert_eq!(recent.0.len(), keep);
         }
     }
 }

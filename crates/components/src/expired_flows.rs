@@ -29,10 +29,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             options,
             first: None,
             ended: VecDeque::new(),
-            received: Count::default(),
-            expired: Count::default(),
-            ignored: Count::default(),
-            dropped: Count::default(),
+            counts: Counts::default(),
             numbers: Vec::new(),
         }))
     },
@@ -106,11 +103,16 @@ struct ExpiredFlows {
     options: Options,
     first: Option<Nanos>,
     ended: VecDeque<Flow>,
+    counts: Counts,
+    numbers: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
     received: Count,
     expired: Count,
     ignored: Count,
     dropped: Count,
-    numbers: Vec<u32>,
 }
 
 impl ExpiredFlows {
@@ -125,7 +127,7 @@ impl ExpiredFlows {
             self.live.resize(number + 1, None);
         }
         let flow = self.live[number].get_or_insert_with(|| {
-            self.received.flows += 1;
+            self.counts.received.flows += 1;
             Flow {
                 first: packet.time,
                 packets: 0,
@@ -137,7 +139,7 @@ impl ExpiredFlows {
         });
         let packets = u64::from(packet.frames.max(1));
         flow.packets += packets;
-        self.received.packets += packets;
+        self.counts.received.packets += packets;
         flow.bytes += u64::from(packet.ip_len);
         if packet
             .tcp_flags
@@ -164,15 +166,15 @@ impl ExpiredFlows {
             };
             let is_whole =
                 !self.options.warmup || flow.first.0 >= first.saturating_add(self.options.timeout);
-            self.expired.add(&flow);
+            self.counts.expired.add(&flow);
             if !is_whole || flow.packets < self.options.least {
-                self.ignored.add(&flow);
+                self.counts.ignored.add(&flow);
                 continue;
             }
             if self.ended.len() >= self.options.flows
                 && let Some(oldest) = self.ended.pop_front()
             {
-                self.dropped.add(&oldest);
+                self.counts.dropped.add(&oldest);
             }
             self.ended.push_back(flow);
         }
@@ -211,10 +213,10 @@ impl Component for ExpiredFlows {
         self.ended.iter().for_each(|flow| sent.add(flow));
         let counts = [
             sent,
-            self.received,
-            self.expired,
-            self.ignored,
-            self.dropped,
+            self.counts.received,
+            self.counts.expired,
+            self.counts.ignored,
+            self.counts.dropped,
         ];
         let mut head = Table::new(&COUNTS, 1);
         let flows = counts.iter().map(|count| count.flows);
@@ -227,14 +229,7 @@ impl Component for ExpiredFlows {
 
     fn reset(&mut self) {
         self.ended.clear();
-        for count in [
-            &mut self.received,
-            &mut self.expired,
-            &mut self.ignored,
-            &mut self.dropped,
-        ] {
-            *count = Count::default();
-        }
+        self.counts = Counts::default();
     }
 }
 

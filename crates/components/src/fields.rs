@@ -8,7 +8,7 @@
 use flowgauge_record::link::LinkHeader;
 use flowgauge_stack::Packets;
 use flowgauge_wire::{
-    DecodeFlags, Decoded, LinkType, Nanos, PacketDescriptor, TcpOption, TcpOptions, Tunnel,
+    DecodeFlags, Decoded, LinkType, PacketDescriptor, TcpOption, TcpOptions, Tunnel,
 };
 
 use crate::layers;
@@ -34,17 +34,11 @@ pub(crate) enum Kind {
     Protocol,
 }
 
-/// A value of a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A value of a field, and what it is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Value<'a> {
-    /// Of numbers and flags.
-    Number(u64),
-    /// Of times.
-    Time(Nanos),
-    /// Of IPv4 addresses.
-    Ipv4(u32),
-    /// Of IPv6 addresses.
-    Ipv6(u128),
+    /// Of numbers, flags, times (in nanoseconds) and IP addresses.
+    Number(u128),
     /// Of hardware addresses, bytes and protocols.
     Bytes(&'a [u8]),
 }
@@ -182,12 +176,12 @@ fn long(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 fn ipv4<'a>(bytes: &'a [u8], at: usize) -> Option<Value<'a>> {
-    long(bytes, at).map(Value::Ipv4)
+    long(bytes, at).map(Value::from)
 }
 
 fn ipv6<'a>(bytes: &'a [u8], at: usize) -> Option<Value<'a>> {
     let bytes = bytes.get(at..)?.first_chunk()?;
-    Some(Value::Ipv6(u128::from_be_bytes(*bytes)))
+    Some(Value::Number(u128::from_be_bytes(*bytes)))
 }
 
 /// A bit of a byte.
@@ -307,7 +301,7 @@ fields! {
     "frame" Protocol p.bytes;
     "frame.len" Number Some(p.decoded.wire_len);
     "frame.cap_len" Number Some(p.bytes.len() as u64);
-    "frame.time_epoch" Time Some(Value::Time(p.decoded.time));
+    "frame.time_epoch" Time Some(p.decoded.time.0);
     "frame.interface_id" Number p.descriptor.map(|descriptor| descriptor.interface);
     "eth" Protocol p.ethernet();
     "eth.dst" Mac p.mac(0);

@@ -1,7 +1,6 @@
 //! `filter`: packets that a filter expression selects.
 
-use flowgauge_capture::Filter;
-use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
+use flowgauge_capture::filter::{DEFAULT_SNAP_LEN, FilterSet};
 use flowgauge_stack::{
     Component, ComponentInfo, Failure, Items, Outlet, SettingError, Settings, options,
 };
@@ -25,26 +24,18 @@ options! {
     version: Integer(0, i64::MAX), "taken for MAPI's sake, without effect";
 }
 
-struct Packets {
-    expression: String,
-    /// By link type; those that the expression cannot be compiled for select nothing.
-    filters: Vec<(LinkType, Filter)>,
-}
+struct Packets(FilterSet);
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let expression = Options::read(settings).expression;
     // What the input will be is not known here. An expression that is right for Ethernet is well
     // written; one may be right for another link type only.
     let links = [LinkType::ETHERNET, LinkType::RAW, LinkType::IEEE802_11];
+    let mut filters = FilterSet::new(&expression, DEFAULT_SNAP_LEN, None);
     let mut error = None;
     for link in links {
-        match Filter::compile(&expression, link, DEFAULT_SNAP_LEN) {
-            Ok(_) => {
-                return Ok(Box::new(Packets {
-                    expression,
-                    filters: Vec::new(),
-                }));
-            }
+        match filters.for_link(link) {
+            Ok(_) => return Ok(Box::new(Packets(filters))),
             Err(why) => error = error.or(Some(why)),
         }
     }
@@ -68,22 +59,14 @@ impl Component for Packets {
             let is_whole = packet.flags.contains(DecodeFlags::REASSEMBLED);
             let descriptor = descriptor.filter(|_| !is_whole);
             let link = descriptor.map_or(LinkType::RAW, |descriptor| descriptor.link);
-            let known = self.filters.iter().position(|(of, _)| *of == link);
-            let number = match known {
-                Some(number) => number,
-                None => match Filter::compile(&self.expression, link, DEFAULT_SNAP_LEN) {
-                    Ok(filter) => {
-                        self.filters.push((link, filter));
-                        self.filters.len() - 1
-                    }
-                    Err(error) => {
-                        out.fail(Failure::of(&error, error.hint()));
-                        items.clear();
-                        return;
-                    }
-                },
+            let filter = match self.0.for_link(link) {
+                Ok(filter) => filter,
+                Err(error) => {
+                    out.fail(Failure::of(&error, error.hint()));
+                    items.clear();
+                    return;
+                }
             };
-            let filter = &self.filters[number].1;
             let verdict = match descriptor {
                 Some(descriptor) => filter.verdict_on(bytes, descriptor),
                 None => filter.verdict(bytes, packet.ip_len),

@@ -4,7 +4,6 @@ mod named;
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use flowgauge_capture::sink::{Rotation, Rotator, Turn};
@@ -17,6 +16,7 @@ use flowgauge_stack::{
 };
 use flowgauge_sys::files::{self, How};
 use flowgauge_wire::{Batch, LinkType, Nanos, PacketDescriptor};
+use parking_lot::Mutex;
 
 use self::named::Named;
 use crate::network::{self, send};
@@ -127,45 +127,14 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         }
         return send::make(settings, to);
     }
-    let of_links = send::OPTIONS.iter().map(|option| option.name);
-    for option in of_links.chain(["keys", "identity"]) {
-        if is_given(option) {
-            return Err(SettingError::of(option, "has no meaning without to"));
-        }
-    }
-    if let Some(Port::Items(item)) = settings.input()
-        && !item.is_a(ItemType::Record)
-    {
-        for option in ["format", "fields"] {
-            if is_given(option) {
-                let (message, hint) = match item {
-                    ItemType::Chunk => ("chunks are written as they are", None),
-                    _ => (
-                        "packets are written as a capture",
-                        Some("\"packets\" before it makes records of them"),
-                    ),
-                };
-                let mut error = SettingError::of(option, format!("is for records: {message}"));
-                error.hint = hint.map(str::to_owned);
-                return Err(error);
-            }
-        }
-    }
+    let path = options.file.as_str();
+    check_options(settings, path, &is_given)?;
     let seconds = match options.rotate_time {
         Some(nanos) if nanos < 1_000_000_000 => {
             return Err(SettingError::of("rotate_time", "is less than a second"));
         }
         nanos => nanos.map(|nanos| nanos / 1_000_000_000),
     };
-    let path = options.file.as_str();
-    for option in ["rotate_size", "rotate_time", "rotate_files"] {
-        if path == "-" && settings.setting(option).is_some() {
-            return Err(
-                SettingError::of(option, "standard output cannot be rotated")
-                    .with_hint("give it a file"),
-            );
-        }
-    }
     let format = match options.format {
         Some("csv") => Format::Csv,
         Some("csv_safe") => Format::SafeCsv,
@@ -223,6 +192,47 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         );
     }
     Ok(Box::new(Named::new(name, Box::new(to_file))))
+}
+
+/// Refuses options that mean nothing here.
+fn check_options(
+    settings: &Settings,
+    path: &str,
+    is_given: &dyn Fn(&str) -> bool,
+) -> Result<(), SettingError> {
+    let of_links = send::OPTIONS.iter().map(|option| option.name);
+    for option in of_links.chain(["keys", "identity"]) {
+        if is_given(option) {
+            return Err(SettingError::of(option, "has no meaning without to"));
+        }
+    }
+    if let Some(Port::Items(item)) = settings.input()
+        && !item.is_a(ItemType::Record)
+    {
+        for option in ["format", "fields"] {
+            if is_given(option) {
+                let (message, hint) = match item {
+                    ItemType::Chunk => ("chunks are written as they are", None),
+                    _ => (
+                        "packets are written as a capture",
+                        Some("\"packets\" before it makes records of them"),
+                    ),
+                };
+                let mut error = SettingError::of(option, format!("is for records: {message}"));
+                error.hint = hint.map(str::to_owned);
+                return Err(error);
+            }
+        }
+    }
+    for option in ["rotate_size", "rotate_time", "rotate_files"] {
+        if path == "-" && settings.setting(option).is_some() {
+            return Err(
+                SettingError::of(option, "standard output cannot be rotated")
+                    .with_hint("give it a file"),
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Why it writes no more.
@@ -572,7 +582,7 @@ fn chosen(schema: Schema, is_wanted: &dyn Fn(&str) -> bool) -> Schema {
     static CHOSEN: Mutex<Vec<Schema>> = Mutex::new(Vec::new());
     let fields = schema.iter().copied();
     let fields: Vec<_> = fields.filter(|field| is_wanted(field.name)).collect();
-    let mut known = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = CHOSEN.lock();
     if let Some(known) = known.iter().find(|known| **known == fields) {
         return known;
     }

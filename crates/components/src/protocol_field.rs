@@ -54,10 +54,8 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     Ok(each(move |packets, packet| {
         let found = field.of(&Packet::new(packets, packet));
         match found.iter().next()? {
-            Value::Number(value) => Some(value),
-            Value::Time(time) => Some(time.0),
-            Value::Ipv4(address) => Some(u64::from(address)),
-            Value::Ipv6(_) | Value::Bytes(_) => None,
+            Value::Number(value) => u64::try_from(value).ok(),
+            Value::Bytes(_) => None,
         }
     }))
 }

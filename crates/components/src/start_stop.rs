@@ -1,5 +1,6 @@
 //! `start_stop`: packets between two points in time.
 
+use chrono::NaiveDateTime;
 use flowgauge_kit::measure::amount;
 use flowgauge_stack::{
     Cell, Component, ComponentInfo, Items, Outlet, Parallel, ResultInfo, ResultValue, SettingError,
@@ -70,31 +71,13 @@ impl When {
 
 /// Nanoseconds since 1970 of `YYYY-MM-DD HH:MM:SS` in UTC.
 pub(crate) fn date(text: &str) -> Option<u64> {
-    let (date, time) = text.split_once([' ', 'T'])?;
-    let numbers = |text: &str, separator: char| -> Option<[u64; 3]> {
-        let parts: Option<Vec<u64>> = text
-            .split(separator)
-            .map(|part| part.parse().ok())
-            .collect();
-        parts?.try_into().ok()
-    };
-    let [year, month, day] = numbers(date, '-')?;
-    let [hour, minute, second] = numbers(time.trim_end_matches('Z'), ':')?;
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let february = if is_leap(year) { 29 } else { 28 };
-    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let length = *months.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
-    let is_right = (1970..2500).contains(&year) && (1..=length).contains(&day);
-    if !is_right || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    let years: u64 = (1970..year)
-        .map(|year| 365 + u64::from(is_leap(year)))
-        .sum();
-    let days = years + months.iter().take(month as usize - 1).sum::<u64>() + day - 1;
-    (((days * 24 + hour) * 60 + minute) * 60 + second).checked_mul(1_000_000_000)
+    let text = text.trim_end_matches('Z').replace('T', " ");
+    let date = NaiveDateTime::parse_from_str(&text, "%Y-%m-%d %H:%M:%S").ok()?;
+    let date = date.and_utc();
+    let nanos = u64::try_from(date.timestamp())
+        .ok()?
+        .checked_mul(1_000_000_000)?;
+    nanos.checked_add(date.timestamp_subsec_nanos().into())
 }
 
 struct StartStop {

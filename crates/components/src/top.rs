@@ -56,14 +56,13 @@ enum Key {
 }
 
 impl Key {
-    fn new(value: Value<'_>) -> Option<Key> {
-        match value {
-            Value::Number(number) => Some(Key::Number(number)),
-            Value::Ipv4(address) => Some(Key::Ipv4(address)),
-            Value::Ipv6(address) => Some(Key::Ipv6(address)),
-            Value::Bytes(bytes) => bytes.try_into().ok().map(Key::Mac),
-            Value::Time(_) => None,
-        }
+    fn new(kind: Kind, value: Value<'_>) -> Option<Key> {
+        Some(match (kind, value) {
+            (Kind::Ipv4, Value::Number(address)) => Key::Ipv4(address as u32),
+            (Kind::Ipv6, Value::Number(address)) => Key::Ipv6(address),
+            (_, Value::Number(number)) => Key::Number(number as u64),
+            (_, Value::Bytes(bytes)) => Key::Mac(bytes.try_into().ok()?),
+        })
     }
 
     fn cell(self) -> Cell {
@@ -185,9 +184,10 @@ impl Component for Top {
         for (_, decoded) in packets.iter() {
             let packet = Packet::new(packets, decoded);
             for number in 0..self.fields.len() {
-                let found = self.fields[number].of(&packet);
+                let field = self.fields[number];
+                let found = field.of(&packet);
                 let mut before = None;
-                for key in found.iter().filter_map(Key::new) {
+                for key in found.iter().filter_map(|value| Key::new(field.kind, value)) {
                     // Of a packet from a host to itself.
                     if before.replace(key) != Some(key) {
                         self.add(key, decoded.wire_len);
@@ -198,8 +198,7 @@ impl Component for Top {
     }
 
     fn interval(&self) -> Option<Nanos> {
-        let length = |intervals: Intervals| Nanos(intervals.length());
-        self.intervals.map(length)
+        self.intervals.map(|it| Nanos(it.length()))
     }
 
     fn tick(&mut self, now: Nanos, _: &mut dyn Outlet) {

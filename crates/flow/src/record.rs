@@ -3,7 +3,8 @@
 use flowgauge_wire::{Address, FlowKey, Nanos, TcpFlags, Tunnel};
 
 /// Why a flow's record was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum EndReason {
     /// Both sides closed with FIN.
     Fin,
@@ -21,20 +22,14 @@ pub enum EndReason {
 
 impl EndReason {
     /// Name in records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            EndReason::Fin => "fin",
-            EndReason::Rst => "rst",
-            EndReason::Idle => "idle",
-            EndReason::Active => "active",
-            EndReason::EndOfInput => "end_of_input",
-            EndReason::Evicted => "evicted",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
 /// Connection states as Zeek's `conn_state`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum FlowState {
     /// Connection attempt seen, no reply.
     S0,
@@ -66,22 +61,8 @@ pub enum FlowState {
 
 impl FlowState {
     /// Name in records, Zeek's spelling.
-    pub const fn name(self) -> &'static str {
-        match self {
-            FlowState::S0 => "S0",
-            FlowState::S1 => "S1",
-            FlowState::S2 => "S2",
-            FlowState::S3 => "S3",
-            FlowState::SF => "SF",
-            FlowState::Rej => "REJ",
-            FlowState::Rsto => "RSTO",
-            FlowState::Rstr => "RSTR",
-            FlowState::Rstos0 => "RSTOS0",
-            FlowState::Rstrh => "RSTRH",
-            FlowState::Sh => "SH",
-            FlowState::Shr => "SHR",
-            FlowState::Oth => "OTH",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

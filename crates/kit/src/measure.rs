@@ -1,7 +1,9 @@
 //! What components that look at another one's result have in common: when it is read, and in which
 //! intervals.
 
-use flowgauge_stack::{Cell, Component, Items, Outlet, ResultValue, Settings, Table, options};
+use flowgauge_stack::{
+    Cell, Component, Items, OptionKind, OptionValue, Outlet, ResultValue, Settings, Table, options,
+};
 use flowgauge_wire::Nanos;
 
 options! {
@@ -219,27 +221,19 @@ pub fn cell(value: i128) -> Cell {
 /// # Errors
 /// What is wrong with it, in words.
 pub fn amount(text: &str) -> Result<u64, String> {
-    let end = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor = match &text[end.len()..] {
-        "" | "ns" => 1,
-        "k" | "us" => 1_000,
-        "M" | "ms" => 1_000_000,
-        "G" | "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        unit => {
-            return Err(format!(
-                "unknown unit \"{unit}\"; known: k, M, G, ns, us, ms, s, m, h"
-            ));
-        }
+    let is_count = |last: char| last.is_ascii_digit() || matches!(last, 'k' | 'M' | 'G');
+    let kind = match text.ends_with(is_count) {
+        true => OptionKind::Integer {
+            min: 0,
+            max: i64::MAX,
+        },
+        false => OptionKind::Duration,
     };
-    let number: u64 = end
-        .trim()
-        .parse()
-        .map_err(|_| format!("\"{text}\" is no whole number"))?;
-    number
-        .checked_mul(factor)
-        .ok_or_else(|| format!("{text} is too large"))
+    match kind.read(text)? {
+        OptionValue::Integer(number) => Ok(number.unsigned_abs()),
+        OptionValue::Duration(nanos) => Ok(nanos),
+        other => Err(format!("{other} is neither a number nor a time span")),
+    }
 }
 
 #[cfg(test)]

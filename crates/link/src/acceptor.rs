@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use flowgauge_sys::own::Own;
+use parking_lot::Mutex;
 
 use crate::error::{Error, Refusal};
 use crate::frame::{Answer, Opening, VERSION};
@@ -67,7 +68,7 @@ struct Open<'a>(&'a Shared, Writer);
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         // In this order: a peer that sees its connection closed may come again at once.
-        self.0.counts().connections -= 1;
+        self.0.counts.lock().connections -= 1;
         self.1.close();
     }
 }
@@ -161,10 +162,6 @@ impl Drop for Acceptor {
 }
 
 impl Shared {
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn accept<S: Service>(self: &Arc<Self>, socket: &TcpListener, own: &Own, service: &Arc<S>) {
         loop {
             let accepted = socket.accept();
@@ -189,7 +186,7 @@ impl Shared {
 
     /// Gives a connection a thread, if there are not too many without a name.
     fn begin<S: Service>(self: &Arc<Self>, tcp: TcpStream, from: SocketAddr, service: &Arc<S>) {
-        let mut counts = self.counts();
+        let mut counts = self.counts.lock();
         let of_one = counts.handshakes_of.get(&from.ip()).copied().unwrap_or(0);
         if counts.handshakes >= MAX_HANDSHAKES || of_one >= MAX_HANDSHAKES_OF_ONE {
             drop(counts);
@@ -213,7 +210,7 @@ impl Shared {
     }
 
     fn handshake_over(&self, from: SocketAddr) {
-        let mut counts = self.counts();
+        let mut counts = self.counts.lock();
         counts.handshakes -= 1;
         if let Some(of_one) = counts.handshakes_of.get_mut(&from.ip()) {
             *of_one -= 1;
@@ -293,7 +290,7 @@ impl Shared {
         if !self.options.allowed.is_empty() && !self.options.allowed.contains(name) {
             return Some((Refusal::NotAllowed, name.clone()));
         }
-        let mut counts = self.counts();
+        let mut counts = self.counts.lock();
         if counts.connections >= self.options.most_connections {
             return Some((Refusal::Full, format!("{}", counts.connections)));
         }
@@ -303,7 +300,7 @@ impl Shared {
 
     /// Says something of strangers, who may be many.
     fn tell(&self, line: core::fmt::Arguments<'_>) {
-        let mut counts = self.counts();
+        let mut counts = self.counts.lock();
         if counts.told.is_some_and(|told| told.elapsed() < TELL_EVERY) {
             counts.untold += 1;
             return;

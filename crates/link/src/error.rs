@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustls::{AlertDescription, CertificateError};
+use strum::VariantArray as _;
 
 /// Why a key cannot be used, a peer not be reached, or a connection ended. `Display` says what and
 /// where; [`Error::hint`] says what to do about it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file of keys could not be read or written.
+    #[error("cannot {action} {path}: {source}")]
     File {
         /// What was done: "read", "write", "create".
         action: &'static str,
@@ -21,6 +23,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file does not hold what it should: another format, damaged, readable by others.
+    #[error("{path}: {reason}")]
     Key {
         /// The file or folder.
         path: PathBuf,
@@ -30,6 +33,7 @@ pub enum Error {
         hint: String,
     },
     /// A name, an address, a number that cannot be used. Likely a typing error.
+    #[error("\"{what}\" {reason}")]
     Invalid {
         /// What was given.
         what: String,
@@ -39,6 +43,7 @@ pub enum Error {
         hint: &'static str,
     },
     /// The address cannot be listened at, or the peer not be reached.
+    #[error("cannot {action} {address}: {source}")]
     Network {
         /// What was done: "connect to", "listen at", "read from", "write to".
         action: &'static str,
@@ -49,6 +54,7 @@ pub enum Error {
     },
     /// The peers could not agree on keys. Likely certificates of two authorities, an expired one, or
     /// no Flowgauge at the other end.
+    #[error("{address}: no secure connection: {}", cause(.source))]
     Security {
         /// The peer's address.
         address: String,
@@ -56,6 +62,7 @@ pub enum Error {
         source: rustls::Error,
     },
     /// The peer is who it says, and does not want this.
+    #[error("{address}: {reason}{}{detail}", before(.detail))]
     Refused {
         /// The peer's address.
         address: String,
@@ -65,6 +72,7 @@ pub enum Error {
         detail: String,
     },
     /// The peer said something that makes no sense here.
+    #[error("{address}: {reason}")]
     Protocol {
         /// The peer's address.
         address: String,
@@ -72,6 +80,7 @@ pub enum Error {
         reason: String,
     },
     /// The peer said nothing for too long.
+    #[error("{address}: nothing was heard for {seconds} s")]
     Silent {
         /// The peer's address.
         address: String,
@@ -79,11 +88,13 @@ pub enum Error {
         seconds: u64,
     },
     /// The peer closed the connection.
+    #[error("{address}: the connection was closed")]
     Closed {
         /// The peer's address.
         address: String,
     },
     /// Frames that the spool could not take.
+    #[error("a frame of {bytes} bytes; {most} are the most")]
     TooLarge {
         /// Bytes of the frame.
         bytes: usize,
@@ -92,57 +103,36 @@ pub enum Error {
     },
 }
 
-/// Why a listener does not want a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a listener does not want a connection; the numbers are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray, thiserror::Error)]
 #[non_exhaustive]
+#[repr(u8)]
 pub enum Refusal {
     /// It speaks other versions of the protocol.
-    Version,
+    #[error("it speaks another version of the protocol")]
+    Version = 1,
     /// It offers another service.
-    Service,
+    #[error("it offers another service")]
+    Service = 2,
     /// This name may not use it.
-    NotAllowed,
+    #[error("this name is not allowed")]
+    NotAllowed = 3,
     /// It has as many connections as it takes.
-    Full,
+    #[error("it has as many connections as it takes")]
+    Full = 4,
     /// The session belongs to another name.
-    NotYours,
+    #[error("the session belongs to another name")]
+    NotYours = 5,
     /// A reason that this version does not know.
-    Other,
+    #[error("refused")]
+    Other = 255,
 }
 
 impl Refusal {
-    /// As it is sent.
-    pub(crate) const fn code(self) -> u8 {
-        match self {
-            Refusal::Version => 1,
-            Refusal::Service => 2,
-            Refusal::NotAllowed => 3,
-            Refusal::Full => 4,
-            Refusal::NotYours => 5,
-            Refusal::Other => 255,
-        }
-    }
-
-    pub(crate) const fn of(code: u8) -> Refusal {
-        match code {
-            1 => Refusal::Version,
-            2 => Refusal::Service,
-            3 => Refusal::NotAllowed,
-            4 => Refusal::Full,
-            5 => Refusal::NotYours,
-            _ => Refusal::Other,
-        }
-    }
-
-    const fn text(self) -> &'static str {
-        match self {
-            Refusal::Version => "it speaks another version of the protocol",
-            Refusal::Service => "it offers another service",
-            Refusal::NotAllowed => "this name is not allowed",
-            Refusal::Full => "it has as many connections as it takes",
-            Refusal::NotYours => "the session belongs to another name",
-            Refusal::Other => "refused",
-        }
+    /// The one that is sent as this number.
+    pub(crate) fn of(code: u8) -> Refusal {
+        let mut all = Refusal::VARIANTS.iter().copied();
+        all.find(|one| *one as u8 == code).unwrap_or(Refusal::Other)
     }
 }
 
@@ -279,45 +269,9 @@ fn security_hint(error: &rustls::Error) -> Option<String> {
 const NAME_HINT: &str =
     "write who is expected there as peer = NAME, or make its certificate with --host";
 
-impl core::fmt::Display for Error {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Error::File {
-                action,
-                path,
-                source,
-            } => write!(f, "cannot {action} {}: {source}", path.display()),
-            Error::Key { path, reason, .. } => write!(f, "{}: {reason}", path.display()),
-            Error::Invalid { what, reason, .. } => write!(f, "\"{what}\" {reason}"),
-            Error::Network {
-                action,
-                address,
-                source,
-            } => write!(f, "cannot {action} {address}: {source}"),
-            Error::Security { address, source } => {
-                write!(f, "{address}: no secure connection: {}", cause(source))
-            }
-            Error::Refused {
-                address,
-                reason,
-                detail,
-            } => {
-                write!(f, "{address}: {}", reason.text())?;
-                match detail.as_str() {
-                    "" => Ok(()),
-                    detail => write!(f, ": {detail}"),
-                }
-            }
-            Error::Protocol { address, reason } => write!(f, "{address}: {reason}"),
-            Error::Silent { address, seconds } => {
-                write!(f, "{address}: nothing was heard for {seconds} s")
-            }
-            Error::Closed { address } => write!(f, "{address}: the connection was closed"),
-            Error::TooLarge { bytes, most } => {
-                write!(f, "a frame of {bytes} bytes; {most} are the most")
-            }
-        }
-    }
+/// What stands between a refusal and more of it.
+fn before(detail: &str) -> &'static str {
+    if detail.is_empty() { "" } else { ": " }
 }
 
 /// TLS' words for what goes wrong most often.
@@ -352,14 +306,4 @@ fn cause(error: &rustls::Error) -> String {
         _ => return error.to_string(),
     };
     text.to_owned()
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::File { source, .. } | Error::Network { source, .. } => Some(source),
-            Error::Security { source, .. } => Some(source),
-            _ => None,
-        }
-    }
 }

@@ -97,7 +97,7 @@ impl Answer {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&self.version.to_le_bytes());
         let (code, words) = match &self.refusal {
-            Some((reason, words)) => (reason.code(), words.as_str()),
+            Some((reason, words)) => (*reason as u8, words.as_str()),
             None => (0, ""),
         };
         bytes.push(code);
@@ -177,7 +177,7 @@ impl Frame {
         deadline: Instant,
     ) -> Result<Frame, Error> {
         let bytes = read_sized(reader, most, deadline)?;
-        Frame::decode(bytes).ok_or_else(|| nonsense(reader, "a frame that makes no sense"))
+        Frame::decode(&bytes).ok_or_else(|| nonsense(reader, "a frame that makes no sense"))
     }
 
     /// Length and head, and the payload.
@@ -228,64 +228,39 @@ impl Frame {
     }
 
     /// Of the bytes behind the length.
-    fn decode(mut bytes: Vec<u8>) -> Option<Frame> {
-        let mut head = Bytes(&bytes);
-        let kind = head.u8()?;
-        let frame = match kind {
-            ITEMS => Frame::Items {
-                first: head.u64()?,
-                count: head.u32()?,
-                watermark: head.u64()?,
-                payload: Vec::new(),
-            },
-            ANNOUNCEMENT => Frame::Announcement {
-                number: head.u32()?,
-                payload: Vec::new(),
-            },
-            TIME => Frame::Time {
-                watermark: head.u64()?,
-                accepted: head.u64()?,
-            },
-            ACKNOWLEDGEMENT => Frame::Acknowledgement {
-                expected: head.u64()?,
-            },
-            END => Frame::End { total: head.u64()? },
-            MESSAGE => Frame::Message {
-                payload: Vec::new(),
-            },
-            _ => return None,
-        };
-        let taken = bytes.len() - head.0.len();
-        Some(match frame {
-            Frame::Items {
-                first,
-                count,
-                watermark,
-                ..
-            } => {
+    fn decode(bytes: &[u8]) -> Option<Frame> {
+        let mut bytes = Bytes(bytes);
+        let frame = match bytes.u8()? {
+            ITEMS => {
+                let (first, count) = (bytes.u64()?, bytes.u32()?);
                 first.checked_add(count.into()).filter(|_| count > 0)?;
-                bytes.drain(..taken);
                 Frame::Items {
                     first,
                     count,
-                    watermark,
-                    payload: bytes,
+                    watermark: bytes.u64()?,
+                    payload: bytes.rest(),
                 }
             }
-            Frame::Announcement { number, .. } => {
-                bytes.drain(..taken);
-                Frame::Announcement {
-                    number,
-                    payload: bytes,
-                }
-            }
-            Frame::Message { .. } => {
-                bytes.drain(..taken);
-                Frame::Message { payload: bytes }
-            }
-            other if taken == bytes.len() => other,
+            ANNOUNCEMENT => Frame::Announcement {
+                number: bytes.u32()?,
+                payload: bytes.rest(),
+            },
+            TIME => Frame::Time {
+                watermark: bytes.u64()?,
+                accepted: bytes.u64()?,
+            },
+            ACKNOWLEDGEMENT => Frame::Acknowledgement {
+                expected: bytes.u64()?,
+            },
+            END => Frame::End {
+                total: bytes.u64()?,
+            },
+            MESSAGE => Frame::Message {
+                payload: bytes.rest(),
+            },
             _ => return None,
-        })
+        };
+        bytes.0.is_empty().then_some(frame)
     }
 }
 
@@ -357,6 +332,10 @@ impl<'a> Bytes<'a> {
         Some(taken)
     }
 
+    fn rest(&mut self) -> Vec<u8> {
+        core::mem::take(&mut self.0).to_vec()
+    }
+
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
@@ -396,7 +375,7 @@ pub fn fuzz(bytes: &[u8]) {
     if let Some(answer) = Answer::decode(bytes) {
         assert_eq!(Answer::decode(&answer.encode()), Some(answer));
     }
-    if let Some(frame) = Frame::decode(bytes.to_vec()) {
+    if let Some(frame) = Frame::decode(bytes) {
         let (head, payload) = frame.encode();
         assert_eq!(&head[4..], &bytes[..head.len() - 4]);
         assert_eq!(payload, &bytes[head.len() - 4..]);
@@ -428,13 +407,13 @@ mod tests {
     #[test]
     fn numbers_that_overflow_and_frames_without_items_are_refused() {
         let items = |first: u64, count: u32| items_head(first, count, 0).to_vec();
-        assert!(Frame::decode(items(7, 1)).is_some());
-        assert!(Frame::decode(items(7, 0)).is_none());
-        assert!(Frame::decode(items(u64::MAX, 1)).is_none());
+        assert!(Frame::decode(&items(7, 1)).is_some());
+        assert!(Frame::decode(&items(7, 0)).is_none());
+        assert!(Frame::decode(&items(u64::MAX, 1)).is_none());
         // A time with something behind it.
         let mut time = vec![TIME];
         time.extend([0; 17]);
-        assert!(Frame::decode(time).is_none());
+        assert!(Frame::decode(&time).is_none());
     }
 
     fn frames() -> impl Strategy<Value = Frame> {
@@ -467,7 +446,7 @@ mod tests {
             bytes.extend_from_slice(payload);
             let length = u32::from_le_bytes(bytes[..4].try_into().unwrap());
             prop_assert_eq!(length as usize, bytes.len() - 4);
-            prop_assert_eq!(Frame::decode(bytes[4..].to_vec()), Some(frame));
+            prop_assert_eq!(Frame::decode(&bytes[4..]), Some(frame));
         }
 
         #[test]

@@ -17,10 +17,11 @@ use std::env;
 use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use flowgauge_sys::files::{self, Folder, How};
+use parking_lot::Mutex;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -467,7 +468,7 @@ impl Identity {
         let Some(source) = &self.source else {
             return self.clone();
         };
-        let mut last = source.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = source.last.lock();
         let stamps = source.folder.stamps(&self.name);
         if stamps != last.0 {
             last.0 = stamps;

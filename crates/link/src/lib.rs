@@ -24,14 +24,14 @@ mod client;
 mod disk;
 mod error;
 mod frame;
-#[cfg(test)]
-mod hostile;
 mod identity;
 mod listener;
 mod message;
 mod secure;
 mod sender;
 mod spool;
+#[cfg(test)]
+mod tests;
 
 pub use acceptor::ListenerOptions;
 pub use certificate::Validity;

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use crate::identity::Identity;
 use crate::secure::{Peer, Reader, Secured, Writer};
 use crate::sender::{BEAT, ITEMS_SERVICE};
 use flowgauge_sys::notice::tell as notice;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Sessions that are remembered after their end, so that one that did not hear of it can be told.
 const MOST_SESSIONS: usize = 4096;
@@ -181,6 +182,7 @@ struct State {
     is_stopped: bool,
 }
 
+#[derive(Default)]
 struct Session {
     id: [u8; 16],
     counts: SessionCounts,
@@ -215,7 +217,7 @@ struct Receipt {
 
 impl Receipt {
     fn give(self, processed: u64, is_end: bool) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         if let Some(session) = state.sessions.get_mut(&self.session) {
             session.processed = session.processed.max(processed);
             session.is_end_processed |= is_end;
@@ -226,7 +228,7 @@ impl Receipt {
 
 impl Drop for Receipt {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let state = &mut *state;
         let Some(session) = state.sessions.get_mut(&self.session) else {
             return;
@@ -276,7 +278,7 @@ impl Listener {
     /// The next of what senders do; each in turn. `None`: nothing happened for `wait`.
     pub fn next(&self, wait: Duration) -> Option<Event> {
         let deadline = Instant::now() + wait;
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         loop {
             if let Some(event) = state.next() {
                 return Some(event);
@@ -285,14 +287,14 @@ impl Listener {
             if left.is_zero() {
                 return None;
             }
-            state = Shared::wait(&self.shared.events, state, left);
+            self.shared.events.wait_for(&mut state, left);
         }
     }
 
     /// Forgets a session that has no connection and of which nothing waits; returns how its items
     /// fared. Should its sender come back, it is as a listener that was started anew is.
     pub fn forget(&self, session: SessionId) -> Option<SessionCounts> {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let known = state.sessions.get(&session)?;
         if known.connection.is_some() || !known.queue.is_empty() || known.waiting_bytes > 0 {
             return None;
@@ -304,7 +306,7 @@ impl Listener {
 
     /// How the items of all sessions fared.
     pub fn counts(&self) -> Vec<(SessionId, SessionCounts)> {
-        let state = self.shared.lock();
+        let state = self.shared.state.lock();
         let sessions = state.sessions.iter();
         sessions
             .map(|(id, session)| (*id, session.counts.clone()))
@@ -315,14 +317,14 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         let deadline = Instant::now() + LAST_WORDS;
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         // Those of whom all was processed are to know it.
         while state.sessions.values().any(Session::has_to_say) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            state = Shared::wait(&self.shared.events, state, left);
+            self.shared.events.wait_for(&mut state, left);
         }
         state.is_stopped = true;
         let mut queues = Vec::new();
@@ -334,15 +336,6 @@ impl Drop for Listener {
         // What is in them locks the state when it goes.
         drop(state);
         drop(queues);
-    }
-}
-
-impl core::fmt::Debug for Listener {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Listener")
-            .field("address", &self.local_address())
-            .field("counts", &self.counts())
-            .finish()
     }
 }
 
@@ -363,6 +356,26 @@ impl State {
                 watermark,
             }),
         }
+    }
+
+    fn begin(&mut self, opening: &Opening, name: &str) -> SessionId {
+        let id = SessionId(self.next_session);
+        self.next_session += 1;
+        let session = Session {
+            id: opening.session,
+            counts: SessionCounts {
+                name: name.to_owned(),
+                before: opening.acknowledged,
+                accepted: opening.acknowledged,
+                ..SessionCounts::default()
+            },
+            expected: opening.acknowledged,
+            processed: opening.acknowledged,
+            ..Session::default()
+        };
+        self.sessions.insert(id, session);
+        self.by_name.insert(opening.session, id);
+        id
     }
 
     /// Bytes of announcements that are kept of one name.
@@ -401,6 +414,32 @@ impl Session {
         self.receipts.notify_all();
     }
 
+    /// Something is announced, beside so many bytes of the same name: whether there is room for it.
+    fn announce(&mut self, id: SessionId, payload: Vec<u8>, others: usize) -> bool {
+        let bytes = payload.len() + size_of::<Queued>();
+        if others + bytes > MOST_ANNOUNCED_BYTES {
+            return false;
+        }
+        self.queue.push_back(Queued::Ready(Event::Announced {
+            session: id,
+            number: self.announced,
+            payload,
+        }));
+        self.announced_bytes += bytes;
+        self.announced += 1;
+        true
+    }
+
+    /// The sender has sent so many items in all. How many of the last ones are lost.
+    fn end(&mut self, total: u64) -> u64 {
+        let lost = total - self.expected;
+        self.expected = total;
+        self.counts.lost += lost;
+        self.counts.accepted = total;
+        self.counts.has_ended = true;
+        lost
+    }
+
     /// Whether nothing more is to be expected of it.
     fn is_over(&self) -> bool {
         self.counts.has_ended && self.connection.is_none() && self.queue.is_empty()
@@ -415,21 +454,6 @@ impl Session {
         self.connection
             .as_ref()
             .is_some_and(|(current, _)| *current == connection)
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(
-        what: &Condvar,
-        state: MutexGuard<'a, State>,
-        most: Duration,
-    ) -> MutexGuard<'a, State> {
-        let waited = what.wait_timeout(state, most);
-        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
@@ -491,7 +515,7 @@ impl Items {
                 },
             )
         };
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         if state.is_stopped {
             return refuse(Refusal::Full, "it is stopping");
         }
@@ -507,32 +531,7 @@ impl Items {
             }
             return refuse(Refusal::Full, &why);
         }
-        let id = known.unwrap_or_else(|| {
-            let id = SessionId(state.next_session);
-            state.next_session += 1;
-            let session = Session {
-                id: opening.session,
-                counts: SessionCounts {
-                    name: peer.name.clone(),
-                    before: opening.acknowledged,
-                    accepted: opening.acknowledged,
-                    ..SessionCounts::default()
-                },
-                expected: opening.acknowledged,
-                announced: 0,
-                announced_bytes: 0,
-                queue: VecDeque::new(),
-                waiting_bytes: 0,
-                processed: opening.acknowledged,
-                is_end_processed: false,
-                said: None,
-                connection: None,
-                receipts: Arc::new(Condvar::new()),
-            };
-            state.sessions.insert(id, session);
-            state.by_name.insert(opening.session, id);
-            id
-        });
+        let id = known.unwrap_or_else(|| state.begin(opening, &peer.name));
         let Some(session) = state.sessions.get_mut(&id) else {
             return refuse(Refusal::Other, "");
         };
@@ -589,13 +588,14 @@ impl Items {
         }
     }
 
-    /// Puts what a frame says into the queue, if there is room.
-    fn take(&self, id: SessionId, connection: u64, frame: Frame, peer: &Peer) -> Result<(), Error> {
-        let nonsense = |reason: &str| Error::Protocol {
-            address: peer.address.clone(),
-            reason: reason.to_owned(),
-        };
-        let mut state = self.0.lock();
+    /// Waits until there is room for a frame.
+    fn with_room(
+        &self,
+        id: SessionId,
+        connection: u64,
+        peer: &Peer,
+    ) -> Result<MutexGuard<'_, State>, Error> {
+        let mut state = self.0.state.lock();
         loop {
             let session = state.sessions.get(&id);
             let Some(session) = session.filter(|session| session.is_of(connection)) else {
@@ -610,10 +610,24 @@ impl Items {
                     && state.waiting < options.total_bytes.saturating_mul(times)
             };
             if fits(1) || session.waiting_bytes == 0 && fits(2) {
-                break;
+                return Ok(state);
             }
-            state = Shared::wait(&self.0.room, state, BEAT);
+            self.0.room.wait_for(&mut state, BEAT);
         }
+    }
+
+    /// Puts what a frame says into the queue, if there is room.
+    fn take(&self, id: SessionId, connection: u64, frame: Frame, peer: &Peer) -> Result<(), Error> {
+        let nonsense = |reason: &str| Error::Protocol {
+            address: peer.address.clone(),
+            reason: reason.to_owned(),
+        };
+        let receipt = |bytes| Receipt {
+            shared: self.0.clone(),
+            session: id,
+            bytes,
+        };
+        let mut state = self.with_room(id, connection, peer)?;
         let state = &mut *state;
         let announced = match frame {
             Frame::Announcement { .. } => state.announced_by(&peer.name),
@@ -647,11 +661,6 @@ impl Items {
                 session.waiting_bytes += bytes;
                 state.waiting += bytes;
                 *state.waiting_of.entry(peer.name.clone()).or_default() += bytes;
-                let receipt = Receipt {
-                    shared: self.0.clone(),
-                    session: id,
-                    bytes,
-                };
                 session
                     .queue
                     .push_back(Queued::Ready(Event::Items(ReceivedItems {
@@ -661,7 +670,7 @@ impl Items {
                         lost_before,
                         watermark,
                         payload,
-                        receipt,
+                        receipt: receipt(bytes),
                     })));
             }
             Frame::Announcement { number, .. } if number < session.announced => return Ok(()),
@@ -669,17 +678,9 @@ impl Items {
                 if number != session.announced || number >= MOST_ANNOUNCEMENTS {
                     return Err(nonsense("its announcements are numbered wrongly"));
                 }
-                let bytes = payload.len() + size_of::<Queued>();
-                if announced + bytes > MOST_ANNOUNCED_BYTES {
+                if !session.announce(id, payload, announced) {
                     return Err(nonsense("it announces too much"));
                 }
-                session.announced_bytes += bytes;
-                session.announced += 1;
-                session.queue.push_back(Queued::Ready(Event::Announced {
-                    session: id,
-                    number,
-                    payload,
-                }));
             }
             Frame::Time {
                 watermark,
@@ -701,23 +702,14 @@ impl Items {
                     session.receipts.notify_all();
                     return Ok(());
                 }
-                let lost_before = total - session.expected;
-                session.expected = total;
-                session.counts.lost += lost_before;
-                session.counts.accepted = total;
-                session.counts.has_ended = true;
-                let receipt = Receipt {
-                    shared: self.0.clone(),
-                    session: id,
-                    bytes: 0,
-                };
+                let lost_before = session.end(total);
                 session
                     .queue
                     .push_back(Queued::Ready(Event::Ended(EndOfSession {
                         session: id,
                         total,
                         lost_before,
-                        receipt,
+                        receipt: receipt(0),
                     })));
             }
             Frame::Acknowledgement { .. } | Frame::Message { .. } => {
@@ -732,7 +724,7 @@ impl Items {
     fn acknowledge(&self, id: SessionId, connection: u64, writer: &Writer) {
         let mut last = Instant::now();
         loop {
-            let mut state = self.0.lock();
+            let mut state = self.0.state.lock();
             let (processed, is_end) = loop {
                 let session = state.sessions.get(&id);
                 let Some(session) = session.filter(|session| session.is_of(connection)) else {
@@ -744,7 +736,7 @@ impl Items {
                 }
                 let receipts = session.receipts.clone();
                 let left = BEAT.saturating_sub(last.elapsed());
-                state = Shared::wait(&receipts, state, left);
+                receipts.wait_for(&mut state, left);
             };
             drop(state);
             let frame = if is_end {
@@ -759,7 +751,7 @@ impl Items {
                 writer.close();
                 return;
             }
-            let mut state = self.0.lock();
+            let mut state = self.0.state.lock();
             let session = state.sessions.get_mut(&id);
             if let Some(session) = session.filter(|session| session.is_of(connection)) {
                 session.said = Some((processed, is_end));
@@ -774,7 +766,7 @@ impl Items {
     }
 
     fn leave(&self, id: SessionId, connection: u64, error: Error) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         let is_stopped = state.is_stopped;
         let session = state.sessions.get_mut(&id);
         let Some(session) = session.filter(|session| session.is_of(connection)) else {
@@ -853,12 +845,12 @@ mod tests {
         assert_eq!(session(&greedy, &address, 200, 1), Some(Refusal::Full));
         assert_eq!(session(&identity("honest"), &address, 201, 1), None);
         // Twice the bound, and the frame that crosses it, and that of the other sender.
-        assert!(listener.shared.lock().waiting <= 200_000 + 40_100 + 40_100);
+        assert!(listener.shared.state.lock().waiting <= 200_000 + 40_100 + 40_100);
         let (mut left, mut items) = (0, 0);
         while left < MOST_OF_PEER + 1 {
             match listener.next(WAIT).expect("something comes") {
                 Event::Items(received) => {
-                    assert!(listener.shared.lock().waiting <= 280_200);
+                    assert!(listener.shared.state.lock().waiting <= 280_200);
                     items += u64::from(received.count);
                     received.done();
                 }
@@ -866,7 +858,7 @@ mod tests {
                 _ => {}
             }
         }
-        let state = listener.shared.lock();
+        let state = listener.shared.state.lock();
         assert_eq!((state.waiting, state.waiting_of.len()), (0, 0));
         // What was on its way when an acknowledgement met a closed socket is gone.
         assert!(

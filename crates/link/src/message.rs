@@ -96,12 +96,6 @@ impl Drop for Conversation {
     }
 }
 
-impl core::fmt::Debug for Conversation {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_tuple("Conversation").field(self.peer()).finish()
-    }
-}
-
 /// Answers whoever connects, each on a thread of its own.
 pub struct Responder {
     acceptor: Acceptor,
@@ -154,14 +148,6 @@ impl Responder {
     /// Where it listens.
     pub fn local_address(&self) -> SocketAddr {
         self.acceptor.local_address()
-    }
-}
-
-impl core::fmt::Debug for Responder {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_tuple("Responder")
-            .field(&self.local_address())
-            .finish()
     }
 }
 

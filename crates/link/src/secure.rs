@@ -6,11 +6,12 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use flowgauge_sys::own::{self, Own};
+use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 
@@ -279,10 +280,6 @@ fn failed(error: io::Error, action: &'static str, address: &str, deadline: Insta
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Reader {
     pub(crate) fn peer(&self) -> &Peer {
         &self.shared.peer
@@ -292,7 +289,7 @@ impl Reader {
     pub(crate) fn read_exact(&mut self, buffer: &mut [u8], deadline: Instant) -> Result<(), Error> {
         let mut filled = 0;
         while filled < buffer.len() {
-            let read = lock(&self.shared.tls).reader().read(&mut buffer[filled..]);
+            let read = self.shared.tls.lock().reader().read(&mut buffer[filled..]);
             match read {
                 Ok(0) => return Err(self.closed()),
                 Ok(count) => filled += count,
@@ -325,7 +322,7 @@ impl Reader {
             }
         }
         let mut rest = self.raw.get(self.start..self.end).unwrap_or_default();
-        let mut tls = lock(&self.shared.tls);
+        let mut tls = self.shared.tls.lock();
         let taken = tls.read_tls(&mut rest);
         taken.map_err(|error| failed(error, "read from", address, deadline))?;
         self.start = self.end - rest.len();
@@ -355,10 +352,10 @@ impl Writer {
     /// Writes these one after the other. Waits as long as the peer lets it, until somebody closes
     /// the connection.
     pub(crate) fn write(&self, parts: &[&[u8]]) -> Result<(), Error> {
-        let mut outgoing = lock(&self.shared.outgoing);
+        let mut outgoing = self.shared.outgoing.lock();
         outgoing.clear();
         let failed = |error| failed(error, "write to", &self.shared.peer.address, Instant::now());
-        let mut tls = lock(&self.shared.tls);
+        let mut tls = self.shared.tls.lock();
         for part in parts {
             tls.writer().write_all(part).map_err(failed)?;
         }
@@ -393,9 +390,9 @@ impl Writer {
             return;
         }
         // Somebody who is writing has not said all; then there is no farewell.
-        if let Ok(mut outgoing) = self.shared.outgoing.try_lock() {
+        if let Some(mut outgoing) = self.shared.outgoing.try_lock() {
             outgoing.clear();
-            let mut tls = lock(&self.shared.tls);
+            let mut tls = self.shared.tls.lock();
             tls.send_close_notify();
             while tls.wants_write() && tls.write_tls(&mut *outgoing).is_ok_and(|count| count > 0) {}
             drop(tls);

@@ -3,12 +3,13 @@
 mod leftovers;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use flowgauge_sys::ending::is_ending;
 use flowgauge_sys::notice::tell as notice;
+use parking_lot::{Condvar, Mutex};
 
 use self::leftovers::Leftovers;
 use crate::client;
@@ -105,6 +106,7 @@ struct Inner {
     news: Condvar,
 }
 
+#[derive(Default)]
 struct State {
     spool: Spool,
     announcements: Vec<Arc<Vec<u8>>>,
@@ -172,7 +174,7 @@ impl Sender {
     /// Why it can never connect, until somebody changes something.
     pub fn wait_for_connection(&self, wait: Duration) -> Result<bool, Arc<Error>> {
         let deadline = Instant::now() + wait;
-        let mut state = self.inner.lock();
+        let mut state = self.inner.state.lock();
         loop {
             if state.was_connected {
                 return Ok(true);
@@ -184,14 +186,14 @@ impl Sender {
             if left.is_zero() {
                 return Ok(false);
             }
-            state = self.inner.wait(&self.inner.news, state, left);
+            self.inner.news.wait_for(&mut state, left);
         }
     }
 
     /// Something that later items refer to: it is sent before them on each connection, once, and
     /// never lost. Returns its number.
     pub fn announce(&self, payload: Vec<u8>) -> u32 {
-        let mut state = self.inner.lock();
+        let mut state = self.inner.state.lock();
         state.spool.announce(&payload);
         state.announcements.push(Arc::new(payload));
         self.inner.work.notify_one();
@@ -207,7 +209,7 @@ impl Sender {
         if count == 0 {
             return Ok(Sent::Spooled);
         }
-        let mut state = self.inner.lock();
+        let mut state = self.inner.state.lock();
         let most = state.spool.most_bytes();
         if payload.len() > most {
             return Err(Error::TooLarge {
@@ -229,7 +231,7 @@ impl Sender {
                         "{address}: the spool is full, the source waits"
                     ));
                 }
-                state = self.inner.wait(&self.inner.news, state, LOOK);
+                self.inner.news.wait_for(&mut state, LOOK);
             }
         }
         state.watermark = state.watermark.max(watermark);
@@ -246,7 +248,7 @@ impl Sender {
     /// No item that follows is of a time before `watermark`: what merges several senders need not
     /// wait for this one.
     pub fn time(&self, watermark: u64) {
-        let mut state = self.inner.lock();
+        let mut state = self.inner.state.lock();
         if watermark > state.watermark {
             state.watermark = watermark;
             state.is_time_new = true;
@@ -256,12 +258,12 @@ impl Sender {
 
     /// How the items fared so far.
     pub fn counts(&self) -> SenderCounts {
-        self.inner.counts(&self.inner.lock())
+        self.inner.counts(&self.inner.state.lock())
     }
 
     /// Why there is no connection at the moment.
     pub fn trouble(&self) -> Option<Arc<Error>> {
-        let state = self.inner.lock();
+        let state = self.inner.state.lock();
         state.trouble.clone().filter(|_| !state.is_connected)
     }
 
@@ -269,7 +271,7 @@ impl Sender {
     /// is pending then is kept in the spool's folder, if there is one with room; else it is lost, and
     /// only this side knows.
     pub fn finish(mut self, wait: Duration) -> SenderCounts {
-        let mut state = self.inner.lock();
+        let mut state = self.inner.state.lock();
         // Who waited for room has waited already.
         let deadline = Instant::now() + wait;
         let deadline = state.last_wait.map_or(deadline, |last| last.min(deadline));
@@ -280,7 +282,7 @@ impl Sender {
             state.is_time_new = true;
             drop(state);
             leftovers.wait(deadline);
-            state = self.inner.lock();
+            state = self.inner.state.lock();
         }
         state.is_ending = true;
         self.inner.work.notify_one();
@@ -289,17 +291,17 @@ impl Sender {
             if left.is_zero() {
                 break;
             }
-            state = self.inner.wait(&self.inner.news, state, left);
+            self.inner.news.wait_for(&mut state, left);
         }
         drop(state);
         self.stop();
-        let state = self.inner.lock();
+        let state = self.inner.state.lock();
         self.inner.counts(&state)
     }
 
     /// Where a later process finds what was kept.
     pub fn folder(&self) -> Option<PathBuf> {
-        self.inner.lock().spool.folder().map(Path::to_owned)
+        self.inner.state.lock().spool.folder().map(Path::to_owned)
     }
 
     fn stop(&mut self) {
@@ -317,7 +319,7 @@ impl Sender {
                 // It panics nowhere; if it did, that was said.
                 let _ = thread.join();
             }
-            self.inner.lock().put_away();
+            self.inner.state.lock().put_away();
         }
     }
 }
@@ -338,25 +340,6 @@ enum Work {
 }
 
 impl State {
-    fn new(spool: Spool) -> State {
-        State {
-            spool,
-            announcements: Vec::new(),
-            watermark: 0,
-            is_time_new: false,
-            is_ending: false,
-            is_ended: false,
-            is_stopped: false,
-            was_connected: false,
-            is_connected: false,
-            broken: None,
-            trouble: None,
-            reconnections: 0,
-            was_full: false,
-            last_wait: None,
-        }
-    }
-
     /// Nothing more is sent: what is left waits for a later process.
     fn put_away(&mut self) {
         if self.is_ended || self.spool.total() == 0 {
@@ -386,7 +369,10 @@ impl Inner {
             identity: identity.clone(),
             session,
             is_left: false,
-            state: Mutex::new(State::new(spool)),
+            state: Mutex::new(State {
+                spool,
+                ..State::default()
+            }),
             options: options.clone(),
             work: Condvar::new(),
             news: Condvar::new(),
@@ -394,23 +380,9 @@ impl Inner {
     }
 
     fn stop(&self) {
-        self.lock().is_stopped = true;
+        self.state.lock().is_stopped = true;
         self.work.notify_all();
         self.news.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(
-        &self,
-        what: &Condvar,
-        state: MutexGuard<'a, State>,
-        most: Duration,
-    ) -> MutexGuard<'a, State> {
-        let waited = what.wait_timeout(state, most);
-        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     fn counts(&self, state: &State) -> SenderCounts {
@@ -434,7 +406,7 @@ impl Inner {
                 }
                 Err(error) => error,
             };
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.is_stopped {
                 return;
             }
@@ -455,7 +427,7 @@ impl Inner {
                 if left.is_zero() {
                     break;
                 }
-                state = self.wait(&self.work, state, left);
+                self.work.wait_for(&mut state, left);
             }
             if state.is_stopped {
                 return;
@@ -471,7 +443,7 @@ impl Inner {
             versions: (VERSION, VERSION),
             service: ITEMS_SERVICE.to_owned(),
             session: self.session,
-            acknowledged: self.lock().spool.acknowledged(),
+            acknowledged: self.state.lock().spool.acknowledged(),
             is_left: self.is_left,
         };
         let (secured, answer) = client::open(
@@ -481,7 +453,7 @@ impl Inner {
             options.connect_timeout,
             &opening,
         )?;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.spool.resume(answer.expected) {
             return Err(self.nonsense("it expects items that there were not yet"));
         }
@@ -528,7 +500,7 @@ impl Inner {
         if let Ok(thread) = listening {
             let _ = thread.join();
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_connected = false;
         state.spool.interrupt();
         if state.is_ended || state.is_stopped {
@@ -580,7 +552,7 @@ impl Inner {
         has_ended: &mut bool,
         last: Instant,
     ) -> Result<Work, Error> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if state.is_stopped || state.is_ended {
                 return Ok(Work::Stop);
@@ -605,7 +577,7 @@ impl Inner {
                 state.is_time_new = false;
                 return Ok(Work::Time(state.watermark, state.spool.total()));
             }
-            state = self.wait(&self.work, state, left);
+            self.work.wait_for(&mut state, left);
         }
     }
 
@@ -615,14 +587,14 @@ impl Inner {
             let deadline = Instant::now() + self.options.silence;
             match Frame::read(&mut reader, MAX_REPLY, deadline) {
                 Ok(Frame::Acknowledgement { expected }) => {
-                    let mut state = self.lock();
+                    let mut state = self.state.lock();
                     if !state.spool.acknowledge(expected) {
                         break self.nonsense("it acknowledges items that there were not yet");
                     }
                     self.news.notify_all();
                 }
                 Ok(Frame::End { total }) => {
-                    let mut state = self.lock();
+                    let mut state = self.state.lock();
                     if !state.is_ending || total != state.spool.total() {
                         break self.nonsense("it speaks of an end that is none");
                     }
@@ -637,7 +609,7 @@ impl Inner {
             }
         };
         writer.close();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.broken = Some(error);
         self.work.notify_all();
         self.news.notify_all();

@@ -90,7 +90,7 @@ pub(crate) enum Pushed {
     Lost,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Spool {
     frames: VecDeque<Kept>,
     /// How many of them were written on this connection.
@@ -110,15 +110,9 @@ pub(crate) struct Spool {
 impl Spool {
     pub(crate) fn new(most_bytes: usize, disk: Option<Disk>) -> Spool {
         Spool {
-            frames: VecDeque::new(),
-            written: 0,
-            bytes: 0,
             most_bytes,
             disk,
-            next: 0,
-            acknowledged: 0,
-            unsure: Vec::new(),
-            counts: SenderCounts::default(),
+            ..Spool::default()
         }
     }
 

@@ -1,12 +1,11 @@
 //! What can be wrong with patterns.
 
-use core::fmt;
-
 /// Why patterns cannot be read or compiled, and which one it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatternError {
     /// A line cannot be read as a pattern.
+    #[error("line {line}: {message}")]
     Line {
         /// Its number, from 1.
         line: usize,
@@ -16,6 +15,7 @@ pub enum PatternError {
         hint: String,
     },
     /// A pattern cannot be compiled.
+    #[error("pattern {}: {message}", .index + 1)]
     Pattern {
         /// Its place in the list, from 0.
         index: usize,
@@ -25,6 +25,7 @@ pub enum PatternError {
         hint: String,
     },
     /// The engine asked for, or memory, is missing.
+    #[error("{message}")]
     Engine {
         /// What is wrong.
         message: String,
@@ -52,17 +53,3 @@ impl PatternError {
         }
     }
 }
-
-impl fmt::Display for PatternError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PatternError::Line { line, message, .. } => write!(f, "line {line}: {message}"),
-            PatternError::Pattern { index, message, .. } => {
-                write!(f, "pattern {}: {message}", index + 1)
-            }
-            PatternError::Engine { message, .. } => f.write_str(message),
-        }
-    }
-}
-
-impl std::error::Error for PatternError {}

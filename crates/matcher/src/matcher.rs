@@ -44,7 +44,6 @@ impl fmt::Debug for StreamState {
 ///
 /// Of a regular expression every end is reported at which it matches: `/ab*/` in `abb` three times.
 /// It is reported when it is known to match: an expression that ends with `$` when the stream ends.
-#[derive(Debug)]
 pub struct Matcher {
     set: Arc<PatternSet>,
     scanner: Option<Scanner>,

@@ -29,8 +29,6 @@ mod detect;
 pub mod dhcp;
 pub mod dns;
 pub mod ftp;
-#[doc(hidden)]
-pub mod fuzz;
 pub mod http;
 pub mod http2;
 pub mod icp;
@@ -43,5 +41,11 @@ pub mod smtp;
 pub mod snmp;
 pub mod ssh;
 pub mod tls;
+
+#[cfg(test)]
+extern crate self as flowgauge_proto;
+#[cfg(test)]
+#[path = "../../../fuzz/harness/proto.rs"]
+mod fuzz;
 
 pub use detect::Look;

@@ -4,6 +4,7 @@ use core::net::IpAddr;
 use std::collections::HashMap;
 
 use flowgauge_wire::Address;
+use ipnet::IpNet;
 
 use crate::policy::OverlapPolicy;
 
@@ -53,7 +54,7 @@ impl HostPolicies {
         let mut default: Option<OverlapPolicy> = None;
         let mut policies = HostPolicies::default();
         let mut default_line = 0;
-        let mut lines: HashMap<(IpAddr, u8), (usize, OverlapPolicy)> = HashMap::new();
+        let mut lines: HashMap<IpNet, (usize, OverlapPolicy)> = HashMap::new();
         for (number, line) in text.lines().enumerate() {
             let at = |reason: String| (number + 1, reason);
             let line = line.split('#').next().unwrap_or("").trim();
@@ -87,13 +88,11 @@ impl HostPolicies {
                 Some(Ok(length)) if length <= most => length,
                 Some(_) => return Err(at(format!("a prefix length is 0 to {most}"))),
             };
-            let network = network_of(address, length);
-            let said = lines.insert((network, length), (number + 1, policy));
+            let network = IpNet::new_assert(address, length).trunc();
+            let said = lines.insert(network, (number + 1, policy));
             if let Some((line, other)) = said.filter(|&(_, other)| other != policy) {
                 let other = other.name();
-                return Err(at(format!(
-                    "line {line} says that {network}/{length} is {other}"
-                )));
+                return Err(at(format!("line {line} says that {network} is {other}")));
             }
             policies.insert(address, length, policy);
         }
@@ -162,20 +161,6 @@ impl HostPolicies {
             }
         }
         self.default
-    }
-}
-
-/// The address without its host bits.
-fn network_of(address: IpAddr, prefix: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-            IpAddr::from((address.to_bits() & mask).to_be_bytes())
-        }
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-            IpAddr::from((address.to_bits() & mask).to_be_bytes())
-        }
     }
 }
 

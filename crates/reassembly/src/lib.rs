@@ -15,9 +15,6 @@ mod hosts;
 pub mod policy;
 pub mod tcp;
 
-#[doc(hidden)]
-pub mod fuzz;
-
 #[cfg(test)]
 #[path = "../../../tests/shared/corpora.rs"]
 mod corpora;

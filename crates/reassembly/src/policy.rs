@@ -30,8 +30,20 @@ use core::fmt;
 use core::str::FromStr;
 
 /// How overlapping copies of the same bytes are resolved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
 #[repr(u8)]
+#[strum(serialize_all = "kebab-case")]
 pub enum OverlapPolicy {
     /// The copy that came first.
     #[default]
@@ -61,46 +73,17 @@ pub enum OverlapPolicy {
     /// IRIX.
     Irix,
     /// Classic Mac OS and Mac OS X.
+    #[strum(serialize = "macos")]
     MacOs,
 }
 
 impl OverlapPolicy {
     /// All policies.
-    pub const ALL: [OverlapPolicy; 14] = [
-        OverlapPolicy::First,
-        OverlapPolicy::Last,
-        OverlapPolicy::Bsd,
-        OverlapPolicy::BsdRight,
-        OverlapPolicy::Linux,
-        OverlapPolicy::OldLinux,
-        OverlapPolicy::Windows,
-        OverlapPolicy::Windows2003,
-        OverlapPolicy::Vista,
-        OverlapPolicy::Solaris,
-        OverlapPolicy::Hpux10,
-        OverlapPolicy::Hpux11,
-        OverlapPolicy::Irix,
-        OverlapPolicy::MacOs,
-    ];
+    pub const ALL: &[OverlapPolicy] = <OverlapPolicy as strum::VariantArray>::VARIANTS;
 
     /// Name as users write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            OverlapPolicy::First => "first",
-            OverlapPolicy::Last => "last",
-            OverlapPolicy::Bsd => "bsd",
-            OverlapPolicy::BsdRight => "bsd-right",
-            OverlapPolicy::Linux => "linux",
-            OverlapPolicy::OldLinux => "old-linux",
-            OverlapPolicy::Windows => "windows",
-            OverlapPolicy::Windows2003 => "windows2003",
-            OverlapPolicy::Vista => "vista",
-            OverlapPolicy::Solaris => "solaris",
-            OverlapPolicy::Hpux10 => "hpux10",
-            OverlapPolicy::Hpux11 => "hpux11",
-            OverlapPolicy::Irix => "irix",
-            OverlapPolicy::MacOs => "macos",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Whether it makes no difference where newcomer and original begin and end.
@@ -152,12 +135,6 @@ impl OverlapPolicy {
     }
 }
 
-impl fmt::Display for OverlapPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 impl FromStr for OverlapPolicy {
     type Err = UnknownPolicy;
 
@@ -178,7 +155,8 @@ impl FromStr for OverlapPolicy {
             other => other,
         };
         OverlapPolicy::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .find(|policy| plain(policy.name()) == alias)
             .ok_or_else(|| UnknownPolicy {
                 name: text.to_owned(),
@@ -211,7 +189,7 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for policy in OverlapPolicy::ALL {
+        for &policy in OverlapPolicy::ALL {
             assert_eq!(policy.name().parse(), Ok(policy));
             assert_eq!(
                 policy.name().to_uppercase().replace('-', "_").parse(),

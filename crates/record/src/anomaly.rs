@@ -26,7 +26,8 @@ record! {
 }
 
 /// Where something was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Layer {
     /// In the headers of a packet.
     Packet,
@@ -38,12 +39,8 @@ pub enum Layer {
 
 impl Layer {
     /// Name in records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Layer::Packet => "packet",
-            Layer::Stream => "stream",
-            Layer::Application => "application",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

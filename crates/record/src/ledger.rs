@@ -48,7 +48,7 @@ pub fn ledger_line(ledger: &Ledger) -> String {
         ledger.discarded()
     );
     let mut separator = " (";
-    for place in Place::ALL {
+    for &place in Place::ALL {
         let packets = ledger.at(place);
         if packets > 0 {
             let _ = write!(line, "{separator}{} {packets}", place.name());
@@ -69,7 +69,10 @@ mod tests {
     #[test]
     fn places_have_the_names_of_the_ledger() {
         let names: Vec<&str> = LEDGER_SCHEMA[5..].iter().map(|field| field.name).collect();
-        assert_eq!(names, Place::ALL.map(Place::name));
+        assert_eq!(
+            names,
+            Vec::from_iter(Place::ALL.iter().map(|place| place.name()))
+        );
         let mut ledger = Ledger::default();
         ledger.take(8, 0);
         ledger.miss(Place::KernelRing, 2);

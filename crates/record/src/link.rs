@@ -40,7 +40,8 @@ impl fmt::Display for Mac {
 }
 
 /// How a cooked packet went, from the host that captured it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Way {
     /// To this host.
     In,
@@ -68,14 +69,8 @@ impl Way {
     }
 
     /// Name in records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Way::In => "in",
-            Way::Broadcast => "broadcast",
-            Way::Multicast => "multicast",
-            Way::Other => "other",
-            Way::Out => "out",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -1,6 +1,5 @@
 //! Where encoded records go.
 
-use std::fmt;
 use std::io::{self, Write};
 
 use crate::any::AnyRecord;
@@ -13,13 +12,15 @@ use crate::table::TableLayout;
 const BUFFER: usize = 64 * 1024;
 
 /// Why records could not be written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputError {
     /// The reader went away (a closed pipe). Not a failure: whoever reads has seen enough.
+    #[error("the reader of the output went away")]
     Closed,
     /// Writing failed; likely the disk is full.
-    Io(io::Error),
+    #[error("cannot write the output: {0}")]
+    Io(#[source] io::Error),
 }
 
 impl From<io::Error> for OutputError {
@@ -32,37 +33,11 @@ impl From<io::Error> for OutputError {
     }
 }
 
-impl fmt::Display for OutputError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OutputError::Closed => f.write_str("the reader of the output went away"),
-            OutputError::Io(error) => write!(f, "cannot write the output: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for OutputError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            OutputError::Closed => None,
-            OutputError::Io(error) => Some(error),
-        }
-    }
-}
-
 /// Takes encoded records and writes them to a file, a pipe or a terminal.
 pub struct Output {
     target: Box<dyn Write + Send>,
     layout: Option<TableLayout>,
     lines: Vec<u8>,
-}
-
-impl fmt::Debug for Output {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Output")
-            .field("layout", &self.layout)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Output {
@@ -124,7 +99,6 @@ impl Output {
 ///
 /// Writing never fails at the call, because records come out of the middle of the engine: the
 /// first failure is kept, later records are ignored, and [`RecordWriter::check`] tells.
-#[derive(Debug)]
 pub struct RecordWriter {
     encoder: Encoder,
     buffer: Vec<u8>,
@@ -188,6 +162,17 @@ impl RecordWriter {
             None => record.encode(&mut self.encoder, &mut self.buffer),
         }
         self.records += 1;
+        if self.buffer.len() >= BUFFER {
+            self.drain();
+        }
+    }
+
+    /// Writes text as it is.
+    pub fn write_text(&mut self, text: &str) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.buffer.extend_from_slice(text.as_bytes());
         if self.buffer.len() >= BUFFER {
             self.drain();
         }

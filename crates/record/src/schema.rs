@@ -32,10 +32,12 @@ pub enum FieldKind {
 }
 
 /// What a number counts, for people and for encodings that know units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[non_exhaustive]
+#[strum(serialize_all = "snake_case")]
 pub enum Unit {
     /// No unit.
+    #[strum(serialize = "")]
     None,
     /// Bytes.
     Bytes,
@@ -47,13 +49,8 @@ pub enum Unit {
 
 impl Unit {
     /// The unit's name in documentation; empty when there is none.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Unit::None => "",
-            Unit::Bytes => "bytes",
-            Unit::Packets => "packets",
-            Unit::Seconds => "seconds",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -27,54 +27,21 @@ use run::Prepared;
 pub type Source = Box<dyn PacketSource + Send>;
 
 /// Why a capture could not run, or not to its end.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// A source or filter could not be opened.
-    Capture(flowgauge_capture::Error),
+    #[error(transparent)]
+    Capture(#[from] flowgauge_capture::Error),
     /// A thread could not be started, or the engine itself failed.
-    Thread(ThreadFailure),
+    #[error(transparent)]
+    Thread(#[from] ThreadFailure),
     /// More applications than an engine takes.
+    #[error("more than {} applications", MAX_APPLICATIONS)]
     TooManyApplications,
     /// More threads with an engine, or more workers, than [`Capture::MOST_THREADS`].
+    #[error("more than {} shards or workers", Capture::MOST_THREADS)]
     TooManyThreads,
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RunError::Capture(error) => error.fmt(f),
-            RunError::Thread(failure) => failure.fmt(f),
-            RunError::TooManyApplications => {
-                write!(f, "more than {MAX_APPLICATIONS} applications")
-            }
-            RunError::TooManyThreads => {
-                write!(f, "more than {} shards or workers", Capture::MOST_THREADS)
-            }
-        }
-    }
-}
-
-impl std::error::Error for RunError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            RunError::Capture(error) => Some(error),
-            RunError::Thread(failure) => Some(failure),
-            RunError::TooManyApplications | RunError::TooManyThreads => None,
-        }
-    }
-}
-
-impl From<flowgauge_capture::Error> for RunError {
-    fn from(error: flowgauge_capture::Error) -> RunError {
-        RunError::Capture(error)
-    }
-}
-
-impl From<ThreadFailure> for RunError {
-    fn from(failure: ThreadFailure) -> RunError {
-        RunError::Thread(failure)
-    }
 }
 
 /// Where packets come from.
@@ -93,7 +60,7 @@ enum Input {
 /// use flowgauge_stream::engine::ApplicationConfig;
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("web.pcap");
-/// # use flowgauge_capture::generate::{Config, Preset, generate};
+/// # use flowgauge_generate::{Config, Preset, generate};
 /// # let config = Config::new(Preset::Small).with_flows(50);
 /// # generate(&config, std::fs::File::create(&path)?)?;
 ///

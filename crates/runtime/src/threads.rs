@@ -1,6 +1,5 @@
 //! Threads by name, each on its core.
 
-use core::fmt;
 use std::any::Any;
 use std::io;
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
@@ -43,10 +42,11 @@ impl Cores {
 }
 
 /// A thread that could not be started, or ended by a panic.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThreadFailure {
     /// The system starts no further thread.
+    #[error("cannot start thread {name}: {source}")]
     NotStarted {
         /// Its name.
         name: String,
@@ -54,6 +54,7 @@ pub enum ThreadFailure {
         source: io::Error,
     },
     /// It panicked: a bug, or a handler of the user's that gave up.
+    #[error("thread {name} failed: {message}")]
     Panicked {
         /// Its name.
         name: String,
@@ -72,28 +73,6 @@ impl ThreadFailure {
         ThreadFailure::Panicked {
             name: name.to_owned(),
             message: message.unwrap_or_else(|| "no message".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for ThreadFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ThreadFailure::NotStarted { name, source } => {
-                write!(f, "cannot start thread {name}: {source}")
-            }
-            ThreadFailure::Panicked { name, message } => {
-                write!(f, "thread {name} failed: {message}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ThreadFailure {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ThreadFailure::NotStarted { source, .. } => Some(source),
-            ThreadFailure::Panicked { .. } => None,
         }
     }
 }

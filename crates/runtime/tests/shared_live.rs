@@ -19,8 +19,8 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Instant;
 
-use flowgauge_capture::generate::Preset;
 use flowgauge_capture::live::StopHandle;
+use flowgauge_generate::Preset;
 use flowgauge_runtime::shared::{
     self, Application, Client, Leaver, ServiceConfig, ServiceProgram, SharedCapture, Status,
 };

@@ -375,7 +375,8 @@ pub struct StreamChunk<'a> {
 }
 
 /// How a stream ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum StreamEnd {
     /// Its sender closed it, and everything before its FIN was given out or is known to be missing.
     Fin,
@@ -387,12 +388,8 @@ pub enum StreamEnd {
 
 impl StreamEnd {
     /// In records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            StreamEnd::Fin => "fin",
-            StreamEnd::Rst => "rst",
-            StreamEnd::Timeout => "timeout",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

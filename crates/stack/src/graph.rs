@@ -147,25 +147,14 @@ pub struct Passed {
 }
 
 /// A component failed; its stack is over.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the component {label} failed: {}", .failure.message)]
 pub struct ComponentFailure {
     /// Its label.
     pub label: String,
     /// What it said.
     pub failure: Failure,
 }
-
-impl core::fmt::Display for ComponentFailure {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(
-            f,
-            "the component {} failed: {}",
-            self.label, self.failure.message
-        )
-    }
-}
-
-impl std::error::Error for ComponentFailure {}
 
 impl Graph {
     /// Makes the components of a checked stack.

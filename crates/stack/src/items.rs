@@ -13,8 +13,20 @@ use flowgauge_record::schema::Schema;
 ///                                        record <- transaction
 /// chunk                                  record <- flow
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
 #[non_exhaustive]
+#[strum(serialize_all = "snake_case")]
 pub enum ItemType {
     /// A captured frame, its headers decoded.
     Packet,
@@ -36,34 +48,16 @@ pub enum ItemType {
 
 impl ItemType {
     /// All of them.
-    pub const ALL: [ItemType; 8] = [
-        ItemType::Packet,
-        ItemType::Datagram,
-        ItemType::Segment,
-        ItemType::Chunk,
-        ItemType::Message,
-        ItemType::Transaction,
-        ItemType::Record,
-        ItemType::Flow,
-    ];
+    pub const ALL: &[ItemType] = <ItemType as strum::VariantArray>::VARIANTS;
 
     /// In messages and listings.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ItemType::Packet => "packet",
-            ItemType::Datagram => "datagram",
-            ItemType::Segment => "segment",
-            ItemType::Chunk => "chunk",
-            ItemType::Message => "message",
-            ItemType::Transaction => "transaction",
-            ItemType::Record => "record",
-            ItemType::Flow => "flow",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// The type of a name.
     pub fn named(name: &str) -> Option<ItemType> {
-        ItemType::ALL.into_iter().find(|item| item.name() == name)
+        (ItemType::ALL.iter().copied()).find(|item| item.name() == name)
     }
 
     /// What it is besides being itself.
@@ -155,8 +149,8 @@ mod tests {
         let common = ItemType::Flow.common(ItemType::Transaction);
         assert_eq!(common, Some(ItemType::Record));
         assert_eq!(ItemType::Flow.common(ItemType::Chunk), None);
-        for one in ItemType::ALL {
-            for other in ItemType::ALL {
+        for &one in ItemType::ALL {
+            for &other in ItemType::ALL {
                 assert_eq!(one.common(other), other.common(one), "{one} {other}");
             }
         }

@@ -1,8 +1,5 @@
 //! What a shard is told at its start.
 
-use core::fmt;
-use core::str::FromStr;
-
 use flowgauge_flow::FlowConfig;
 use flowgauge_reassembly::{DefragmentConfig, OverlapPolicy, ReassemblyConfig};
 use flowgauge_wire::DecodeOptions;
@@ -71,7 +68,20 @@ impl ShardConfig {
 /// A capture taken on the sending host has wrong checksums in everything that host sent, because
 /// its network card computes them later. Dropping such packets loses half of every conversation;
 /// accepting every damaged packet lets a packet that its receiver dropped into the streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "snake_case")]
+#[strum(parse_err_ty = String, parse_err_fn = unknown_checksums)]
 pub enum ChecksumPolicy {
     /// A packet with a wrong IP, TCP, UDP or ICMP checksum is left out, and counted as malformed.
     Verify,
@@ -97,32 +107,11 @@ pub enum ChecksumPolicy {
 
 impl ChecksumPolicy {
     /// Name as users write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ChecksumPolicy::Verify => "verify",
-            ChecksumPolicy::Ignore => "ignore",
-            ChecksumPolicy::Auto => "auto",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
-impl fmt::Display for ChecksumPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for ChecksumPolicy {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<ChecksumPolicy, String> {
-        match text {
-            "verify" => Ok(ChecksumPolicy::Verify),
-            "ignore" => Ok(ChecksumPolicy::Ignore),
-            "auto" => Ok(ChecksumPolicy::Auto),
-            other => Err(format!(
-                "unknown checksum policy \"{other}\"; hint: verify, ignore or auto"
-            )),
-        }
-    }
+fn unknown_checksums(text: &str) -> String {
+    format!("unknown checksum policy \"{text}\"; hint: verify, ignore or auto")
 }

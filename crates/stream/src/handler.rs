@@ -15,8 +15,9 @@ use flowgauge_wire::{
 use crate::streams::claimed;
 
 /// How a stream stands or ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[repr(u8)]
+#[strum(serialize_all = "snake_case")]
 pub enum StreamStatus {
     /// Still open.
     Active,
@@ -34,15 +35,8 @@ pub enum StreamStatus {
 
 impl StreamStatus {
     /// Name in records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            StreamStatus::Active => "active",
-            StreamStatus::Fin => "fin",
-            StreamStatus::Rst => "rst",
-            StreamStatus::Timeout => "timeout",
-            StreamStatus::EndOfInput => "end_of_input",
-            StreamStatus::Evicted => "evicted",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

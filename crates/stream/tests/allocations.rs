@@ -6,8 +6,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use flowgauge_capture::PacketSource;
-use flowgauge_capture::generate::{Config, Preset, generate};
 use flowgauge_flow::FlowConfig;
+use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream};
 use flowgauge_wire::{Batch, Nanos, PacketDescriptor};
 

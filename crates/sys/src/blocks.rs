@@ -268,15 +268,6 @@ const fn order_of(bytes: usize) -> usize {
     (usize::BITS - (units - 1).leading_zeros()) as usize
 }
 
-impl fmt::Debug for Blocks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Blocks")
-            .field("bytes", &self.region.len)
-            .field("touched", &(self.fresh as usize * UNIT))
-            .finish()
-    }
-}
-
 impl Region {
     /// Reserves `len` bytes of address space.
     fn reserve(len: usize) -> Option<NonNull<u8>> {

@@ -1,8 +1,10 @@
 //! Whether the process is to end: who waits, waits no longer than need be. And what takes long before it has begun.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 static ENDING: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
@@ -72,17 +74,13 @@ impl Start {
         Arc::clone(self.cannot_stop.get_or_init(Arc::default))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn work_begins(&self) {
-        self.state().has_begun = true;
+        self.state.lock().has_begun = true;
         self.changed.notify_all();
     }
 
     fn without_stop<T>(&self, what: impl FnOnce() -> String, work: impl FnOnce() -> T) -> T {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.has_begun {
             drop(state);
             return work();
@@ -95,7 +93,7 @@ impl Start {
         drop(state);
         self.changed.notify_all();
         let done = work();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match &mut state.under_way {
             Some((_, within, _)) if *within > 0 => *within -= 1,
             under_way => {
@@ -109,7 +107,7 @@ impl Start {
     }
 
     fn what_takes_longer_than(&self, limit: Duration) -> Option<String> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         while !state.has_begun {
             let left = match &state.under_way {
                 None => None,
@@ -118,16 +116,10 @@ impl Start {
                     left => left,
                 },
             };
-            state = match left {
-                None => self
-                    .changed
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner),
-                Some(left) => {
-                    let waited = self.changed.wait_timeout(state, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            match left {
+                None => self.changed.wait(&mut state),
+                Some(left) => _ = self.changed.wait_for(&mut state, left),
+            }
         }
         None
     }

@@ -14,7 +14,6 @@ pub mod machine;
 pub mod mapping;
 #[cfg(target_arch = "x86_64")]
 mod masked;
-pub mod namespace;
 #[cfg(feature = "ndpi")]
 pub mod ndpi;
 pub mod notice;
@@ -29,5 +28,7 @@ pub mod shared;
 #[path = "../../../tests/shared/skipped.rs"]
 mod skipped;
 pub mod tally;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod vectorscan;
 pub mod ways;

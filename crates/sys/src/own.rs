@@ -7,9 +7,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -52,10 +52,6 @@ static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 /// How often the entries have changed; 0: there never was one.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-fn entries() -> MutexGuard<'static, Vec<Entry>> {
-    ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// How often what [`ends`] returns has changed; 0: there never was an end.
 #[inline]
 pub fn changes() -> u64 {
@@ -64,7 +60,7 @@ pub fn changes() -> u64 {
 
 /// All ends that are open, or were a minute ago.
 pub fn ends() -> Vec<OwnEnd> {
-    entries().iter().map(|entry| entry.end).collect()
+    ENTRIES.lock().iter().map(|entry| entry.end).collect()
 }
 
 /// The environment variable by which a process tells those that it starts where it listens: what they capture of that goes the
@@ -125,7 +121,7 @@ impl Own {
     }
 
     fn add(&self, ends: impl IntoIterator<Item = OwnEnd>) {
-        let mut entries = entries();
+        let mut entries = ENTRIES.lock();
         let before = entries.len();
         for end in ends {
             if !entries
@@ -164,7 +160,7 @@ fn changed(entries: &mut Vec<Entry>) {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        let mut entries = entries();
+        let mut entries = ENTRIES.lock();
         for entry in entries
             .iter_mut()
             .filter(|entry| entry.number == self.number)

@@ -3,15 +3,17 @@
 use std::ffi::CString;
 use std::io;
 
+use nix::errno::Errno;
+use nix::unistd::{Group, Uid, User, initgroups, setgid, setuid};
+
 /// Whether this process runs as root.
 pub fn is_root() -> bool {
-    // SAFETY: takes nothing, cannot fail.
-    unsafe { libc::geteuid() == 0 }
+    Uid::effective().is_root()
 }
 
 /// Whether the system knows this user.
 pub fn user_exists(user: &str) -> bool {
-    CString::new(user).is_ok_and(|name| matches!(look_up(&name), Ok(Some(_))))
+    matches!(User::from_name(user), Ok(Some(_)))
 }
 
 /// The number of a group: of its name in the system's group database, or the number itself.
@@ -22,33 +24,19 @@ pub fn group_id(group: &str) -> io::Result<u32> {
     if let Ok(number) = group.parse() {
         return Ok(number);
     }
-    let unknown = || {
-        io::Error::new(
-            io::ErrorKind::NotFound,
-            format!("there is no group \"{}\"", group.escape_debug()),
-        )
-    };
-    let name = CString::new(group).map_err(|_| unknown())?;
-    // A group may have thousands of members, all of whom the entry names.
-    let mut buffer = vec![0_u8; 1 << 20];
-    // SAFETY: group is integers and pointers, for which zeroes are valid; it is only read after the
-    // call has filled it.
-    let mut entry: libc::group = unsafe { core::mem::zeroed() };
-    let mut found: *mut libc::group = core::ptr::null_mut();
-    // SAFETY: all pointers are valid for the call, the length is the buffer's.
-    let status = unsafe {
-        libc::getgrnam_r(
-            name.as_ptr(),
-            &raw mut entry,
-            buffer.as_mut_ptr().cast(),
-            buffer.len(),
-            &raw mut found,
-        )
-    };
-    match (status, found.is_null()) {
-        (0, false) => Ok(entry.gr_gid),
-        (0 | libc::ENOENT | libc::ESRCH, true) => Err(unknown()),
-        (code, _) => Err(io::Error::from_raw_os_error(code)),
+    let found = Group::from_name(group).or_else(known)?;
+    let found = found.ok_or_else(|| {
+        let message = format!("there is no group \"{}\"", group.escape_debug());
+        io::Error::new(io::ErrorKind::NotFound, message)
+    })?;
+    Ok(found.gid.as_raw())
+}
+
+/// A name that no database has is an error to some of them, and so is one that cannot be one.
+fn known<T>(error: Errno) -> io::Result<Option<T>> {
+    match error {
+        Errno::ENOENT | Errno::ESRCH | Errno::EINVAL => Ok(None),
+        error => Err(error.into()),
     }
 }
 
@@ -83,49 +71,22 @@ pub fn gain_no_more() -> io::Result<()> {
 /// `NotFound` when there is no such user; the system's when the process may not change its user.
 pub fn drop_to(user: &str) -> io::Result<()> {
     let name = CString::new(user)?;
-    let (user_id, group_id) = look_up(&name)?.ok_or_else(|| {
+    let known = User::from_name(user).or_else(known)?.ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::NotFound,
             format!("there is no user \"{user}\""),
         )
     })?;
     gain_no_more()?;
-    // SAFETY: the name is a terminated string that outlives the call; the rest are integers.
     // The group goes first: afterwards there is no right to change it any more.
-    unsafe {
-        check(libc::initgroups(name.as_ptr(), group_id))?;
-        check(libc::setgid(group_id))?;
-        check(libc::setuid(user_id))?;
-    }
-    // SAFETY: takes an integer; it must fail, or something was kept.
-    if user_id != 0 && unsafe { libc::setuid(0) } == 0 {
+    initgroups(&name, known.gid)?;
+    setgid(known.gid)?;
+    setuid(known.uid)?;
+    // It must fail, or something was kept.
+    if !known.uid.is_root() && setuid(Uid::from_raw(0)).is_ok() {
         return Err(io::Error::other("root could be regained after dropping it"));
     }
     Ok(())
-}
-
-/// User and group id of a user, from the system's user database.
-fn look_up(name: &CString) -> io::Result<Option<(libc::uid_t, libc::gid_t)>> {
-    let mut buffer = vec![0_u8; 16 * 1024];
-    // SAFETY: passwd is integers and pointers, for which zeroes are valid; it is only read after
-    // the call has filled it.
-    let mut entry: libc::passwd = unsafe { core::mem::zeroed() };
-    let mut found: *mut libc::passwd = core::ptr::null_mut();
-    // SAFETY: all pointers are valid for the call, the length is the buffer's.
-    let status = unsafe {
-        libc::getpwnam_r(
-            name.as_ptr(),
-            &raw mut entry,
-            buffer.as_mut_ptr().cast(),
-            buffer.len(),
-            &raw mut found,
-        )
-    };
-    match (status, found.is_null()) {
-        (0, false) => Ok(Some((entry.pw_uid, entry.pw_gid))),
-        (0 | libc::ENOENT | libc::ESRCH, true) => Ok(None),
-        (code, _) => Err(io::Error::from_raw_os_error(code)),
-    }
 }
 
 fn check(status: i32) -> io::Result<()> {
@@ -159,7 +120,8 @@ mod tests {
 
     #[test]
     fn root_is_found() {
-        assert_eq!(look_up(&c"root".to_owned()).unwrap(), Some((0, 0)));
+        let root = User::from_name("root").unwrap().unwrap();
+        assert_eq!((root.uid.as_raw(), root.gid.as_raw()), (0, 0));
         assert!(user_exists("root"));
         assert!(!user_exists("no-such-user-here"));
         assert!(!user_exists("with\0zero"));

@@ -235,14 +235,17 @@ impl Problem {
 }
 
 /// How a packet was carried inside another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[repr(u8)]
 #[non_exhaustive]
+#[strum(serialize_all = "lowercase")]
 pub enum TunnelKind {
     /// IPv4 in IPv4, IPv6 in IPv6, IPv4 in IPv6 (protocols 4 and 41).
     #[default]
+    #[strum(serialize = "ipip")]
     IpInIp,
     /// IPv6 in IPv4 (6in4, 6to4, ISATAP).
+    #[strum(serialize = "6in4")]
     SixInFour,
     /// GRE; `id` is its key.
     Gre,
@@ -262,18 +265,8 @@ pub enum TunnelKind {
 
 impl TunnelKind {
     /// Name in records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            TunnelKind::IpInIp => "ipip",
-            TunnelKind::SixInFour => "6in4",
-            TunnelKind::Gre => "gre",
-            TunnelKind::Vxlan => "vxlan",
-            TunnelKind::Geneve => "geneve",
-            TunnelKind::GtpU => "gtpu",
-            TunnelKind::Teredo => "teredo",
-            TunnelKind::Erspan => "erspan",
-            TunnelKind::Ayiya => "ayiya",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -6,6 +6,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::hash_map::RandomState;
 use std::sync::OnceLock;
 
+use ipnet::IpNet;
+
 /// An IPv6 address, or an IPv4 address in its mapped form (`::ffff:a.b.c.d`). Which of the two it
 /// is says [`FlowKey::version`], never the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +33,12 @@ impl Address {
             IpAddr::V6(Ipv6Addr::from(self.0))
         }
     }
+}
+
+/// Reads a network, as `10.0.0.0/8`, or a single address.
+pub fn network(text: &str) -> Option<IpNet> {
+    let single = || text.parse::<IpAddr>().ok().map(IpNet::from);
+    text.parse().ok().or_else(single)
 }
 
 /// Which way a packet went, relative to the order of the addresses in a [`FlowKey`].

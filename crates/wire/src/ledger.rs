@@ -2,8 +2,9 @@
 
 /// Where a packet can end other than at its consumer. *Dropped* places lose wanted packets;
 /// *discarded* places refuse unwanted ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[repr(u8)]
+#[strum(serialize_all = "snake_case")]
 pub enum Place {
     /// Dropped by the network card before the kernel saw it.
     Nic = 0,
@@ -37,39 +38,11 @@ pub enum Place {
 
 impl Place {
     /// All places, in order.
-    pub const ALL: [Place; 13] = [
-        Place::Nic,
-        Place::KernelRing,
-        Place::KernelFilter,
-        Place::Cutoff,
-        Place::Priority,
-        Place::Memory,
-        Place::Duplicate,
-        Place::Malformed,
-        Place::Filter,
-        Place::Sink,
-        Place::Strict,
-        Place::Outside,
-        Place::Own,
-    ];
+    pub const ALL: &[Place] = <Place as strum::VariantArray>::VARIANTS;
 
     /// Name in reports and records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Place::Nic => "nic",
-            Place::KernelRing => "kernel_ring",
-            Place::KernelFilter => "kernel_filter",
-            Place::Cutoff => "cutoff",
-            Place::Priority => "priority",
-            Place::Memory => "memory",
-            Place::Duplicate => "duplicate",
-            Place::Malformed => "malformed",
-            Place::Filter => "filter",
-            Place::Sink => "sink",
-            Place::Strict => "strict",
-            Place::Outside => "outside",
-            Place::Own => "own",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Whether what ends here was wanted but lost (dropped), rather than not wanted (discarded).

@@ -40,7 +40,7 @@ pub use decoded::{
     DecodeFlags, Decoded, DecodedBatch, Problem, Summary, TcpFlags, Tunnel, TunnelKind,
 };
 pub use folded::FoldedState;
-pub use key::{Address, Direction, FlowKey, HashSeed, scattered};
+pub use key::{Address, Direction, FlowKey, HashSeed, network, scattered};
 pub use ledger::{Ledger, Place};
 pub use link::LinkType;
 pub use packet::{BATCH_SIZE, Batch, PacketDescriptor, PacketFlags};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::corpora;
 use flowgauge_anonymize::{Anonymizer, CryptoPan, Key, Others, Policy, Rule};
 use flowgauge_capture::PacketSource;
-use flowgauge_capture::generate::{self, Config, Preset};
+use flowgauge_generate::{self as generate, Config, Preset};
 use flowgauge_wire::{
     Batch, ChecksumVerdict, DecodeFlags, Decoded, DecodedBatch, Decoder, LinkType,
     PacketDescriptor, Problem, verify_transport,

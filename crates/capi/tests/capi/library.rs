@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::support::{
     self, assert_success, built, has, here, installed, limited, pkg_config, run, scratch, text,
 };
-use flowgauge_capture::generate::{Config, Preset, generate};
+use flowgauge_generate::{Config, Preset, generate};
 
 /// Functions that the header declares.
 fn declared() -> BTreeSet<String> {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::{self, assert_success, compile, has, here, limited, run, scratch, skip, text};
-use flowgauge_capture::generate::{Config, Preset, generate};
+use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_stream::engine::EngineConfig;
 
 const OPTIONS: [&str; 5] = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"];

@@ -5,10 +5,10 @@
 //!  | wlen (2) | extension headers (8 each) | 2 bytes of pad for Ethernet | packet
 //! ```
 
-use flowgauge_wire::{BATCH_SIZE, LinkType, Nanos, PacketDescriptor};
+use flowgauge_wire::{LinkType, Nanos, PacketDescriptor};
 
 use crate::file::order::{Big, Order};
-use crate::file::source::{Format, Memory, Next, Parsed};
+use crate::file::source::{Format, Memory, Next, Parsed, each_record};
 use crate::source::Interface;
 
 const RECORD_BYTES: usize = 16;
@@ -174,21 +174,14 @@ impl Format for Erf {
         start: usize,
         packets: &mut Vec<PacketDescriptor>,
     ) -> Parsed {
-        let mut at = start;
-        let next = loop {
-            if packets.len() >= BATCH_SIZE {
-                break Next::Deliver;
-            }
-            let record = match Record::read(memory.bytes.get(at..).unwrap_or(&[])) {
-                Ok(record) => record,
-                Err(next) => break next,
-            };
+        each_record(memory, start, packets, |at, packets| {
+            let record = Record::read(memory.bytes.get(at..).unwrap_or(&[]))?;
             if let Some(link) = record.link {
                 let interface = self.interface(record.port, link);
                 if self.added {
                     // Let the consumer ask for the interfaces before it sees their packets.
                     self.added = false;
-                    break Next::Deliver;
+                    return Err(Next::Deliver);
                 }
                 packets.push(PacketDescriptor {
                     time: record.time,
@@ -201,14 +194,8 @@ impl Format for Erf {
                 });
             }
             self.metadata += u64::from(record.is_metadata);
-            let end = at + record.length;
-            memory.passed(at, end);
-            at = end;
-        };
-        Parsed {
-            consumed: at - start,
-            next,
-        }
+            Ok(at + record.length)
+        })
     }
 
     fn interfaces(&self) -> &[Interface] {

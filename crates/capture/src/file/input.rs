@@ -349,11 +349,7 @@ impl Input {
                 truncated,
             };
         }
-        Error::Io {
-            action: "read",
-            path: self.path.clone(),
-            source,
-        }
+        Error::io("read", &self.path)(source)
     }
 }
 

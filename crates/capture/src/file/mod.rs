@@ -35,7 +35,7 @@ use crate::file::input::{Input, READ_BYTES, is_long};
 use crate::file::pcapng::PcapNg;
 use crate::file::pipe::Pipe;
 use crate::file::snoop::Snoop;
-use crate::file::source::{BatchReader, FileSource};
+use crate::file::source::{BatchReader, FileSource, Format};
 use crate::file::windows::{Refusal, Unzstd};
 use crate::source::PacketSource;
 
@@ -90,7 +90,7 @@ pub(crate) fn open_with(path: &Path, buffer: usize) -> Result<Box<dyn AnyFile>, 
         pipe::open_file(path)
     };
     let opened = opened.and_then(|file| Ok((file.metadata()?, file)));
-    let (metadata, file) = opened.map_err(|source| cannot_open(path, source))?;
+    let (metadata, file) = opened.map_err(Error::io("open", path))?;
     if metadata.is_dir() {
         return Err(refused(path, "it is a directory"));
     }
@@ -135,25 +135,17 @@ fn open_input(mut input: Input) -> Result<Box<dyn AnyFile>, Error> {
             Box::new(flate2::bufread::MultiGzDecoder::new(packed))
         } else {
             let decoder = Unzstd::new(&begin, packed).map_err(|refusal| match refusal {
-                Refusal::Io(source) => Error::Io {
-                    action: "decompress",
-                    path: path.clone(),
-                    source,
-                },
-                Refusal::Window(window, limit) => Error::Io {
-                    action: "decompress",
-                    path: path.clone(),
-                    source: io::Error::new(
-                        io::ErrorKind::OutOfMemory,
-                        format!(
-                            "it needs a window of {} MiB, and all compressed files that are open have {} MiB",
-                            window >> 20,
-                            limit >> 20
-                        ),
+                Refusal::Io(source) => source,
+                Refusal::Window(window, limit) => io::Error::new(
+                    io::ErrorKind::OutOfMemory,
+                    format!(
+                        "it needs a window of {} MiB, and all compressed files that are open have {} MiB",
+                        window >> 20,
+                        limit >> 20
                     ),
-                },
-            })?;
-            Box::new(decoder)
+                ),
+            });
+            Box::new(decoder.map_err(Error::io("decompress", &path))?)
         };
         input = Input::new(unpacked, &path, READ_BYTES).at_hand(at_hand);
     }
@@ -164,16 +156,8 @@ fn open_format(mut input: Input) -> Result<Box<dyn AnyFile>, Error> {
     // Not more than a short capture has: a pipe may stay silent after it.
     input.fill(24)?;
     match pcap::open(input.window()) {
-        pcap::Opened::Little(format, header) => {
-            input.fill(header)?;
-            input.consume(header);
-            return Ok(Box::new(FileSource::new(input, format)));
-        }
-        pcap::Opened::Big(format, header) => {
-            input.fill(header)?;
-            input.consume(header);
-            return Ok(Box::new(FileSource::new(input, format)));
-        }
+        pcap::Opened::Little(format, header) => return behind_header(input, format, header),
+        pcap::Opened::Big(format, header) => return behind_header(input, format, header),
         pcap::Opened::Refused(reason) => return Err(refused(input.path(), &reason)),
         pcap::Opened::Short => return Err(short(&input)),
         pcap::Opened::Other => {}
@@ -187,8 +171,7 @@ fn open_format(mut input: Input) -> Result<Box<dyn AnyFile>, Error> {
             return Err(short(&input));
         }
         let format = Snoop::new(input.window()).map_err(|reason| refused(input.path(), &reason))?;
-        input.consume(snoop::HEADER_BYTES);
-        return Ok(Box::new(FileSource::new(input, format)));
+        return behind_header(input, format, snoop::HEADER_BYTES);
     }
     // No magic: only the looks of the first records speak for it, so it comes last.
     if Erf::matches(input.window()) {
@@ -199,28 +182,14 @@ fn open_format(mut input: Input) -> Result<Box<dyn AnyFile>, Error> {
     Err(unknown(&input))
 }
 
-/// Reads any bytes as a file, to its end: what the fuzzer and the mutation tests call. Returns the
-/// number of packets.
-#[doc(hidden)]
-pub fn fuzz_file(data: &[u8]) -> u64 {
-    let Ok(mut source) = open_reader(Cursor::new(data.to_vec()), "fuzzed") else {
-        return 0;
-    };
-    let mut sum = 0u64;
-    loop {
-        match source.next_batch() {
-            Ok(Some(batch)) => {
-                for index in 0..batch.len() {
-                    sum += batch.bytes(index).len() as u64;
-                }
-            }
-            Ok(None) => break,
-            Err(_) => {}
-        }
-    }
-    let ledger = source.ledger();
-    assert!(ledger.is_balanced(), "{sum} bytes: {ledger:?}");
-    ledger.delivered()
+fn behind_header<F: Format + 'static>(
+    mut input: Input,
+    format: F,
+    header: usize,
+) -> Result<Box<dyn AnyFile>, Error> {
+    input.fill(header)?;
+    input.consume(header);
+    Ok(Box::new(FileSource::new(input, format)))
 }
 
 fn short(input: &Input) -> Error {
@@ -237,22 +206,10 @@ fn short(input: &Input) -> Error {
 
 /// The process is to end, and there was no capture yet.
 fn stopped(input: &Input) -> Error {
-    Error::Io {
-        action: "read",
-        path: input.path().to_owned(),
-        source: io::Error::new(
-            io::ErrorKind::Interrupted,
-            "the run was ended before a capture came",
-        ),
-    }
-}
-
-fn cannot_open(path: &Path, source: io::Error) -> Error {
-    Error::Io {
-        action: "open",
-        path: path.to_owned(),
-        source,
-    }
+    Error::io("read", input.path())(io::Error::new(
+        io::ErrorKind::Interrupted,
+        "the run was ended before a capture came",
+    ))
 }
 
 fn refused(path: &Path, reason: &str) -> Error {

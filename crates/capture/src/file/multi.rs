@@ -71,6 +71,7 @@ pub fn expand<P: AsRef<Path>>(patterns: &[P]) -> Result<Vec<PathBuf>, Error> {
 /// Files are opened when their first packet is due, so a year of rotated captures needs one file
 /// handle and one buffer. A file that turns out damaged does not stop the others: its error comes
 /// at the end, one per damaged file.
+#[derive(Default)]
 pub struct MultiSource {
     /// Files that are being read.
     active: Vec<Active>,
@@ -117,16 +118,7 @@ impl MultiSource {
     /// # Errors
     /// As [`crate::open`], for the first file that is refused.
     pub fn open(paths: &[PathBuf]) -> Result<MultiSource, Error> {
-        let mut multi = MultiSource {
-            active: Vec::new(),
-            waiting: Vec::new(),
-            given: None,
-            gathered: Gathered::default(),
-            interfaces: Vec::new(),
-            errors: Vec::new(),
-            notes: Vec::new(),
-            ledger: Ledger::default(),
-        };
+        let mut multi = MultiSource::default();
         let buffer = READ_BYTES * FULL_BUFFERS.min(paths.len()) / paths.len().max(1);
         for (rank, path) in paths.iter().enumerate() {
             // What cannot be opened twice (a pipe, standard input) stays open.

@@ -12,10 +12,12 @@
 
 use std::marker::PhantomData;
 
-use flowgauge_wire::{BATCH_SIZE, LinkType, Nanos, PacketDescriptor};
+use flowgauge_wire::{LinkType, Nanos, PacketDescriptor};
 
 use crate::file::order::{Big, Little, Order};
-use crate::file::source::{Format, MAX_PACKET_BYTES, MAX_SNAP_LEN, Memory, Next, Parsed};
+use crate::file::source::{
+    Format, MAX_PACKET_BYTES, MAX_SNAP_LEN, Memory, Next, Parsed, each_record,
+};
 use crate::source::Interface;
 
 /// Length of the usual file header.
@@ -180,17 +182,13 @@ impl<O: Order> Format for Pcap<O> {
         start: usize,
         packets: &mut Vec<PacketDescriptor>,
     ) -> Parsed {
-        let mut at = start;
-        let next = loop {
-            if packets.len() >= BATCH_SIZE {
-                break Next::Deliver;
-            }
+        each_record(memory, start, packets, |at, packets| {
             let Some(header) = memory
                 .bytes
                 .get(at..)
                 .and_then(|rest| rest.first_chunk::<16>())
             else {
-                break Next::Need(self.record_bytes);
+                return Err(Next::Need(self.record_bytes));
             };
             let seconds = O::u32(header, 0);
             let fraction = O::u32(header, 4);
@@ -200,15 +198,15 @@ impl<O: Order> Format for Pcap<O> {
                 (captured_len, wire_len) = self.corrected(captured_len, wire_len);
             }
             if captured_len > self.max_packet {
-                break Next::Damaged(format!(
+                return Err(Next::Damaged(format!(
                     "a packet claims {captured_len} captured bytes, more than the {} possible",
                     self.max_packet
-                ));
+                )));
             }
             let offset = at + self.record_bytes;
             let end = offset + captured_len as usize;
             if end > memory.bytes.len() {
-                break Next::Need(end - at);
+                return Err(Next::Need(end - at));
             }
             packets.push(PacketDescriptor {
                 time: Nanos(
@@ -220,13 +218,8 @@ impl<O: Order> Format for Pcap<O> {
                 link: self.link,
                 ..PacketDescriptor::default()
             });
-            memory.passed(at, end);
-            at = end;
-        };
-        Parsed {
-            consumed: at - start,
-            next,
-        }
+            Ok(end)
+        })
     }
 
     fn interfaces(&self) -> &[Interface] {

@@ -10,11 +10,11 @@
 
 use std::collections::HashMap;
 
-use flowgauge_wire::{BATCH_SIZE, LinkType, Nanos, PacketDescriptor, PacketFlags};
+use flowgauge_wire::{LinkType, Nanos, PacketDescriptor, PacketFlags};
 
 use crate::file::order::{Big, Little, Order};
 use crate::file::pcap::max_packet_bytes;
-use crate::file::source::{Format, Memory, Next, Parsed};
+use crate::file::source::{Format, Memory, Next, Parsed, each_record};
 use crate::source::Interface;
 
 /// Type of a section header block; reads the same in both byte orders.
@@ -138,95 +138,75 @@ impl PcapNg {
         start: usize,
         packets: &mut Vec<PacketDescriptor>,
     ) -> Parsed {
-        let mut at = start;
-        let next = loop {
-            if packets.len() >= BATCH_SIZE {
-                break Next::Deliver;
-            }
+        each_record(memory, start, packets, |at, packets| {
             let rest = memory.bytes.get(at..).unwrap_or(&[]);
             let Some(head) = rest.first_chunk::<12>() else {
-                break Next::Need(12);
+                return Err(Next::Need(12));
             };
             let kind = O::u32(head, 0);
             if kind == SECTION_HEADER {
-                match self.section_header(rest, packets.is_empty()) {
-                    Ok(length) => at += length,
-                    Err(next) => break next,
-                }
+                let end = at + self.section_header(rest, packets.is_empty())?;
                 if self.big_endian != (O::u16(&[0, 1], 0) == 1) {
-                    // Go on in the other byte order.
-                    break Next::Need(0);
+                    // Go on in the other byte order, from this header on.
+                    return Err(Next::Need(0));
                 }
-                continue;
+                return Ok(end);
             }
             let length = O::u32(head, 4);
             if length < 12 || length % 4 != 0 {
-                break Next::Damaged(format!(
+                return Err(Next::Damaged(format!(
                     "a block of type {kind:#x} claims an impossible length of {length} bytes"
-                ));
+                )));
             }
             let bound = match kind {
                 ENHANCED_PACKET | OBSOLETE_PACKET | SIMPLE_PACKET => {
                     if self.added {
                         // Let the consumer ask for the interfaces before it sees their packets.
                         self.added = false;
-                        break Next::Deliver;
+                        return Err(Next::Deliver);
                     }
                     (128 << 20) + MAX_OPTION_BYTES
                 }
                 INTERFACE_DESCRIPTION => {
                     if !packets.is_empty() {
-                        break Next::Deliver;
+                        return Err(Next::Deliver);
                     }
                     MAX_DESCRIPTION_BYTES
                 }
                 _ => {
                     // Need not be in memory as a whole: custom blocks and secrets can be large.
                     if (length as usize) <= rest.len() {
-                        if let Err(next) = closed::<O>(rest, kind, length) {
-                            break next;
-                        }
-                        at += length as usize;
-                        continue;
+                        closed::<O>(rest, kind, length)?;
+                        return Ok(at + length as usize);
                     }
                     if length as usize <= crate::file::input::READ_BYTES / 4 {
-                        break Next::Need(length as usize);
+                        return Err(Next::Need(length as usize));
                     }
-                    break Next::Skip(u64::from(length));
+                    return Err(Next::Skip(u64::from(length)));
                 }
             };
             if length > bound {
-                break Next::Damaged(format!(
+                return Err(Next::Damaged(format!(
                     "a block of type {kind:#x} claims {length} bytes, more than the {bound} possible"
-                ));
+                )));
             }
             let Some(block) = rest.get(..length as usize) else {
                 // A packet block that lies about its packet is refused before it is waited for.
                 if let Some(reason) = self.implausible::<O>(kind, length, rest) {
-                    break Next::Damaged(reason);
+                    return Err(Next::Damaged(reason));
                 }
-                break Next::Need(length as usize);
+                return Err(Next::Need(length as usize));
             };
-            if let Err(next) = closed::<O>(block, kind, length) {
-                break next;
-            }
+            closed::<O>(block, kind, length)?;
             let result = match kind {
                 ENHANCED_PACKET => self.enhanced_packet::<O>(block, at, packets),
                 INTERFACE_DESCRIPTION => self.interface_description::<O>(block),
                 SIMPLE_PACKET => self.simple_packet::<O>(block, at, packets),
                 _ => self.obsolete_packet::<O>(block, at, packets),
             };
-            if let Err(reason) = result {
-                break Next::Damaged(reason);
-            }
-            let end = at + length as usize;
-            memory.passed(at, end);
-            at = end;
-        };
-        Parsed {
-            consumed: at - start,
-            next,
-        }
+            result.map_err(Next::Damaged)?;
+            Ok(at + length as usize)
+        })
     }
 
     /// Starts a section; returns the length of the block.

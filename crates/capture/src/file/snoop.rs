@@ -1,10 +1,10 @@
 //! Snoop, the capture format of Solaris (RFC 1761). Always most significant byte first.
 
-use flowgauge_wire::{BATCH_SIZE, LinkType, Nanos, PacketDescriptor};
+use flowgauge_wire::{LinkType, Nanos, PacketDescriptor};
 
 use crate::file::order::{Big, Order};
 use crate::file::pcap::max_packet_bytes;
-use crate::file::source::{Format, Memory, Next, Parsed};
+use crate::file::source::{Format, Memory, Next, Parsed, each_record};
 use crate::source::Interface;
 
 /// What a snoop file begins with.
@@ -75,32 +75,28 @@ impl Format for Snoop {
         start: usize,
         packets: &mut Vec<PacketDescriptor>,
     ) -> Parsed {
-        let mut at = start;
-        let next = loop {
-            if packets.len() >= BATCH_SIZE {
-                break Next::Deliver;
-            }
+        each_record(memory, start, packets, |at, packets| {
             let rest = memory.bytes.get(at..).unwrap_or(&[]);
             let Some(header) = rest.first_chunk::<RECORD_BYTES>() else {
-                break Next::Need(RECORD_BYTES);
+                return Err(Next::Need(RECORD_BYTES));
             };
             let wire_len = Big::u32(header, 0);
             let captured_len = Big::u32(header, 4);
             let record_len = Big::u32(header, 8);
             if captured_len > self.max_packet {
-                break Next::Damaged(format!(
+                return Err(Next::Damaged(format!(
                     "a packet claims {captured_len} captured bytes, more than the {} possible",
                     self.max_packet
-                ));
+                )));
             }
             let least = captured_len + RECORD_BYTES as u32;
             if record_len < least || record_len - least > MAX_PADDING {
-                break Next::Damaged(format!(
+                return Err(Next::Damaged(format!(
                     "a record of {record_len} bytes claims a packet of {captured_len}"
-                ));
+                )));
             }
             if record_len as usize > rest.len() {
-                break Next::Need(record_len as usize);
+                return Err(Next::Need(record_len as usize));
             }
             packets.push(PacketDescriptor {
                 time: Nanos(
@@ -113,14 +109,8 @@ impl Format for Snoop {
                 link: self.link,
                 ..PacketDescriptor::default()
             });
-            let end = at + record_len as usize;
-            memory.passed(at, end);
-            at = end;
-        };
-        Parsed {
-            consumed: at - start,
-            next,
-        }
+            Ok(at + record_len as usize)
+        })
     }
 
     fn interfaces(&self) -> &[Interface] {

@@ -96,6 +96,34 @@ pub(crate) enum Next {
     Damaged(String),
 }
 
+/// Reads records from `start` on until the batch is full. `record` reads the one at an offset, appends what it holds and
+/// tells where the next one begins, or why there is none.
+#[inline(always)]
+pub(crate) fn each_record(
+    memory: Memory<'_>,
+    start: usize,
+    packets: &mut Vec<PacketDescriptor>,
+    mut record: impl FnMut(usize, &mut Vec<PacketDescriptor>) -> Result<usize, Next>,
+) -> Parsed {
+    let mut at = start;
+    let next = loop {
+        if packets.len() >= BATCH_SIZE {
+            break Next::Deliver;
+        }
+        match record(at, packets) {
+            Ok(end) => {
+                memory.passed(at, end);
+                at = end;
+            }
+            Err(next) => break next,
+        }
+    };
+    Parsed {
+        consumed: at - start,
+        next,
+    }
+}
+
 /// A source whose last batch can be looked at again: what merging needs.
 pub(crate) trait BatchReader: Send {
     /// Reads the next batch; `false` at the end. The batch may be empty.

@@ -52,16 +52,6 @@ impl<S: PacketSource> Filtered<S> {
     pub fn source(&self) -> &S {
         &self.source
     }
-
-    /// The source behind the filter, to change.
-    pub fn source_mut(&mut self) -> &mut S {
-        &mut self.source
-    }
-
-    /// The source, without the filter.
-    pub fn into_source(self) -> S {
-        self.source
-    }
 }
 
 impl<S: PacketSource> PacketSource for Filtered<S> {

@@ -348,7 +348,7 @@ mod tests {
             for (words, cut) in packets {
                 let mut packet: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
                 packet.truncate(packet.len().saturating_sub(cut));
-                let expected = libpcap::offline_filter(&program, &packet, 60);
+                let expected = flowgauge_sys::testing::offline_filter(&program, &packet, 60);
                 prop_assert!(expected.is_some());
                 prop_assert_eq!(Some(loaded.run(&Plain(&packet), 60)), expected);
             }

@@ -122,20 +122,12 @@ fn quoted_word<'a>(expression: &'a str, message: &str) -> Option<(usize, &'a str
 /// The words and signs of an expression with their places, as libpcap's scanner divides it.
 fn words(expression: &str) -> Vec<(usize, &str)> {
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '\\' | ':');
-    let mut words = Vec::new();
-    let mut rest = expression;
-    while let Some(first) = rest.chars().next() {
-        let start = expression.len() - rest.len();
-        let len = if is_word(first) {
-            rest.find(|c| !is_word(c)).unwrap_or(rest.len())
-        } else {
-            first.len_utf8()
-        };
-        let (word, behind) = rest.split_at(len);
-        if !first.is_whitespace() {
-            words.push((start, word));
-        }
-        rest = behind;
-    }
-    words
+    let all: Vec<(usize, char)> = expression.char_indices().collect();
+    let words = all.chunk_by(|one, next| is_word(one.1) && is_word(next.1));
+    let placed = words.filter_map(|word| {
+        let &(start, _) = word.first().filter(|it| !it.1.is_whitespace())?;
+        let end = word.last().map_or(start, |it| it.0 + it.1.len_utf8());
+        Some((start, expression.get(start..end)?))
+    });
+    placed.collect()
 }

@@ -312,7 +312,7 @@ proptest! {
         packet in prop::collection::vec(any::<u8>(), 0..64),
         wire_len in any::<u32>(),
     ) {
-        let expected = libpcap::offline_filter(&program, &packet, wire_len);
+        let expected = flowgauge_sys::testing::offline_filter(&program, &packet, wire_len);
         prop_assert!(expected.is_some());
         let filter = Filter::from_instructions(program, ETHERNET).unwrap();
         prop_assert_eq!(Some(filter.verdict(&packet, wire_len)), expected);

@@ -21,7 +21,11 @@ impl<W: Write> Compressor<W> {
     /// # Errors
     /// When the compressor cannot be set up.
     pub fn by_name(writer: W, path: &Path) -> io::Result<Compressor<W>> {
-        Ok(match Compression::ByName.resolved(path) {
+        Compressor::new(writer, Compression::ByName.resolved(path))
+    }
+
+    pub(super) fn new(writer: W, compression: Compression) -> io::Result<Compressor<W>> {
+        Ok(match compression {
             Compression::Gzip => Compressor::Gzip(flate2::write::GzEncoder::new(
                 writer,
                 flate2::Compression::new(3),
@@ -29,6 +33,15 @@ impl<W: Write> Compressor<W> {
             Compression::Zstd => Compressor::Zstd(zstd::Encoder::new(writer, 3)?),
             Compression::None | Compression::ByName => Compressor::Plain(writer),
         })
+    }
+
+    /// What a compressor writes to; `None`: there is none.
+    pub(super) fn compressed(&mut self) -> Option<&mut W> {
+        match self {
+            Compressor::Plain(_) => None,
+            Compressor::Gzip(encoder) => Some(encoder.get_mut()),
+            Compressor::Zstd(encoder) => Some(encoder.get_mut()),
+        }
     }
 
     /// Writes the trailer.

@@ -58,7 +58,7 @@ impl<'a> Frame<'a> {
 }
 
 /// Appends a pcap file header.
-pub(crate) fn pcap_header(out: &mut Vec<u8>, link: LinkType, snap_len: u32, nanoseconds: bool) {
+pub fn pcap_header(out: &mut Vec<u8>, link: LinkType, snap_len: u32, nanoseconds: bool) {
     let magic: u32 = if nanoseconds {
         0xa1b2_3c4d
     } else {
@@ -79,12 +79,7 @@ pub(crate) fn pcap_header(out: &mut Vec<u8>, link: LinkType, snap_len: u32, nano
 
 /// Appends a pcap record.
 #[inline]
-pub(crate) fn pcap_record(
-    out: &mut Vec<u8>,
-    packet: &PacketDescriptor,
-    bytes: &[u8],
-    nanoseconds: bool,
-) {
+pub fn pcap_record(out: &mut Vec<u8>, packet: &PacketDescriptor, bytes: &[u8], nanoseconds: bool) {
     let frame = Frame::new(packet, bytes);
     let seconds = packet.time.0 / 1_000_000_000;
     let fraction = (packet.time.0 % 1_000_000_000) / if nanoseconds { 1 } else { 1000 };
@@ -102,7 +97,7 @@ pub(crate) fn pcap_record(
 }
 
 /// Appends a section header block.
-pub(crate) fn section_header(out: &mut Vec<u8>, comment: Option<&str>) {
+pub fn section_header(out: &mut Vec<u8>, comment: Option<&str>) {
     block(out, 0x0a0d_0d0a, |out| {
         out.extend_from_slice(&0x1a2b_3c4d_u32.to_le_bytes());
         out.extend_from_slice(&1u16.to_le_bytes());
@@ -121,7 +116,7 @@ pub(crate) fn section_header(out: &mut Vec<u8>, comment: Option<&str>) {
 }
 
 /// Appends an interface description block; time stamps are nanoseconds.
-pub(crate) fn interface_description(out: &mut Vec<u8>, interface: &Interface) {
+pub fn interface_description(out: &mut Vec<u8>, interface: &Interface) {
     block(out, 1, |out| {
         out.extend_from_slice(&interface.link.0.to_le_bytes());
         out.extend_from_slice(&0u16.to_le_bytes());
@@ -144,12 +139,7 @@ pub(crate) fn interface_description(out: &mut Vec<u8>, interface: &Interface) {
 
 /// Appends an enhanced packet block.
 #[inline]
-pub(crate) fn enhanced_packet(
-    out: &mut Vec<u8>,
-    packet: &PacketDescriptor,
-    bytes: &[u8],
-    interface: u32,
-) {
+pub fn enhanced_packet(out: &mut Vec<u8>, packet: &PacketDescriptor, bytes: &[u8], interface: u32) {
     let frame = Frame::new(packet, bytes);
     let captured = frame.len();
     let padding = captured.next_multiple_of(4) - captured;
@@ -179,7 +169,7 @@ pub(crate) fn enhanced_packet(
 
 /// Appends an interface statistics block at the end of a file. What the whole source received and
 /// lost can only be told of its one interface.
-pub(crate) fn interface_statistics(
+pub fn interface_statistics(
     out: &mut Vec<u8>,
     interface: u32,
     first: u64,

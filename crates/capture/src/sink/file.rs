@@ -75,11 +75,6 @@ impl FileSink {
         Ok(sink)
     }
 
-    /// The file that is being written.
-    pub fn current_path(&self) -> Option<&Path> {
-        self.segment.as_ref().map(Segment::path)
-    }
-
     fn open_segment(&mut self, time: Nanos) -> Result<&mut Segment, Error> {
         let name = self.rotator.name(time);
         let mut segment = Segment::create(

@@ -7,7 +7,7 @@
 //! only, and when the disk is full the file is cut back to its last whole record.
 
 mod compress;
-pub(crate) mod encode;
+pub mod encode;
 mod file;
 mod name;
 mod output;
@@ -16,7 +16,7 @@ mod segment;
 
 pub use compress::Compressor;
 pub use file::{FileSink, SinkOptions};
-pub use name::{Rotation, Rotator, Turn, dated, parse_size};
+pub use name::{Rotation, Rotator, Turn, dated};
 pub use output::Compression;
 pub use ring::{RingLimits, RingSink};
 

@@ -173,45 +173,9 @@ pub fn dated(name: &str, time: Nanos) -> Result<String, &'static str> {
     Ok(when.with_timezone(&Local).format(name).to_string())
 }
 
-/// Reads tcpdump's sizes: millions of bytes, or KiB, MiB, GiB with the suffix `k`, `m` or `g`.
-pub fn parse_size(text: &str) -> Option<u64> {
-    let unit = match text.chars().last()?.to_ascii_lowercase() {
-        'k' => 1 << 10,
-        'm' => 1 << 20,
-        'g' => 1 << 30,
-        _ => 1_000_000,
-    };
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    if text.len() - digits.len() > 1 || (unit == 1_000_000 && digits.len() != text.len()) {
-        return None;
-    }
-    let count: u64 = digits.parse().ok()?;
-    count.checked_mul(unit).filter(|size| *size > 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes() {
-        assert_eq!(parse_size("3"), Some(3_000_000));
-        assert_eq!(parse_size("3k"), Some(3072));
-        assert_eq!(parse_size("3M"), Some(3 << 20));
-        assert_eq!(parse_size("1g"), Some(1 << 30));
-        for bad in [
-            "",
-            "k",
-            "0",
-            "3kk",
-            "3x",
-            "-1",
-            "1.5m",
-            "99999999999999999999",
-        ] {
-            assert_eq!(parse_size(bad), None, "{bad}");
-        }
-    }
 
     #[test]
     fn names() {

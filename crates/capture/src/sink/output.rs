@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use flowgauge_sys::files::{self, How};
 
 use crate::error::Error;
+use crate::sink::compress::Compressor;
 
 /// Records are collected up to this size before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -61,29 +62,11 @@ impl Write for Raw {
     }
 }
 
-enum Target {
-    Plain(Raw),
-    Gzip(flate2::write::GzEncoder<Raw>),
-    Zstd(zstd::Encoder<'static, Raw>),
-    /// Finished, or given up after an error.
-    Closed,
-}
-
-impl Target {
-    /// What a compressor writes to.
-    fn compressed(&mut self) -> Option<&mut Raw> {
-        match self {
-            Target::Gzip(encoder) => Some(encoder.get_mut()),
-            Target::Zstd(encoder) => Some(encoder.get_mut()),
-            Target::Plain(_) | Target::Closed => None,
-        }
-    }
-}
-
 /// Collects records and writes them whole.
 pub(crate) struct Output {
     path: PathBuf,
-    target: Target,
+    /// `None`: finished, or given up after an error.
+    target: Option<Compressor<Raw>>,
     /// Bytes that the file had before.
     base: u64,
     pub(crate) buffer: Vec<u8>,
@@ -120,26 +103,18 @@ impl Output {
                 How::replace()
             };
             let file = files::named().open(path, how);
-            let file = file.map_err(|source| io_error("create", path, source))?;
+            let file = file.map_err(Error::io("create", path))?;
             base = match append {
                 true => file.metadata().map_or(0, |about| about.len()),
                 false => 0,
             };
             Raw::File(file)
         };
-        let target = match compression.resolved(path) {
-            Compression::Gzip => Target::Gzip(flate2::write::GzEncoder::new(
-                raw,
-                flate2::Compression::new(3),
-            )),
-            Compression::Zstd => Target::Zstd(
-                zstd::Encoder::new(raw, 3).map_err(|source| io_error("compress", path, source))?,
-            ),
-            _ => Target::Plain(raw),
-        };
+        let target = Compressor::new(raw, compression.resolved(path));
+        let target = target.map_err(Error::io("compress", path))?;
         Ok(Output {
             path: path.to_owned(),
-            target,
+            target: Some(target),
             base,
             buffer: Vec::with_capacity(BUFFER_BYTES + (64 << 10)),
             ends: Vec::with_capacity(4096),
@@ -192,49 +167,42 @@ impl Output {
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         self.write_buffer()?;
         let result = match &mut self.target {
-            Target::Plain(raw) => raw.flush(),
+            Some(Compressor::Plain(raw)) => raw.flush(),
             // What was compressed has been handed on.
-            Target::Gzip(_) | Target::Zstd(_) | Target::Closed => Ok(()),
+            _ => Ok(()),
         };
-        result.map_err(|source| io_error("write", &self.path, source))
+        result.map_err(Error::io("write", &self.path))
     }
 
     /// Writes what is left and the compressor's trailer.
     pub(crate) fn close(&mut self) -> Result<(), Error> {
         self.write_buffer()?;
-        let result = match std::mem::replace(&mut self.target, Target::Closed) {
-            Target::Plain(mut raw) => raw.flush(),
-            // Without its trailer the file holds all packets nevertheless.
-            Target::Gzip(encoder) => encoder.finish().and_then(|mut raw| raw.flush()),
-            Target::Zstd(encoder) => encoder.finish().and_then(|mut raw| raw.flush()),
-            Target::Closed => Ok(()),
-        };
-        result.map_err(|source| io_error("write", &self.path, source))
+        // Without its trailer the file holds all packets nevertheless.
+        let result = self.target.take().map_or(Ok(()), Compressor::finish);
+        result.map_err(Error::io("write", &self.path))
     }
 
     fn write_buffer(&mut self) -> Result<(), Error> {
-        if matches!(self.target, Target::Closed) {
+        let Some(target) = &mut self.target else {
             // Given up before: what came later is not in the file and is not counted.
             self.forget(0);
             self.buffer.clear();
             return Ok(());
-        }
+        };
         if self.buffer.is_empty() {
             return Ok(());
         }
         // A compressor keeps what it likes; only after its flush the packets are in the file.
-        let result = match &mut self.target {
-            Target::Plain(raw) => write_counted(raw, &self.buffer),
-            Target::Gzip(encoder) => write_compressed(encoder, &self.buffer),
-            Target::Zstd(encoder) => write_compressed(encoder, &self.buffer),
-            Target::Closed => Ok(()),
+        let result = match &mut *target {
+            Compressor::Plain(raw) => write_counted(raw, &self.buffer),
+            compressor => write_compressed(compressor, &self.buffer),
         };
         if let Err((done, source)) = result {
             self.give_up(done);
-            return Err(io_error("write", &self.path, source));
+            return Err(Error::io("write", &self.path)(source));
         }
         self.flushed += self.buffer.len() as u64;
-        if let Some(Raw::File(file)) = self.target.compressed() {
+        if let Some(Raw::File(file)) = target.compressed() {
             self.compressed = file.stream_position().unwrap_or(self.compressed);
         }
         self.buffer.clear();
@@ -252,17 +220,17 @@ impl Output {
         };
         self.forget(whole);
         // A pipe cannot be cut; then there is nothing more to be done.
-        if let Target::Plain(Raw::File(file)) = &self.target {
+        if let Some(Compressor::Plain(Raw::File(file))) = &self.target {
             let _ = file.set_len(self.base + self.flushed + kept);
         }
         self.flushed += kept;
         self.buffer.clear();
-        let cut = match self.target.compressed() {
+        let cut = match self.target.as_mut().and_then(Compressor::compressed) {
             Some(Raw::File(file)) => file.try_clone().ok(),
             _ => None,
         };
         // A compressor that goes writes what it has left: the file is cut after that.
-        self.target = Target::Closed;
+        self.target = None;
         if let Some(file) = cut {
             let _ = file.set_len(self.compressed);
         }
@@ -295,12 +263,4 @@ fn write_counted(target: &mut impl Write, bytes: &[u8]) -> Result<(), (usize, io
 fn write_compressed(target: &mut impl Write, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
     let result = target.write_all(bytes).and_then(|()| target.flush());
     result.map_err(|source| (0, source))
-}
-
-pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
-    Error::Io {
-        action,
-        path: path.to_owned(),
-        source,
-    }
 }

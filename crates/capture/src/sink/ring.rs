@@ -8,7 +8,6 @@ use flowgauge_wire::{Batch, Ledger, Nanos, PacketDescriptor};
 
 use crate::error::Error;
 use crate::sink::file::SinkOptions;
-use crate::sink::output::io_error;
 use crate::sink::segment::{Segment, learn};
 use crate::sink::{PacketSink, Written};
 use crate::source::Interface;
@@ -49,6 +48,7 @@ impl RingLimits {
 /// Writes packets to a ring of files `NAME-000001.EXT`, removing the oldest; a
 /// [trigger](RingSink::trigger) renames those that are there to `NAME-t1-000001.EXT` and lets the
 /// following ones join them for a time.
+#[derive(Default)]
 pub struct RingSink {
     path: PathBuf,
     options: SinkOptions,
@@ -97,16 +97,7 @@ impl RingSink {
             path,
             options,
             limits,
-            current: None,
-            past: VecDeque::new(),
-            number: 0,
-            triggers: 0,
-            until: None,
-            now: Nanos::ZERO,
-            interfaces: Vec::new(),
-            ledger: None,
-            done: Written::default(),
-            joined: Vec::new(),
+            ..RingSink::default()
         })
     }
 
@@ -163,7 +154,7 @@ impl RingSink {
             let kept = PathBuf::from(format!("{stem}-t{}{rest}", self.triggers));
             files::named()
                 .rename(&past.path, &kept)
-                .map_err(|source| io_error("rename", &past.path, source))?;
+                .map_err(Error::io("rename", &past.path))?;
             preserved.push(kept);
         }
         Ok(preserved)
@@ -252,7 +243,7 @@ impl RingSink {
             if let Some(gone) = self.past.pop_front() {
                 files::named()
                     .remove_file(&gone.path)
-                    .map_err(|source| io_error("remove", &gone.path, source))?;
+                    .map_err(Error::io("remove", &gone.path))?;
                 self.done.gone.add(gone.packets, gone.bytes);
                 self.done.files -= 1;
             }

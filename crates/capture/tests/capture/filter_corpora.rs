@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use crate::corpora::corpora;
 use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
 use flowgauge_capture::{Filter, open};
-use flowgauge_sys::libpcap;
 use flowgauge_wire::LinkType;
 
 /// Packets taken of each capture.
@@ -166,9 +165,11 @@ fn expressions_select_what_libpcap_selects() {
                 let bytes = batch.bytes(index);
                 for filter in compiled {
                     let ours = filter.verdict(bytes, packet.wire_len);
-                    let Some(theirs) =
-                        libpcap::offline_filter(filter.instructions(), bytes, packet.wire_len)
-                    else {
+                    let Some(theirs) = flowgauge_sys::testing::offline_filter(
+                        filter.instructions(),
+                        bytes,
+                        packet.wire_len,
+                    ) else {
                         continue;
                     };
                     let expression = filter.expression();

@@ -9,11 +9,12 @@
 mod common;
 #[path = "../../../../tests/shared/corpora.rs"]
 mod corpora;
+#[path = "../../../../fuzz/harness/file.rs"]
+mod file;
 #[path = "../support/mod.rs"]
 mod support;
 
 mod filter_corpora;
-mod generated_traces;
 mod live;
 mod mapped;
 mod mutations;

@@ -2,7 +2,7 @@
 
 use crate::common::read;
 use crate::corpora::corpora;
-use flowgauge_capture::file::fuzz_file;
+use crate::file::fuzz_file;
 use flowgauge_capture::{Error, FileFormat, FileSink, PacketSink, SinkOptions, open, open_reader};
 use flowgauge_wire::{Batch, PacketDescriptor};
 

@@ -7,8 +7,8 @@ use std::io::Write;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use flowgauge_sys::packet::TransmitSocket;
-use flowgauge_sys::{interfaces, namespace, privileges};
+use flowgauge_sys::testing::TransmitSocket;
+use flowgauge_sys::{interfaces, privileges};
 
 /// A network namespace of its own with `fg0` and `fg1`, the ends of a virtual cable. It is
 /// silent: no IPv6, no address. Removed when dropped.
@@ -64,7 +64,7 @@ impl Lab {
     pub(crate) fn run<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                namespace::enter(&self.name).unwrap();
+                flowgauge_sys::testing::enter_namespace(&self.name).unwrap();
                 inside()
             });
             thread.join().unwrap()

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::capture::{CaptureOptions, WriteOptions};
-use super::chunks::CutoffOptions;
-use super::shared::{BoundOptions, CommonOptions, InputOptions};
+use super::shared::{CommonOptions, InputOptions};
 
 /// `anonymize`
 #[derive(Args, Debug)]
@@ -27,16 +26,9 @@ impl AnonymizeOptions {
     pub(crate) fn capture(&self) -> CaptureOptions {
         CaptureOptions {
             input: self.input.clone(),
-            cutoffs: CutoffOptions::default(),
-            bounds: BoundOptions::default(),
             files: self.files.clone(),
-            ring_seconds: None,
-            ring_bytes: None,
-            ring_after: 0,
-            packet_buffered: false,
-            dump_filter: 0,
-            list_interfaces: false,
             common: self.common.clone(),
+            ..CaptureOptions::default()
         }
     }
 }

@@ -11,7 +11,7 @@ use super::shared::{BoundOptions, CommonOptions, InputOptions};
 use super::values::{parse_file_size, parse_positive, parse_size};
 
 /// `capture`
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(
     group = clap::ArgGroup::new("ring").multiple(true),
     mut_arg("cutoff", |arg| arg.help(

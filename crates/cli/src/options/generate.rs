@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use flowgauge_generate::Config;
 
 use super::values::{parse_positive, share};
 
@@ -56,41 +57,47 @@ pub(crate) struct GenerateOptions {
     pub(crate) quiet: bool,
 }
 
-/// What `generate` changes of a preset: shares from 0 to 1.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Shares from 0 to 1, where not the preset's own")]
-pub(crate) struct GenerateShares {
+macro_rules! shares {
+    ($($(#[$doc:meta])* $option:ident: $field:ident;)*) => {
+        /// What `generate` changes of a preset: shares from 0 to 1.
+        #[derive(Args, Debug)]
+        #[command(next_help_heading = "Shares from 0 to 1, where not the preset's own")]
+        pub(crate) struct GenerateShares {
+            $($(#[$doc])*
+            #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
+            $option: Option<f64>,)*
+        }
+
+        impl GenerateShares {
+            /// Changes what was given.
+            pub(crate) fn change(&self, config: &mut Config) {
+                $(config.$field = self.$option.unwrap_or(config.$field);)*
+            }
+        }
+    };
+}
+
+shares! {
     /// Flows over IPv6
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
-    pub(crate) ipv6: Option<f64>,
+    ipv6: ipv6;
     /// Flows with a VLAN tag
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
-    pub(crate) vlan: Option<f64>,
+    vlan: vlan;
     /// Flows with two VLAN tags
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
-    pub(crate) qinq: Option<f64>,
+    qinq: qinq;
     /// Flows in tunnels (GRE, VXLAN, Geneve, GTP-U, 6in4, IP in IP)
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
-    pub(crate) tunnel: Option<f64>,
+    tunnel: tunnel;
     /// Datagrams sent as fragments
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
-    pub(crate) fragments: Option<f64>,
+    fragments: fragments;
     /// TCP connections picked up mid-stream
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
-    pub(crate) mid_stream: Option<f64>,
+    mid_stream: mid_stream;
     /// Data segments out of order
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
-    pub(crate) reordered: Option<f64>,
+    reordered: reordered;
     /// Data segments sent twice
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
-    pub(crate) retransmitted: Option<f64>,
+    retransmitted: retransmitted;
     /// Data segments lost before the capture and retransmitted a round trip later
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
-    pub(crate) lost: Option<f64>,
+    lost: lost_upstream;
     /// Frames missing from the capture
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
-    pub(crate) missing: Option<f64>,
+    missing: missing;
     /// Frames in the capture twice
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
-    pub(crate) duplicated: Option<f64>,
+    duplicated: duplicated;
 }

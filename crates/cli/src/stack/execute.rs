@@ -350,7 +350,7 @@ impl Running {
     fn notes(&self, stack: &Stack, state: &StackState, has_ledger: bool) -> Vec<String> {
         let mut notes = Vec::new();
         for (id, account) in accounts(state).filter(|(id, _)| !has_ledger || *id != stack.entry) {
-            for place in Place::ALL {
+            for &place in Place::ALL {
                 if account.ledger.at(place) > 0 {
                     let packets = count(account.ledger.at(place), "packet").were();
                     let (name, label) = (place.name(), &stack.node(id).label);
@@ -530,8 +530,8 @@ fn writes_logs(stack: &Stack) -> bool {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use flowgauge_capture::generate::{Config, Preset, generate};
     use flowgauge_capture::{Error, Interface, PacketSource};
+    use flowgauge_generate::{Config, Preset, generate};
     use flowgauge_wire::Batch;
 
     use super::*;

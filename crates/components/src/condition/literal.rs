@@ -1,12 +1,12 @@
 //! Values in conditions.
 
 use core::cmp::Ordering;
-use core::net::IpAddr;
 
 use flowgauge_record::any::ValueRef;
 use flowgauge_record::schema::{Field, FieldKind, Unit};
 use flowgauge_stack::{OptionKind, OptionValue};
-use flowgauge_wire::Address;
+use flowgauge_wire::network;
+use ipnet::IpNet;
 
 use crate::display_filter::seconds;
 use crate::start_stop::date;
@@ -23,15 +23,7 @@ pub(super) struct Literal {
     duration: Option<u64>,
     time: Option<u64>,
     hex: Option<u64>,
-    network: Option<Network>,
-}
-
-/// An address, and how many of its bits count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Network {
-    address: Address,
-    version: u8,
-    bits: u32,
+    network: Option<IpNet>,
 }
 
 impl Literal {
@@ -59,7 +51,7 @@ impl Literal {
             },
             time: time(&text),
             hex: hex(&text).filter(|_| text.len() == 16),
-            network: Network::read(&text),
+            network: network(&text),
             text,
         }
     }
@@ -74,10 +66,12 @@ impl Literal {
             ValueRef::Time(value) => value.0.cmp(&self.time?),
             ValueRef::Hex(value) => value.cmp(&self.hex?),
             ValueRef::Text(value) | ValueRef::Symbol(value) => value.cmp(&self.text),
-            ValueRef::Address(address, version) => match self.network?.has(address, version) {
-                true => Ordering::Equal,
-                false => Ordering::Less,
-            },
+            ValueRef::Address(address, version) => {
+                match self.network?.contains(&address.to_ip(version)) {
+                    true => Ordering::Equal,
+                    false => Ordering::Less,
+                }
+            }
             _ => return None,
         })
     }
@@ -113,35 +107,6 @@ impl Literal {
         }
         let message = format!("\"{}\" is no {wanted}; {} is one", self.text, field.name);
         Err(Trouble::at(self.column, message))
-    }
-}
-
-impl Network {
-    fn read(text: &str) -> Option<Network> {
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
-            None => (text, None),
-        };
-        let (address, version, most) = match address.parse().ok()? {
-            IpAddr::V4(address) => (Address::v4(address.octets()), 4, 32),
-            IpAddr::V6(address) => (Address(address.octets()), 6, 128),
-        };
-        let bits = match bits {
-            Some(bits) => bits.parse().ok().filter(|bits| *bits <= most)?,
-            None => most,
-        };
-        Some(Network {
-            address,
-            version,
-            // IPv4 addresses are the last 32 bits.
-            bits: bits + 128 - most,
-        })
-    }
-
-    pub(super) fn has(self, address: Address, version: u8) -> bool {
-        let mask = u128::MAX.checked_shl(128 - self.bits).unwrap_or(0);
-        let number = |address: Address| u128::from_be_bytes(address.0) & mask;
-        self.version == version && number(address) == number(self.address)
     }
 }
 

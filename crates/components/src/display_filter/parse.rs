@@ -1,7 +1,6 @@
 //! From a display filter's text to its test.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-
+use ipnet::IpNet;
 use memchr::memmem::Finder;
 
 use super::{Function, Literal, Operand, Pairs, Slice, Test};
@@ -36,11 +35,8 @@ impl Parser<'_> {
         if let Some((relation, pairs)) = relation {
             self.words.skip();
             let right = self.right(kind)?;
-            let has_prefix = match &right {
-                Operand::Literal(Literal::Ipv4(_, mask)) => *mask != u32::MAX,
-                Operand::Literal(Literal::Ipv6(_, mask)) => *mask != u128::MAX,
-                _ => false,
-            };
+            let has_prefix =
+                matches!(&right, Operand::Literal(Literal::Number(_, mask)) if *mask != u128::MAX);
             let is_order = !matches!(relation, Order::Equal | Order::NotEqual);
             if has_prefix && is_order {
                 return Err(self
@@ -247,7 +243,8 @@ impl Parser<'_> {
 
     fn set(&mut self, kind: Kind) -> Result<Vec<(Literal, Literal)>, Trouble> {
         let value = |words: &mut Words| Parser { words }.literal(kind);
-        self.words.set(value, Literal::exceeds)
+        let exceeds = |low: &Literal, high: &Literal| low.value() > high.value();
+        self.words.set(value, exceeds)
     }
 
     /// A value for a field of this kind.
@@ -263,15 +260,13 @@ impl Parser<'_> {
                 ));
             }
         };
+        let whole = |number: u64| Literal::Number(number.into(), u128::MAX);
         let (value, wanted) = match kind {
-            Kind::Number => (number(&word).map(Literal::Number), "number"),
-            Kind::Flag => (flag(&word).map(Literal::Number), "yes or no: 1 or 0"),
-            Kind::Time => (
-                seconds(&word).map(Literal::Time),
-                "time in seconds since 1970",
-            ),
-            Kind::Ipv4 => (ipv4(&word), "IPv4 address"),
-            Kind::Ipv6 => (ipv6(&word), "IPv6 address"),
+            Kind::Number => (number(&word).map(whole), "number"),
+            Kind::Flag => (flag(&word).map(whole), "yes or no: 1 or 0"),
+            Kind::Time => (seconds(&word).map(whole), "time in seconds since 1970"),
+            Kind::Ipv4 => (network(&word, 32), "IPv4 address"),
+            Kind::Ipv6 => (network(&word, 128), "IPv6 address"),
             Kind::Mac => {
                 let bytes = hexadecimal(&word).filter(|bytes| bytes.len() == 6);
                 (bytes.map(Literal::Bytes), "hardware address")
@@ -348,20 +343,16 @@ pub(crate) fn seconds(word: &str) -> Option<u64> {
         .checked_add(nanos)
 }
 
-fn ipv4(word: &str) -> Option<Literal> {
-    let (address, bits) = word.split_once('/').unwrap_or((word, "32"));
-    let bits: u32 = bits.parse().ok().filter(|bits| *bits <= 32)?;
-    let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
-    let address: Ipv4Addr = address.parse().ok()?;
-    Some(Literal::Ipv4(u32::from(address) & mask, mask))
-}
-
-fn ipv6(word: &str) -> Option<Literal> {
-    let (address, bits) = word.split_once('/').unwrap_or((word, "128"));
-    let bits: u32 = bits.parse().ok().filter(|bits| *bits <= 128)?;
-    let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
-    let address: Ipv6Addr = address.parse().ok()?;
-    Some(Literal::Ipv6(u128::from(address) & mask, mask))
+/// An address or a network of addresses of so many bits.
+fn network(word: &str, bits: u8) -> Option<Literal> {
+    let network = flowgauge_wire::network(word).filter(|it| it.max_prefix_len() == bits)?;
+    let host_bits = u32::from(bits - network.prefix_len());
+    let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
+    let address = match network {
+        IpNet::V4(network) => network.addr().to_bits().into(),
+        IpNet::V6(network) => network.addr().to_bits(),
+    };
+    Some(Literal::Number(address & mask, mask))
 }
 
 /// Bytes of two digits each, separated by colons, points or hyphens; or one number.
@@ -467,9 +458,12 @@ mod tests {
         assert_eq!(hexadecimal("00:0d.a-ff"), Some(vec![0, 13, 10, 255]));
         assert_eq!(seconds("1.5"), Some(1_500_000_000));
         assert_eq!(
-            ipv4("10.1.2.3/8"),
-            Some(Literal::Ipv4(10 << 24, 0xff00_0000))
+            network("10.1.2.3/8", 32),
+            Some(Literal::Number(10 << 24, u128::MAX << 24))
         );
-        assert_eq!(ipv4("1.2.3.4/0"), Some(Literal::Ipv4(0, 0)));
+        assert_eq!(
+            network("1.2.3.4/0", 32),
+            Some(Literal::Number(0, u128::MAX << 32))
+        );
     }
 }

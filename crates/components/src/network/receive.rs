@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use flowgauge_capture::Gathered;
 use flowgauge_link::{
     Event, KeyFolder, Listener, ListenerOptions, ReceivedItems, SessionCounts, SessionId,
 };
@@ -13,7 +14,7 @@ use flowgauge_stack::{
     RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamChunk, columns, options,
 };
 use flowgauge_wire::decode::Decoder as HeaderDecoder;
-use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, Nanos, PacketDescriptor, hash_batch};
+use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, Nanos, hash_batch};
 
 use super::codec::{Announced, Decoder, Kind};
 use super::failure;
@@ -111,16 +112,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         begun: None,
         taken: Taken {
             kind,
-            sources: BTreeMap::new(),
-            interfaces: BTreeMap::new(),
-            clock: 0,
-            decoder: HeaderDecoder::default(),
-            decoded: DecodedBatch::new(),
-            gathered: Vec::new(),
-            gathered_packets: Vec::new(),
-            done: Vec::new(),
-            closed: BTreeMap::new(),
-            closed_count: 0,
+            ..Taken::default()
         },
         counts: Vec::new(),
     }))
@@ -144,6 +136,7 @@ struct FromNetwork {
 }
 
 /// What came and was not given on.
+#[derive(Default)]
 struct Taken {
     kind: Kind,
     sources: BTreeMap<SessionId, Source>,
@@ -153,9 +146,8 @@ struct Taken {
     clock: u64,
     decoder: HeaderDecoder,
     decoded: DecodedBatch,
-    /// Packets of short runs, and their bytes.
-    gathered: Vec<u8>,
-    gathered_packets: Vec<PacketDescriptor>,
+    /// Packets of short runs.
+    gathered: Gathered,
     /// Frames of which all was given on.
     done: Vec<ReceivedItems>,
     /// Sessions that have ended, and of which all was given on: late and refused items by name.
@@ -447,21 +439,20 @@ impl Taken {
                 for packet in &mut *packets {
                     packet.interface = interface(&mut self.interfaces, id, packet.interface);
                 }
-                if self.gathered_packets.is_empty() && packets.len() >= LONG_RUN {
+                if self.gathered.packets().is_empty() && packets.len() >= LONG_RUN {
                     let batch = Batch::new(payload, packets);
                     emit(&mut self.decoder, &mut self.decoded, &batch, out);
                 } else {
-                    for packet in packets.iter() {
-                        let bytes = Batch::new(payload, &[]).bytes_of(packet);
-                        let offset = self.gathered.len() as u32;
-                        self.gathered.extend_from_slice(bytes);
-                        self.gathered_packets
-                            .push(PacketDescriptor { offset, ..*packet });
-                        if self.gathered_packets.len() == BATCH_SIZE {
-                            let batch = Batch::new(&self.gathered, &self.gathered_packets);
+                    let mut rest = &*packets;
+                    while !rest.is_empty() {
+                        if self.gathered.packets().is_empty() {
+                            self.gathered.begin();
+                        }
+                        rest = &rest[self.gathered.take(payload, rest, None)..];
+                        if !rest.is_empty() || self.gathered.is_full() {
+                            let batch = self.gathered.batch();
                             emit(&mut self.decoder, &mut self.decoded, &batch, out);
-                            self.gathered.clear();
-                            self.gathered_packets.clear();
+                            self.gathered.begin();
                         }
                     }
                 }
@@ -493,11 +484,10 @@ impl Taken {
     }
 
     fn flush(&mut self, out: &mut dyn Outlet) {
-        if !self.gathered_packets.is_empty() {
-            let batch = Batch::new(&self.gathered, &self.gathered_packets);
+        if !self.gathered.packets().is_empty() {
+            let batch = self.gathered.batch();
             emit(&mut self.decoder, &mut self.decoded, &batch, out);
-            self.gathered.clear();
-            self.gathered_packets.clear();
+            self.gathered.begin();
         }
     }
 }

@@ -11,6 +11,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use flowgauge_kit::file_name::Name;
 use flowgauge_stack::{Component, Failure, Items, Outlet, Packets, PerKey, ResultValue, Selection};
 use flowgauge_wire::Nanos;
+use lru::LruCache;
+use slab::Slab;
 
 use super::{Stop, ToFile, stop};
 
@@ -27,14 +29,12 @@ pub(super) struct Named {
     make: Box<dyn Fn(String, bool) -> ToFile + Send>,
     /// By key: which of `files`.
     keys: PerKey<Place>,
-    files: Vec<Option<Open>>,
-    free: Vec<usize>,
+    files: Slab<Shared>,
+    /// Those that are open.
+    open: LruCache<usize, Box<ToFile>>,
     by_name: HashMap<String, usize>,
     known: HashSet<u64>,
     instances: u64,
-    open: usize,
-    /// Counts uses.
-    clock: u64,
     /// Items in files that are closed.
     written: u64,
     order: Vec<u64>,
@@ -44,11 +44,9 @@ pub(super) struct Named {
 struct Place(Option<usize>);
 
 /// A file that some keys write to.
-struct Open {
+struct Shared {
     name: String,
-    file: Option<Box<ToFile>>,
     keys: u32,
-    used: u64,
 }
 
 impl Named {
@@ -57,13 +55,11 @@ impl Named {
             name,
             make,
             keys: PerKey::default(),
-            files: Vec::new(),
-            free: Vec::new(),
+            files: Slab::new(),
+            open: LruCache::unbounded(),
             by_name: HashMap::new(),
             known: HashSet::new(),
             instances: 0,
-            open: 0,
-            clock: 0,
             written: 0,
             order: Vec::new(),
         }
@@ -75,22 +71,11 @@ impl Named {
             Some(Place(Some(place))) => *place,
             _ => self.begin(key, time, out),
         };
-        self.clock += 1;
-        if self
-            .files
-            .get(place)
-            .and_then(Option::as_ref)
-            .is_none_or(|it| it.file.is_none())
-        {
+        if !self.open.contains(&place) {
             self.make_room()?;
             self.open(place);
         }
-        let clock = self.clock;
-        let open = self.files.get_mut(place).and_then(Option::as_mut);
-        let file = open.and_then(|open| {
-            open.used = clock;
-            open.file.as_deref_mut()
-        });
+        let file = self.open.get_mut(&place).map(Box::as_mut);
         file.ok_or_else(|| Stop::Failed(Failure::new("a file was lost")))
     }
 
@@ -104,65 +89,47 @@ impl Named {
         let place = match self.by_name.get(&name) {
             Some(place) => *place,
             None => {
-                let place = self.free.pop().unwrap_or(self.files.len());
-                self.by_name.insert(name.clone(), place);
-                let open = Open {
-                    name,
-                    file: None,
+                let file = Shared {
+                    name: name.clone(),
                     keys: 0,
-                    used: 0,
                 };
-                match self.files.get_mut(place) {
-                    Some(slot) => *slot = Some(open),
-                    None => self.files.push(Some(open)),
-                }
+                let place = self.files.insert(file);
+                self.by_name.insert(name, place);
                 place
             }
         };
-        if let Some(Some(open)) = self.files.get_mut(place) {
-            open.keys += 1;
+        if let Some(file) = self.files.get_mut(place) {
+            file.keys += 1;
         }
         *self.keys.of(key) = Place(Some(place));
         place
     }
 
     fn open(&mut self, place: usize) {
-        let Some(Some(open)) = self.files.get_mut(place) else {
+        let Some(Shared { name, .. }) = self.files.get(place) else {
             return;
         };
         let mut hasher = DefaultHasher::new();
-        open.name.hash(&mut hasher);
+        name.hash(&mut hasher);
         let hash = hasher.finish();
         let is_ours = self.known.contains(&hash) || self.known.len() >= MAX_KNOWN;
         if !is_ours {
             self.known.insert(hash);
         }
-        open.file = Some(Box::new((self.make)(open.name.clone(), is_ours)));
-        self.open += 1;
+        let file = Box::new((self.make)(name.clone(), is_ours));
+        self.open.push(place, file);
     }
 
     /// Closes the file that was used longest ago, if as many are open as may be.
     fn make_room(&mut self) -> Result<(), Stop> {
-        if self.open < MAX_OPEN {
+        if self.open.len() < MAX_OPEN {
             return Ok(());
         }
-        let files = self.files.iter().enumerate();
-        let open = files.filter_map(|(place, it)| {
-            let open = it.as_ref().filter(|open| open.file.is_some())?;
-            Some((open.used, place))
-        });
-        match open.min() {
-            Some((_, place)) => self.close_file(place),
-            None => Ok(()),
-        }
+        let longest = self.open.pop_lru();
+        longest.map_or(Ok(()), |(_, file)| self.close_file(file))
     }
 
-    fn close_file(&mut self, place: usize) -> Result<(), Stop> {
-        let open = self.files.get_mut(place).and_then(Option::as_mut);
-        let Some(mut file) = open.and_then(|open| open.file.take()) else {
-            return Ok(());
-        };
-        self.open -= 1;
+    fn close_file(&mut self, mut file: Box<ToFile>) -> Result<(), Stop> {
         let result = file.close();
         self.written += file.written();
         result
@@ -173,19 +140,17 @@ impl Named {
         let Some(Place(Some(place))) = self.keys.take(key) else {
             return Ok(());
         };
-        let Some(Some(open)) = self.files.get_mut(place) else {
+        let Some(file) = self.files.get_mut(place) else {
             return Ok(());
         };
-        open.keys -= 1;
-        if open.keys > 0 {
+        file.keys -= 1;
+        if file.keys > 0 {
             return Ok(());
         }
-        let name = open.name.clone();
-        let result = self.close_file(place);
-        self.by_name.remove(&name);
-        self.files[place] = None;
-        self.free.push(place);
-        result
+        self.by_name.remove(&file.name);
+        self.files.remove(place);
+        let open = self.open.pop(&place);
+        open.map_or(Ok(()), |file| self.close_file(file))
     }
 
     fn packets(&mut self, packets: &Packets<'_>, out: &dyn Outlet) -> Result<(), Stop> {
@@ -257,24 +222,20 @@ impl Component for Named {
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
-        for file in self.files.iter_mut().flatten() {
-            if let Some(file) = &mut file.file {
-                file.tick(now, out);
-            }
+        for (_, file) in self.open.iter_mut() {
+            file.tick(now, out);
         }
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {
-        for place in 0..self.files.len() {
-            let result = self.close_file(place);
+        while let Some((_, file)) = self.open.pop_lru() {
+            let result = self.close_file(file);
             stop(result, out);
         }
     }
 
     fn result(&self) -> Option<ResultValue> {
-        let open = self.files.iter().flatten();
-        let open = open.filter_map(|open| open.file.as_ref());
-        let written: u64 = open.map(|file| file.written()).sum();
+        let written: u64 = self.open.iter().map(|(_, file)| file.written()).sum();
         Some(ResultValue::Sum(self.written + written))
     }
 }

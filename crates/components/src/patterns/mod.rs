@@ -4,7 +4,7 @@ mod read;
 mod search;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use flowgauge_flow::FlowRecord;
 use flowgauge_kit::engine;
@@ -23,6 +23,7 @@ use flowgauge_stream::engine::{
 };
 use flowgauge_stream::{Chunk, Handler, Needs, Shard, Stream, StreamIdentity};
 use flowgauge_wire::Nanos;
+use parking_lot::Mutex;
 
 use crate::chunked::{self, Chunked, Usual};
 use read::Wanted;
@@ -238,7 +239,7 @@ impl Shared {
 
     /// A copy has come to its end; of the last one the counts of all.
     fn end(&self, counts: Option<&[Count]>) -> Option<Vec<Count>> {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = self.ended.lock();
         let (copies, total) = &mut *ended;
         *copies += 1;
         let counts = counts.unwrap_or_default();

@@ -123,11 +123,7 @@ pub(super) fn failure(place: &str, error: &PatternError) -> Failure {
 /// A file's name for people, and what is in it.
 fn text_of(path: &str) -> Result<(String, Vec<u8>), Failure> {
     let failed = |source: io::Error| {
-        let error = flowgauge_capture::Error::Io {
-            action: "read",
-            path: Path::new(path).to_owned(),
-            source,
-        };
+        let error = flowgauge_capture::Error::io("read", Path::new(path))(source);
         Failure::of(&error, error.hint())
     };
     let (name, read) = if path == "-" {

@@ -11,16 +11,19 @@
 //! over: which numbers between two endpoints are taken can be seen in the folder. It must not hold
 //! files of an earlier run, therefore.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use flowgauge_stack::Failure;
 use flowgauge_stream::{Chunk, Stream, StreamIdentity};
 use flowgauge_sys::files::{How, named};
 use flowgauge_wire::Address;
+use lru::LruCache;
+use parking_lot::Mutex;
+use slab::Slab;
 
 /// Files open at once; well below the usual limit of 1024.
 const MAX_OPEN: usize = 256;
@@ -34,7 +37,7 @@ const MEMORY: u64 = 256 << 20;
 
 /// Bytes of memory that a connection takes while it lasts, beside those of [`MEMORY`].
 pub(super) const BYTES_PER_CONNECTION: u64 =
-    2 * (size_of::<Option<StreamFile>>() + 128 + 4 * size_of::<u32>()) as u64;
+    2 * (size_of::<StreamFile>() + 128 + 4 * size_of::<u32>()) as u64;
 
 /// The files of a run; shared by its workers.
 #[derive(Clone)]
@@ -56,17 +59,15 @@ struct Files {
     max_collected: usize,
     /// The stream whose collected bytes were written last to make room.
     hand: usize,
-    streams: Vec<Option<StreamFile>>,
-    free: Vec<u32>,
-    /// Streams with an open file, longest unused first; may name some twice.
-    recent: VecDeque<u32>,
-    open: usize,
+    streams: Slab<StreamFile>,
+    /// Files that are open, by their streams.
+    open: LruCache<u32, File>,
     /// Files open at once; fewer than [`MAX_OPEN`] where the process may not have as many.
     limit: usize,
     written: u64,
     bytes: u64,
     /// Since then nothing is written.
-    failure: Option<(PathBuf, io::Error)>,
+    failure: Option<Failure>,
     is_told: bool,
 }
 
@@ -87,7 +88,6 @@ struct Connections {
 struct StreamFile {
     path: PathBuf,
     endpoints: Endpoints,
-    file: Option<File>,
     collected: Vec<u8>,
     /// Where the next byte goes when gaps are filled.
     position: u64,
@@ -120,10 +120,8 @@ impl StreamFiles {
             collected: 0,
             max_collected: half as usize,
             hand: 0,
-            streams: Vec::new(),
-            free: Vec::new(),
-            recent: VecDeque::new(),
-            open: 0,
+            streams: Slab::new(),
+            open: LruCache::unbounded(),
             limit: MAX_OPEN,
             written: 0,
             bytes: 0,
@@ -134,7 +132,7 @@ impl StreamFiles {
 
     /// Appends a chunk to the stream's file. `number` is 0 before its first bytes and is set then.
     pub(super) fn write(&self, number: &mut u32, stream: &Stream<'_>, chunk: &Chunk<'_>) {
-        let mut files = self.files();
+        let mut files = self.0.lock();
         if files.failure.is_some() {
             return;
         }
@@ -147,32 +145,28 @@ impl StreamFiles {
     /// The stream has ended.
     pub(super) fn close(&self, number: u32) {
         if let Some(number) = number.checked_sub(1) {
-            self.files().end(number);
+            self.0.lock().end(number);
         }
     }
 
     /// The first failure; it is told once.
     pub(super) fn failure(&self) -> Option<Failure> {
-        let mut files = self.files();
+        let mut files = self.0.lock();
         let has_failed = files.failure.is_some();
         if core::mem::replace(&mut files.is_told, has_failed) {
             return None;
         }
-        let (path, error) = files.failure.as_ref()?;
-        // Errors are no copies of each other.
-        let again = error.raw_os_error().map(io::Error::from_raw_os_error);
-        let error = again.unwrap_or_else(|| io::Error::new(error.kind(), error.to_string()));
-        Some(failed("write", path, error))
+        files.failure.clone()
     }
 
     /// Whether all could be written so far.
     pub(super) fn is_sound(&self) -> bool {
-        self.files().failure.is_none()
+        self.0.lock().failure.is_none()
     }
 
     /// What was written, in a line.
     pub(super) fn summary(&self) -> String {
-        let files = self.files();
+        let files = self.0.lock();
         let plural = |number: u64| if number == 1 { "" } else { "s" };
         format!(
             "{} file{} with {} byte{} in {}",
@@ -183,19 +177,11 @@ impl StreamFiles {
             files.folder.display()
         )
     }
-
-    fn files(&self) -> MutexGuard<'_, Files> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// What went wrong with a file or folder.
 fn failed(action: &'static str, path: &Path, source: io::Error) -> Failure {
-    let error = flowgauge_capture::Error::Io {
-        action,
-        path: path.to_owned(),
-        source,
-    };
+    let error = flowgauge_capture::Error::io(action, path)(source);
     Failure::of(&error, error.hint())
 }
 
@@ -233,21 +219,11 @@ impl Files {
         let file = StreamFile {
             path: self.folder.join(file_name(&identity, connection)),
             endpoints,
-            file: None,
             collected: Vec::new(),
             position: 0,
             created: false,
         };
-        match self.free.pop() {
-            Some(number) => {
-                self.streams[number as usize] = Some(file);
-                number
-            }
-            None => {
-                self.streams.push(Some(file));
-                (self.streams.len() - 1) as u32
-            }
-        }
+        self.streams.insert(file) as u32
     }
 
     /// Forgets endpoints between which nothing lasts, when there are too many.
@@ -298,7 +274,7 @@ impl Files {
     }
 
     fn append(&mut self, number: u32, chunk: &Chunk<'_>) {
-        let Some(Some(stream)) = self.streams.get_mut(number as usize) else {
+        let Some(stream) = self.streams.get_mut(number as usize) else {
             return;
         };
         let seeks = self.fill_gaps && chunk.gap_before > 0;
@@ -312,7 +288,7 @@ impl Files {
             return;
         }
         self.write_out(number, &[]);
-        if let Some(Some(stream)) = self.streams.get_mut(number as usize)
+        if let Some(stream) = self.streams.get_mut(number as usize)
             && seeks
         {
             stream.position += chunk.gap_before;
@@ -324,23 +300,22 @@ impl Files {
     #[cold]
     fn write_some(&mut self) {
         let enough = self.max_collected / 4 * 3;
-        for _ in 0..self.streams.len() {
+        for _ in 0..self.streams.capacity() {
             if self.collected <= enough {
                 break;
             }
-            self.hand = (self.hand + 1) % self.streams.len();
+            self.hand = (self.hand + 1) % self.streams.capacity();
             self.write_out(self.hand as u32, &[]);
         }
     }
 
     fn end(&mut self, number: u32) {
         self.write_out(number, &[]);
-        if let Some(stream) = self.streams.get_mut(number as usize).and_then(Option::take) {
-            self.open -= usize::from(stream.file.is_some());
-            if let Some(known) = self.connections.get_mut(&stream.endpoints) {
-                known.lasting = known.lasting.saturating_sub(1);
-            }
-            self.free.push(number);
+        self.open.pop(&number);
+        if let Some(stream) = self.streams.try_remove(number as usize)
+            && let Some(known) = self.connections.get_mut(&stream.endpoints)
+        {
+            known.lasting = known.lasting.saturating_sub(1);
         }
     }
 
@@ -349,90 +324,45 @@ impl Files {
         if self.failure.is_some() {
             return;
         }
-        if let Err((path, error)) = self.try_write_out(number, bytes) {
-            self.failure.get_or_insert((path, error));
-        }
+        self.failure = self.try_write_out(number, bytes).err();
     }
 
-    fn try_write_out(&mut self, number: u32, bytes: &[u8]) -> Result<(), (PathBuf, io::Error)> {
-        let is_open = match self.streams.get(number as usize) {
-            Some(Some(stream)) => {
-                if stream.collected.is_empty() && bytes.is_empty() {
-                    return Ok(());
-                }
-                stream.file.is_some()
-            }
-            _ => return Ok(()),
-        };
-        if !is_open {
-            self.make_room();
-        }
-        loop {
-            let Some(Some(stream)) = self.streams.get_mut(number as usize) else {
-                return Ok(());
-            };
-            match stream.open() {
-                Ok(is_new) => {
-                    self.written += u64::from(is_new);
-                    break;
-                }
-                // The process may have fewer than we thought: make do with what there is.
-                Err(error) if is_out_of_files(&error) && self.open > 0 => {
-                    self.limit = self.open;
-                    self.make_room();
-                }
-                Err(error) => return Err((stream.path.clone(), error)),
-            }
-        }
-        let Some(Some(stream)) = self.streams.get_mut(number as usize) else {
+    fn try_write_out(&mut self, number: u32, bytes: &[u8]) -> Result<(), Failure> {
+        let Some(stream) = self.streams.get_mut(number as usize) else {
             return Ok(());
         };
-        if !is_open {
-            self.open += 1;
-            self.recent.push_back(number);
+        if stream.collected.is_empty() && bytes.is_empty() {
+            return Ok(());
         }
-        let collected = stream.collected.capacity();
-        let written = stream.write(bytes, &mut self.bytes);
-        self.collected -= collected - stream.collected.capacity();
-        written.map_err(|error| (stream.path.clone(), error))
-    }
-
-    /// Closes the file that was opened longest ago when too many are open.
-    fn make_room(&mut self) {
-        while self.open >= self.limit {
-            let Some(oldest) = self.recent.pop_front() else {
-                return;
-            };
-            if let Some(Some(stream)) = self.streams.get_mut(oldest as usize)
-                && stream.file.take().is_some()
-            {
-                self.open -= 1;
+        let open = &mut self.open;
+        while !open.contains(&number) {
+            while open.len() >= self.limit && open.pop_lru().is_some() {}
+            match self::open(&stream.path, !stream.created) {
+                Ok(file) => {
+                    self.written += u64::from(!stream.created);
+                    stream.created = true;
+                    open.push(number, file);
+                }
+                // The process may have fewer than we thought: make do with what there is.
+                Err(error) if is_out_of_files(&error) && !open.is_empty() => {
+                    self.limit = open.len()
+                }
+                Err(error) => return Err(failed("write", &stream.path, error)),
             }
         }
-        if self.recent.len() > 4 * MAX_OPEN {
-            let streams = &self.streams;
-            self.recent.retain(|&number| {
-                matches!(streams.get(number as usize), Some(Some(stream)) if stream.file.is_some())
-            });
-        }
+        let Some(file) = open.get_mut(&number) else {
+            return Ok(());
+        };
+        let collected = stream.collected.capacity();
+        let written = stream.write(file, bytes, &mut self.bytes);
+        self.collected -= collected - stream.collected.capacity();
+        written.map_err(|error| failed("write", &stream.path, error))
     }
 }
 
 impl StreamFile {
-    /// Opens its file; whether it was not there before.
-    fn open(&mut self) -> io::Result<bool> {
-        if self.file.is_some() {
-            return Ok(false);
-        }
-        self.file = Some(open(&self.path, !self.created)?);
-        Ok(!core::mem::replace(&mut self.created, true))
-    }
-
     /// Writes what was collected, then `bytes`; `count` counts what the file takes.
-    fn write(&mut self, bytes: &[u8], count: &mut u64) -> io::Result<()> {
-        let Some(file) = &mut self.file else {
-            return Ok(());
-        };
+    fn write(&mut self, file: &mut File, bytes: &[u8], count: &mut u64) -> io::Result<()> {
         file.seek(SeekFrom::Start(self.position))?;
         for part in [self.collected.as_slice(), bytes] {
             let mut rest = part;
@@ -632,7 +562,7 @@ mod tests {
                     &chunk(&[round], 0),
                 );
             }
-            assert!(files.files().open <= MAX_OPEN);
+            assert!(files.0.lock().open.len() <= MAX_OPEN);
         }
         for number in numbers {
             files.close(number);
@@ -721,19 +651,19 @@ mod tests {
         const MANY: u16 = 1000;
         let path = folder("memory");
         let files = StreamFiles::create(&path, false, Some(BOUND)).unwrap();
-        let max = files.files().max_connections;
+        let max = files.0.lock().max_connections;
         // Streams side by side that together collect more than there is room for.
         let mut numbers = vec![0; usize::from(PORTS)];
         for round in 0..4 {
             for (port, number) in (1..).zip(&mut numbers) {
                 let identity = identity(port.into(), port);
                 write(&files, number, &identity, &chunk(&[round; 100], 0));
-                let held = files.files();
+                let held = files.0.lock();
                 assert!(held.collected as u64 <= BOUND / 2 + 1024);
             }
         }
         numbers.into_iter().for_each(|number| files.close(number));
-        assert_eq!(files.files().collected, 0);
+        assert_eq!(files.0.lock().collected, 0);
         // Connections between the same endpoints again and again, among very many others.
         for round in 0..4 {
             for port in 1..=MANY {
@@ -751,10 +681,10 @@ mod tests {
                 } else {
                     max
                 };
-                assert!(files.files().connections.len() <= bound + 1);
+                assert!(files.0.lock().connections.len() <= bound + 1);
             }
         }
-        assert!(files.files().forgotten);
+        assert!(files.0.lock().forgotten);
         assert_eq!(files.failure(), None);
         let read =
             |port, connection| fs::read(path.join(file_name(&identity(1, port), connection)));

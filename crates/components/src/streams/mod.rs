@@ -5,7 +5,7 @@ mod files;
 mod segments;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use flowgauge_kit::engine;
 use flowgauge_record::stream::{
@@ -23,6 +23,7 @@ use flowgauge_stack::{
 use flowgauge_stream::engine::Budget;
 use flowgauge_stream::{Chunk, Needs, Shard, Shares, Stream, StreamIdentity};
 use flowgauge_wire::Nanos;
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use crate::chunked;
@@ -338,8 +339,7 @@ impl Component for Streams {
     fn finish(&mut self, out: &mut dyn Outlet) {
         let mine = self.totals();
         let total = {
-            let totals = self.shared.totals.lock();
-            let mut totals = totals.unwrap_or_else(PoisonError::into_inner);
+            let mut totals = self.shared.totals.lock();
             totals.0.merge(&mine);
             totals.1 = totals.1.saturating_sub(1);
             self.is_last |= totals.1 == 0 && self.files.as_ref().is_some_and(FileWriter::is_sound);

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::IpAddr;
 
 use crate::support::{Run, program};
-use flowgauge_capture::generate::{Config, Preset, generate};
+use flowgauge_generate::{Config, Preset, generate};
 use serde_json::Value;
 
 /// What a stack in front of an `output` writes, as it is.

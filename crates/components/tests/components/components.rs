@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::support::{Run, ipv4, program, tcp, udp};
-use flowgauge_capture::generate::{Config, Preset, generate};
 use flowgauge_capture::{open, open_reader};
+use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_wire::Nanos;
 
 /// The frames of a capture file.

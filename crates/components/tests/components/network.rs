@@ -370,7 +370,7 @@ fn a_sender_that_does_not_come_back_is_forgotten() {
 #[test]
 fn streams_come_apart_again_behind_a_link() {
     use flowgauge_capture::PacketSource as _;
-    use flowgauge_capture::generate::{Config, Preset, generate};
+    use flowgauge_generate::{Config, Preset, generate};
     let _turn = TURN
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -1,8 +1,8 @@
 //! Components that look at single packets: which they let through, what they tell of each.
 
 use crate::support::{Run, answer, ethernet, ipv4, ipv6, program, tcp, udp};
-use flowgauge_capture::generate::{Config, Preset, generate};
 use flowgauge_capture::open_reader;
+use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_stack::Cell;
 use flowgauge_wire::LinkType;
 

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use crate::support;
 use crate::support::Run;
-use flowgauge_capture::generate::{Config, Detail, Preset, generate};
+use flowgauge_generate::{Config, Detail, Preset, generate};
 use flowgauge_registry::registry;
 use flowgauge_stack::{
     Component, ComponentInfo, ComponentKind, Input, ItemType, Items, Outlet, Output, Parallel,

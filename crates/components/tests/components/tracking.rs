@@ -1,7 +1,7 @@
 //! Streams as packets, and packets of applications.
 
 use crate::support::{Run, answer, ipv4, ipv6, program, segment, udp};
-use flowgauge_capture::generate::{Config, Detail, Preset, generate};
+use flowgauge_generate::{Config, Detail, Preset, generate};
 
 const SECOND: u64 = 1_000_000_000;
 

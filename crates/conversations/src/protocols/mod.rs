@@ -42,7 +42,7 @@ mod table;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
-mod texts;
+mod text_tests;
 pub(crate) mod tls;
 mod watched;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::{answer, records, records_of as run, segment};
-use flowgauge_capture::generate::{Config, Preset, generate};
+use flowgauge_generate::{Config, Preset, generate};
 
 const TOGETHER: &str = "tcpscan tcpcnxdemux { timeout = 1h } < tcpreseq http >";
 /// The paper's figure 5 but for anonymize.

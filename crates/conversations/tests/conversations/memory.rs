@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::corpora;
 use crate::support::{answer, ipv4, records, records_of, segment, udp};
-use flowgauge_capture::generate::{Config, Preset, generate};
+use flowgauge_generate::{Config, Preset, generate};
 use serde_json::Value;
 
 const SECOND: u64 = 1_000_000_000;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::conversations;
 use crate::corpora;
 use crate::support::{Run, ipv4, program, records_of as run, udp};
-use flowgauge_capture::generate::{Config, Preset, generate};
+use flowgauge_generate::{Config, Preset, generate};
 use serde_json::Value;
 
 /// Without what only one of two ways can know, in an order that does not matter.

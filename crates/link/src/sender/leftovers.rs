@@ -1,6 +1,6 @@
 //! What earlier processes left in the spool's folder, sent as the sessions that they were.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use crate::disk::Leftover;
 use crate::error::Error;
 use crate::spool::{SenderCounts, Spool};
 use flowgauge_sys::notice::tell as notice;
+use parking_lot::{Condvar, Mutex};
 
 /// How often it is looked whether the session of this process has a connection: it comes first, so that a
 /// receiver that waits for one sender does not take the end of an earlier session for the end.
@@ -34,12 +35,6 @@ struct State {
     is_over: bool,
 }
 
-impl Progress {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Leftovers {
     /// Begins once `own`, the session of this process, has a connection.
     ///
@@ -51,7 +46,7 @@ impl Leftovers {
         let options = own.options.clone();
         let thread = spawn("link-leftovers", &options, move || {
             run(&own, left, &shared);
-            shared.lock().is_over = true;
+            shared.state.lock().is_over = true;
             shared.changed.notify_all();
         })?;
         Ok(Leftovers {
@@ -62,19 +57,18 @@ impl Leftovers {
 
     /// Waits until all is sent, or until a time.
     pub(super) fn wait(&mut self, deadline: Instant) {
-        let mut state = self.progress.lock();
+        let mut state = self.progress.state.lock();
         while !state.is_over {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            let waited = self.progress.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.progress.changed.wait_for(&mut state, left);
         }
     }
 
     pub(super) fn stop(&mut self) {
-        let mut state = self.progress.lock();
+        let mut state = self.progress.state.lock();
         state.is_stopped = true;
         if let Some(current) = &state.current {
             current.stop();
@@ -88,14 +82,14 @@ impl Leftovers {
 
 fn run(own: &Inner, left: Vec<Leftover>, progress: &Progress) {
     loop {
-        let state = own.lock();
+        let mut state = own.state.lock();
         if state.is_stopped {
             return;
         }
         if state.was_connected {
             break;
         }
-        drop(own.wait(&own.news, state, LOOK));
+        own.news.wait_for(&mut state, LOOK);
     }
     for leftover in left {
         let options = SenderOptions {
@@ -117,12 +111,12 @@ fn run(own: &Inner, left: Vec<Leftover>, progress: &Progress) {
             ..Inner::new(&own.identity, &options, session, spool)
         });
         {
-            let mut state = inner.lock();
+            let mut state = inner.state.lock();
             state.announcements = announcements.into_iter().map(Arc::new).collect();
             state.is_ending = true;
         }
         {
-            let mut state = progress.lock();
+            let mut state = progress.state.lock();
             if state.is_stopped {
                 return;
             }
@@ -134,7 +128,7 @@ fn run(own: &Inner, left: Vec<Leftover>, progress: &Progress) {
             folder.display()
         ));
         inner.clone().run();
-        let mut state = inner.lock();
+        let mut state = inner.state.lock();
         state.put_away();
         let SenderCounts {
             delivered, lost, ..

@@ -1,7 +1,5 @@
 //! A message and its parts (RFC 1035, section 4).
 
-use core::fmt;
-
 use super::data::Data;
 use super::name::Name;
 use crate::cursor::Cursor;
@@ -88,16 +86,20 @@ impl Header {
 }
 
 /// Why a message cannot be read on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
     /// It ends within a name or a record, or before all that it announces.
+    #[error("the message ends within a name or a record")]
     Short,
     /// A label of an unknown kind.
+    #[error("a label of an unknown kind")]
     BadLabel,
     /// A pointer that does not lead back, or one of too many.
+    #[error("a pointer that does not lead back")]
     BadPointer,
     /// A name of more than 255 bytes.
+    #[error("a name of more than 255 bytes")]
     LongName,
 }
 
@@ -112,19 +114,6 @@ impl Fault {
         }
     }
 }
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Fault::Short => "the message ends within a name or a record",
-            Fault::BadLabel => "a label of an unknown kind",
-            Fault::BadPointer => "a pointer that does not lead back",
-            Fault::LongName => "a name of more than 255 bytes",
-        })
-    }
-}
-
-impl core::error::Error for Fault {}
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]

@@ -28,8 +28,9 @@ pub enum Framing {
 }
 
 /// Something about a message that a careful program would not send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[repr(u16)]
+#[strum(serialize_all = "snake_case")]
 pub enum Oddity {
     /// Lengths that contradict each other.
     TwoLengths = 1,
@@ -64,41 +65,11 @@ pub enum Oddity {
 
 impl Oddity {
     /// All of them.
-    pub const ALL: [Oddity; 14] = [
-        Oddity::TwoLengths,
-        Oddity::LengthAndCoding,
-        Oddity::BadLength,
-        Oddity::UnknownCoding,
-        Oddity::BadHeader,
-        Oddity::FoldedHeader,
-        Oddity::BlankBeforeColon,
-        Oddity::BareLf,
-        Oddity::TwoHosts,
-        Oddity::BadChunk,
-        Oddity::CutHead,
-        Oddity::BadStatusLine,
-        Oddity::BadRequestLine,
-        Oddity::LongExtension,
-    ];
+    pub const ALL: &[Oddity] = <Oddity as strum::VariantArray>::VARIANTS;
 
     /// In records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Oddity::TwoLengths => "two_lengths",
-            Oddity::LengthAndCoding => "length_and_coding",
-            Oddity::BadLength => "bad_length",
-            Oddity::UnknownCoding => "unknown_coding",
-            Oddity::BadHeader => "bad_header",
-            Oddity::FoldedHeader => "folded_header",
-            Oddity::BlankBeforeColon => "blank_before_colon",
-            Oddity::BareLf => "bare_lf",
-            Oddity::TwoHosts => "two_hosts",
-            Oddity::BadChunk => "bad_chunk",
-            Oddity::CutHead => "cut_head",
-            Oddity::BadStatusLine => "bad_status_line",
-            Oddity::BadRequestLine => "bad_request_line",
-            Oddity::LongExtension => "long_extension",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -131,7 +102,7 @@ impl Oddities {
 
     /// Those that were noted.
     pub fn iter(self) -> impl Iterator<Item = Oddity> {
-        Oddity::ALL.into_iter().filter(move |&it| self.has(it))
+        (Oddity::ALL.iter().copied()).filter(move |&it| self.has(it))
     }
 
     /// Those of both.

@@ -187,7 +187,8 @@ impl Parser {
     }
 
     /// What is in a packet that was opened, for the fuzzer.
-    pub(crate) fn payload<E: Events>(&mut self, is_client: bool, bytes: &[u8], events: &mut E) {
+    #[doc(hidden)]
+    pub fn payload<E: Events>(&mut self, is_client: bool, bytes: &[u8], events: &mut E) {
         self.frames(is_client, Version(1), bytes, events);
     }
 

@@ -47,19 +47,25 @@ pub struct Call<'a> {
 }
 
 /// What became of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Outcome {
     /// It was carried out.
     Success,
     /// The program is not here.
+    #[strum(serialize = "prog_unavail")]
     ProgramUnavailable,
     /// It is, in other versions.
+    #[strum(serialize = "prog_mismatch")]
     ProgramMismatch,
     /// It has no such procedure.
+    #[strum(serialize = "proc_unavail")]
     ProcedureUnavailable,
     /// The arguments could not be read.
+    #[strum(serialize = "garbage_args")]
     GarbageArguments,
     /// Something else went wrong.
+    #[strum(serialize = "system_err")]
     SystemError,
     /// Another version of these calls is spoken.
     RpcMismatch,
@@ -69,17 +75,8 @@ pub enum Outcome {
 
 impl Outcome {
     /// In records: as in RFC 5531, lower case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Outcome::Success => "success",
-            Outcome::ProgramUnavailable => "prog_unavail",
-            Outcome::ProgramMismatch => "prog_mismatch",
-            Outcome::ProcedureUnavailable => "proc_unavail",
-            Outcome::GarbageArguments => "garbage_args",
-            Outcome::SystemError => "system_err",
-            Outcome::RpcMismatch => "rpc_mismatch",
-            Outcome::AuthError => "auth_error",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -1,7 +1,9 @@
 //! DNS messages in whatever pieces they come.
 
+use flowgauge_proto::Look;
 use flowgauge_proto::dns::{Edns, Fault, Frame, Framer, Message, Part, look};
-use flowgauge_proto::{Look, fuzz};
+
+use crate::fuzz;
 use proptest::prelude::*;
 
 const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x07example\x03com\0\0\x01\0\x01";

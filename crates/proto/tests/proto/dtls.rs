@@ -256,7 +256,7 @@ proptest! {
             let place = place % all.len();
             all[place] = byte;
         }
-        flowgauge_proto::fuzz::dtls(&all);
-        flowgauge_proto::fuzz::dtls(&bytes);
+        crate::fuzz::dtls(&all);
+        crate::fuzz::dtls(&bytes);
     }
 }

@@ -576,7 +576,7 @@ proptest! {
             bytes.extend(missing);
             bytes.extend_from_slice(piece.as_bytes());
         }
-        flowgauge_proto::fuzz::http(&bytes);
+        crate::fuzz::http(&bytes);
     }
 
     /// Whatever comes in whatever pieces, with whatever holes.

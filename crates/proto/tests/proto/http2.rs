@@ -265,9 +265,9 @@ proptest! {
             pieces.push(bytes.len() as u8);
             pieces.extend(bytes);
         }
-        flowgauge_proto::fuzz::http2(&pieces);
-        flowgauge_proto::fuzz::http2(&bytes);
-        flowgauge_proto::fuzz::http(&bytes);
+        crate::fuzz::http2(&pieces);
+        crate::fuzz::http2(&bytes);
+        crate::fuzz::http(&bytes);
     }
 
     /// Whatever comes in whatever pieces, with whatever holes.

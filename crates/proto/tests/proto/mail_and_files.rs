@@ -1,7 +1,9 @@
 //! SMTP and FTP in whatever pieces they come.
 
 use flowgauge_proto::smtp::{self, Replies, Reply, ReplyEvents};
-use flowgauge_proto::{Look, ftp, fuzz};
+use flowgauge_proto::{Look, ftp};
+
+use crate::fuzz;
 use proptest::prelude::*;
 
 #[derive(Debug, Default)]

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 
+#[path = "../../../../fuzz/harness/proto.rs"]
+mod fuzz;
+
 mod dns;
 mod dtls;
 mod http;

@@ -1,6 +1,6 @@
 //! Parts of mails under any damage.
 
-use flowgauge_proto::fuzz;
+use crate::fuzz;
 use proptest::prelude::*;
 
 const MAIL: &str = "From: a\r\nContent-Type: multipart/mixed; boundary=o\r\n\r\n--o\r\n\r\n..first\r\n--o\r\n\

@@ -1,6 +1,6 @@
 //! Remote procedure calls in whatever pieces they come; protocols of datagrams on any bytes.
 
-use flowgauge_proto::fuzz;
+use crate::fuzz;
 use flowgauge_proto::rpc::{Frame, Framer};
 use proptest::prelude::*;
 

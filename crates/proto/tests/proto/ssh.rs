@@ -1,7 +1,9 @@
 //! SSH in whatever pieces it comes.
 
+use flowgauge_proto::Look;
 use flowgauge_proto::ssh::{Events, Offer, Parser, agreed, key_fingerprint, look};
-use flowgauge_proto::{Look, fuzz};
+
+use crate::fuzz;
 use proptest::prelude::*;
 
 #[derive(Debug, Default)]

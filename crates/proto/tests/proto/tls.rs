@@ -507,7 +507,7 @@ proptest! {
         let pieces = whole[..start].chunks(63);
         let pieces = pieces.flat_map(|piece| [&[piece.len() as u8], piece].concat());
         let bytes: Vec<u8> = pieces.chain(bytes).collect();
-        flowgauge_proto::fuzz::tls(&bytes);
+        crate::fuzz::tls(&bytes);
     }
 
     #[test]

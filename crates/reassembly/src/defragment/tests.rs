@@ -330,7 +330,7 @@ fn a_flood_leaves_no_memory_behind_that_keeps_others_out() {
 
 #[test]
 fn thousands_of_fragments_of_a_datagram_cost_some_dozens_of_steps_each() {
-    for policy in OverlapPolicy::ALL {
+    for &policy in OverlapPolicy::ALL {
         let mut defragmenter = with_memory(1 << 20, policy);
         let mut out = Vec::new();
         // Every other unit of eight bytes, in no order, so that each is a piece of its own, twice.

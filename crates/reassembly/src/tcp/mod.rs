@@ -73,6 +73,6 @@ pub(crate) const fn distance(from: u32, to: u32) -> i32 {
 }
 
 #[cfg(test)]
-mod attacks;
+mod attack_tests;
 #[cfg(test)]
 mod tests;

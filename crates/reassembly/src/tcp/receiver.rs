@@ -3,8 +3,9 @@
 use flowgauge_wire::Nanos;
 
 /// Why a hole was given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[repr(u8)]
+#[strum(serialize_all = "snake_case")]
 pub enum GapCause {
     /// The peer has received the bytes; they were not captured.
     Acknowledged = 0,
@@ -26,29 +27,11 @@ pub enum GapCause {
 
 impl GapCause {
     /// All causes, in order.
-    pub const ALL: [GapCause; 8] = [
-        GapCause::Acknowledged,
-        GapCause::OneSided,
-        GapCause::Time,
-        GapCause::Bytes,
-        GapCause::Memory,
-        GapCause::End,
-        GapCause::Cut,
-        GapCause::NotAwaited,
-    ];
+    pub const ALL: &[GapCause] = <GapCause as strum::VariantArray>::VARIANTS;
 
     /// Name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            GapCause::Acknowledged => "acknowledged",
-            GapCause::OneSided => "one_sided",
-            GapCause::Time => "time",
-            GapCause::Bytes => "bytes",
-            GapCause::Memory => "memory",
-            GapCause::End => "end",
-            GapCause::Cut => "cut",
-            GapCause::NotAwaited => "not_awaited",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

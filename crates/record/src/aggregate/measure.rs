@@ -5,7 +5,8 @@ use flowgauge_wire::Nanos;
 use crate::schema::{Field, FieldKind, FieldVisitor};
 
 /// What becomes of the values of a field in a group. Values that are null do not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Measure {
     /// Their sum.
     Sum,
@@ -19,13 +20,8 @@ pub enum Measure {
 
 impl Measure {
     /// Its name, which is also an option's and stands before that of the field (but for sums).
-    pub const fn name(self) -> &'static str {
-        match self {
-            Measure::Sum => "sum",
-            Measure::Mean => "mean",
-            Measure::Min => "min",
-            Measure::Max => "max",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// What the field is called that has it.

@@ -293,7 +293,7 @@ fn since(now: &Ledger, before: &Ledger) -> Ledger {
     let mut ledger = Ledger::default();
     let more = |of: fn(&Ledger) -> u64| of(now).saturating_sub(of(before));
     ledger.take(more(Ledger::delivered), more(Ledger::delivered_bytes));
-    for place in Place::ALL {
+    for &place in Place::ALL {
         ledger.miss(place, now.at(place).saturating_sub(before.at(place)));
     }
     ledger

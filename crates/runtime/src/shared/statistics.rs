@@ -87,7 +87,7 @@ wire!(ClientStatistics {
 impl Wire for Ledger {
     fn put(&self, out: &mut Vec<u8>) {
         (self.delivered(), self.delivered_bytes()).put(out);
-        for place in Place::ALL {
+        for &place in Place::ALL {
             self.at(place).put(out);
         }
     }
@@ -95,7 +95,7 @@ impl Wire for Ledger {
     fn take(from: &mut &[u8]) -> Option<Ledger> {
         let mut ledger = Ledger::default();
         ledger.take(Wire::take(from)?, Wire::take(from)?);
-        for place in Place::ALL {
+        for &place in Place::ALL {
             ledger.miss(place, Wire::take(from)?);
         }
         Some(ledger)

@@ -61,28 +61,19 @@ impl Default for RunnerOptions {
 }
 
 /// Why a run cannot begin.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
     /// A component cannot work with its settings.
+    #[error("{}", .0.message)]
     Setting(SettingError),
     /// A component cannot begin.
+    #[error("{}", .0.failure)]
     Start(StackFailure),
     /// A thread cannot be started.
+    #[error("{0}")]
     Thread(ThreadFailure),
 }
-
-impl core::fmt::Display for SetupError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            SetupError::Setting(error) => error.message.fmt(f),
-            SetupError::Start(failure) => failure.failure.fmt(f),
-            SetupError::Thread(failure) => failure.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for SetupError {}
 
 impl SetupError {
     /// What to do about it.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 
-use flowgauge_capture::generate::{Config, Preset, generate};
 use flowgauge_capture::{PacketSource, open};
+use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_runtime::Beginnings;
 use flowgauge_stream::engine::{ApplicationConfig, Cutoff, Cutoffs, Engine, EngineConfig, Events};
 use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream, StreamIdentity, stream_filter};

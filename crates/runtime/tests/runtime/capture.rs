@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::wait::wait_until;
 use crate::workers;
-use flowgauge_capture::generate::{Config, Preset, generate};
 use flowgauge_capture::{Error, Interface, PacketSource, open};
+use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_runtime::{
     Capture, Chunk, Closures, Cores, Handlers, Outcome, StreamHandle, stream_filter,

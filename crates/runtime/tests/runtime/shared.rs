@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use flowgauge_capture::Error as CaptureError;
-use flowgauge_capture::generate::Preset;
+use flowgauge_generate::Preset;
 use flowgauge_runtime::shared::{Application, Client, EventKind, Next, ServiceConfig};
 use flowgauge_runtime::{Chunk, Control, Handlers, StreamHandle};
 use flowgauge_stream::engine::{ChunkFlags, Cutoff, Mode, Parameter};

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use flowgauge_capture::generate::{Config, Preset};
+use flowgauge_generate::{Config, Preset};
 use flowgauge_runtime::shared::{Application, EventKind, Next};
 use flowgauge_runtime::{Chunk, Control, Cores, Handlers, StreamHandle, stream_filter};
 use flowgauge_stream::engine::{

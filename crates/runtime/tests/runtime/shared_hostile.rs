@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use flowgauge_capture::generate::Preset;
+use flowgauge_generate::Preset;
 use flowgauge_runtime::shared::ServiceConfig;
 use flowgauge_stream::engine::Mode;
 use flowgauge_sys::local::Connection;

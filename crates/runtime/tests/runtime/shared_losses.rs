@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use flowgauge_capture::generate::Preset;
+use flowgauge_generate::Preset;
 use flowgauge_runtime::shared::{Application, Client, Error, EventKind, Next, SharedEvent};
 use flowgauge_runtime::{Chunk, Control, Cores, Handlers, Outcome, StreamHandle};
 use flowgauge_stream::StreamStatus;

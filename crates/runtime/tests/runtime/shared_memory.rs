@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use flowgauge_capture::generate::Preset;
+use flowgauge_generate::Preset;
 use flowgauge_runtime::shared::{Application, Client, Next, ServiceConfig};
 use flowgauge_runtime::{Chunk, Control, Handlers, StreamHandle};
 

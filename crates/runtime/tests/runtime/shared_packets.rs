@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use flowgauge_capture::generate::Preset;
+use flowgauge_generate::Preset;
 use flowgauge_runtime::shared::{Application, Client, EventKind};
 use flowgauge_runtime::{Chunk, Control, Cores, Handlers, StreamHandle};
 use flowgauge_stream::engine::{

@@ -85,7 +85,7 @@ fn drive(source: &mut impl PacketSource, led: bool) -> (Records, Ledger) {
     shard.finish(&mut found);
     let mut ledger = source.ledger();
     assert_eq!(ledger.received(), shard.ledger().received());
-    for place in Place::ALL {
+    for &place in Place::ALL {
         let packets = shard.ledger().at(place);
         ledger.refuse(place, packets, 0);
     }

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use flowgauge_capture::generate::{Config, Preset, generate};
 use flowgauge_capture::{Filter, PacketSource, open_reader};
+use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_runtime::shared::{Application, Client, EventKind, Next, SharedEvent};
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, Cutoffs, DataChunk, Engine, EngineConfig, Events, Priorities,

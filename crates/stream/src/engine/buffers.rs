@@ -17,7 +17,6 @@ const COST: u64 = size_of::<Pending>() as u64;
 /// times as large when that is full; a stream that has filled a chunk gets the next one whole. The
 /// memory behind is one region the size of the budget: however sizes change, no more than that is
 /// ever resident.
-#[derive(Debug)]
 pub(super) struct Buffers {
     budget: Budget,
     blocks: Blocks,

@@ -69,8 +69,12 @@ impl Default for EngineConfig {
 }
 
 /// How TCP bytes are put in order (section 2.3 of the paper).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::EnumString, strum::IntoStaticStr,
+)]
 #[repr(u8)]
+#[strum(serialize_all = "snake_case")]
+#[strum(parse_err_ty = String, parse_err_fn = unknown_mode)]
 pub enum Mode {
     /// In order; a hole is waited for until the reassembler's limits give it up, and what follows
     /// is delivered. `[ours]`
@@ -86,24 +90,13 @@ pub enum Mode {
 
 impl Mode {
     /// Name as users write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Mode::Wait => "wait",
-            Mode::Fast => "fast",
-            Mode::Strict => "strict",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
-impl core::str::FromStr for Mode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Mode, String> {
-        [Mode::Wait, Mode::Fast, Mode::Strict]
-            .into_iter()
-            .find(|mode| mode.name() == text)
-            .ok_or_else(|| format!("unknown mode \"{text}\"; hint: strict, fast or wait"))
-    }
+fn unknown_mode(text: &str) -> String {
+    format!("unknown mode \"{text}\"; hint: strict, fast or wait")
 }
 
 /// How many bytes of a stream are wanted.

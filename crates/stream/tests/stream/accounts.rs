@@ -327,7 +327,7 @@ fn run(seed: u64) {
     let config = EngineConfig {
         shard: ShardConfig {
             checksums: ChecksumPolicy::Ignore,
-            overlap_policy: random.of(&OverlapPolicy::ALL),
+            overlap_policy: random.of(OverlapPolicy::ALL),
             flow: FlowConfig {
                 max_flows: random.of(&[1, 1000, 1000]),
                 ..FlowConfig::default()

@@ -61,7 +61,7 @@ pub(crate) fn mode(random: &mut Random) -> Mode {
 fn run(seed: u64) {
     let mut random = Random::new(seed);
     let memory = random.of(&[2 << 10, 9 << 10, 30 << 10, 100 << 10, 1 << 20, 8 << 20]);
-    let policy = random.of(&OverlapPolicy::ALL);
+    let policy = random.of(OverlapPolicy::ALL);
     let mut shard = ShardConfig {
         checksums: ChecksumPolicy::Ignore,
         overlap_policy: policy,
@@ -80,7 +80,7 @@ fn run(seed: u64) {
         policies.insert(
             "10.0.0.2".parse().unwrap(),
             32,
-            random.of(&OverlapPolicy::ALL),
+            random.of(OverlapPolicy::ALL),
         );
     }
     let mut engine = Engine::new(EngineConfig {

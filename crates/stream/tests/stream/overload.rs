@@ -4,7 +4,7 @@
 mod consumer;
 
 use consumer::{HEAD, Outcome, Setup, random_loss, run};
-use flowgauge_capture::generate::{Config, Preset, generate};
+use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_stream::engine::{Counts, Cutoff};
 use flowgauge_wire::Nanos;
 

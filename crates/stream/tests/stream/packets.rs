@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use flowgauge_capture::PacketSource;
-use flowgauge_capture::generate::{Config, Preset, generate};
+use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_stream::{
     Admit, ChecksumPolicy, Chunk, Handler, Shard, ShardConfig, Stream, StreamPacket, StreamStatus,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use flowgauge_capture::PacketSource;
-use flowgauge_capture::generate::{Config, Preset, generate};
+use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_stream::{
     ChecksumPolicy, Chunk, Handler, Numbered, Sequencer, ShardConfig, Stream, StreamStatus,
 };

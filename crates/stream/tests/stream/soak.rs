@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use flowgauge_capture::PacketSource;
-use flowgauge_capture::generate::{Config, Preset, generate};
 use flowgauge_flow::FlowConfig;
+use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_stream::ShardConfig;
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, Counts, DataChunk, Engine, EngineConfig, Events, Mode,

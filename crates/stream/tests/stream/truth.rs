@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use flowgauge_capture::PacketSource;
-use flowgauge_capture::generate::{Config, Preset, Truth, generate};
+use flowgauge_generate::{Config, Preset, Truth, generate};
 use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream};
 use sha2::{Digest, Sha256};
 
@@ -82,7 +82,7 @@ fn run(preset: Preset, packets: u64) -> (Directions, Truth, Shard) {
 
 #[test]
 fn every_byte_and_every_hole() {
-    for preset in Preset::ALL {
+    for &preset in Preset::ALL {
         let (directions, truth, shard) = run(preset, 50_000);
         let mut wrong = Vec::new();
         for stream in &truth.streams {

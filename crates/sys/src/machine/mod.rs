@@ -8,7 +8,8 @@ mod process;
 mod system;
 
 /// How a check turned out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Status {
     /// As it should be.
     Ok,
@@ -22,13 +23,8 @@ pub enum Status {
 
 impl Status {
     /// Name in reports and records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Status::Ok => "ok",
-            Status::Warn => "warn",
-            Status::Missing => "missing",
-            Status::Unknown => "unknown",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -1,7 +1,6 @@
 //! Detecting protocols in the packets of flows.
 
 use core::ffi::{CStr, c_ushort};
-use std::fmt;
 use std::sync::Mutex;
 
 use super::library::{
@@ -55,15 +54,6 @@ struct State {
 // SAFETY: module and states are used by one thread at a time, as `&mut self` is; the library keeps
 // nothing by thread.
 unsafe impl Send for Detector {}
-
-impl fmt::Debug for Detector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Detector")
-            .field("states", &self.states.len())
-            .field("free", &self.free.len())
-            .finish_non_exhaustive()
-    }
-}
 
 impl Detector {
     /// A module with all protocols, without flows. Its tables take about 9 MB.

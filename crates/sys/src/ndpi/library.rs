@@ -1,7 +1,6 @@
 //! The library itself: what of it is used, and loading it.
 
 use core::ffi::{CStr, c_char, c_uint, c_void};
-use std::fmt;
 use std::sync::OnceLock;
 
 use crate::dynamic::{Library, function};
@@ -69,33 +68,22 @@ pub(super) struct Functions {
 }
 
 /// Why the library cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// It is not installed, or the dynamic linker does not find it: its message.
+    #[error("cannot load nDPI: {0}")]
     Missing(String),
     /// It lacks this function: not nDPI 4.2.
+    #[error("the nDPI library has no {0}")]
     Function(&'static str),
     /// It is another version: what it says of itself.
+    #[error("the nDPI library is {0}; only 4.2 is known")]
     Version(String),
     /// It could not make a detection module.
+    #[error("no memory for nDPI's tables")]
     Memory,
 }
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LoadError::Missing(message) => write!(f, "cannot load nDPI: {message}"),
-            LoadError::Function(name) => write!(f, "the nDPI library has no {name}"),
-            LoadError::Version(version) => {
-                write!(f, "the nDPI library is {version}; only 4.2 is known")
-            }
-            LoadError::Memory => f.write_str("no memory for nDPI's tables"),
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}
 
 pub(super) fn functions() -> Result<&'static Functions, LoadError> {
     static LOADED: OnceLock<Result<Functions, LoadError>> = OnceLock::new();

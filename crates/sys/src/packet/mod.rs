@@ -1,11 +1,9 @@
-//! `AF_PACKET` sockets (packet(7)): a memory-mapped receive ring and a sender.
+//! `AF_PACKET` sockets (packet(7)): a memory-mapped receive ring.
 
-mod raw;
+pub(crate) mod raw;
 mod ring;
-mod transmit;
 
 pub use ring::{RingOptions, RingPacket, RingSocket, Statistics, Wakeup, wait_any};
-pub use transmit::TransmitSocket;
 
 /// `sll_hatype` values (ARP hardware types) that matter for capturing.
 pub mod hardware {

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use crate::libpcap::Instruction;
 
 /// A packet socket that receives nothing until it is bound (protocol 0).
-pub(super) fn open() -> io::Result<OwnedFd> {
+pub(crate) fn open() -> io::Result<OwnedFd> {
     // SAFETY: socket takes integers and returns a descriptor or -1.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     check(fd)?;
@@ -66,7 +66,7 @@ pub(super) fn set_program(
 }
 
 /// Binds to an interface (0: all) for `protocol` (0: no reception).
-pub(super) fn bind(fd: &OwnedFd, interface: i32, protocol: u16) -> io::Result<()> {
+pub(crate) fn bind(fd: &OwnedFd, interface: i32, protocol: u16) -> io::Result<()> {
     // SAFETY: sockaddr_ll is plain integers, for which zeroes are valid.
     let mut address: libc::sockaddr_ll = unsafe { core::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
@@ -83,7 +83,7 @@ pub(super) fn bind(fd: &OwnedFd, interface: i32, protocol: u16) -> io::Result<()
     check(status)
 }
 
-pub(super) fn check(status: i32) -> io::Result<()> {
+pub(crate) fn check(status: i32) -> io::Result<()> {
     if status < 0 {
         Err(io::Error::last_os_error())
     } else {

@@ -53,12 +53,14 @@ pub struct Expression {
 }
 
 /// Why expressions cannot be compiled.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
     /// The library cannot be used.
+    #[error("{0}")]
     Load(LoadError),
     /// An expression is wrong or not supported.
+    #[error("{message}")]
     Expression {
         /// Its number in the list.
         index: usize,
@@ -66,21 +68,9 @@ pub enum CompileError {
         message: String,
     },
     /// Something else: the library's message.
+    #[error("{0}")]
     Other(String),
 }
-
-impl fmt::Display for CompileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CompileError::Load(error) => error.fmt(f),
-            CompileError::Expression { message, .. } | CompileError::Other(message) => {
-                f.write_str(message)
-            }
-        }
-    }
-}
-
-impl std::error::Error for CompileError {}
 
 /// Compiled expressions, for streams. Read only; shared by the scanners of all threads.
 pub struct Database {

@@ -2,7 +2,6 @@
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ffi::CString;
-use std::fmt;
 use std::sync::OnceLock;
 
 use super::trial::is_sound;
@@ -123,39 +122,29 @@ pub(super) struct Functions {
 }
 
 /// Why the library cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// It is not installed, or the dynamic linker does not find it: its message.
+    #[error("cannot load Vectorscan: {0}")]
     Missing(String),
     /// It lacks this function: not Hyperscan 4 or later.
+    #[error("the Vectorscan library has no {0}")]
     Function(&'static str),
     /// It needs instructions that this processor does not have.
+    #[error("Vectorscan does not run on this processor")]
     Processor,
     /// It could not be tried: it compiled or opened nothing, as where memory is short.
+    #[error(
+        "Vectorscan could not be tried: it compiles nothing here; hint: give the process more memory (ulimit -v)"
+    )]
     Trial,
     /// None of its code finds what is there: its version.
+    #[error(
+        "Vectorscan {0} misses matches on this processor (a trial failed); hint: install 5.4.13 or later"
+    )]
     Faulty(String),
 }
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LoadError::Missing(message) => write!(f, "cannot load Vectorscan: {message}"),
-            LoadError::Function(name) => write!(f, "the Vectorscan library has no {name}"),
-            LoadError::Processor => f.write_str("Vectorscan does not run on this processor"),
-            LoadError::Trial => f.write_str(
-                "Vectorscan could not be tried: it compiles nothing here; hint: give the process more memory (ulimit -v)",
-            ),
-            LoadError::Faulty(version) => write!(
-                f,
-                "Vectorscan {version} misses matches on this processor (a trial failed); hint: install 5.4.13 or later"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}
 
 pub(super) fn functions() -> Result<&'static Functions, LoadError> {
     static LOADED: OnceLock<Result<Functions, LoadError>> = OnceLock::new();

@@ -1,7 +1,6 @@
 //! Scanning streams.
 
 use core::ffi::{c_int, c_uint, c_ulonglong, c_void};
-use std::fmt;
 use std::sync::Arc;
 
 use super::database::{CompileError, Database};
@@ -33,15 +32,6 @@ pub struct Scanner {
 // SAFETY: scratch and streams are used by one thread at a time, as `&mut self` is; the library
 // keeps nothing by thread.
 unsafe impl Send for Scanner {}
-
-impl fmt::Debug for Scanner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scanner")
-            .field("streams", &self.streams.len())
-            .field("free", &self.free.len())
-            .finish_non_exhaustive()
-    }
-}
 
 impl Scanner {
     /// A scanner without streams.

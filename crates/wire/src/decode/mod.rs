@@ -19,7 +19,6 @@ mod ethernet;
 mod fast;
 mod fragment;
 mod frame_relay;
-mod fuzz;
 mod ipv4;
 mod ipv6;
 mod link;
@@ -37,7 +36,6 @@ use fast::Frame;
 use flowgauge_sys::prefetch::prefetch_address_for_later;
 pub use fragment::{CARRIERS, FragmentInfo, fragment_info};
 #[doc(hidden)]
-pub use fuzz::fuzz_decode;
 pub use transport::icmp_counterpart;
 
 use crate::decoded::{DecodeFlags, Decoded, DecodedBatch, Summary};

@@ -1,7 +1,7 @@
 //! Any bytes at all.
 
 use crate::common;
-use flowgauge_wire::decode::fuzz_decode;
+use crate::decode::fuzz_decode;
 use flowgauge_wire::{
     Address, DecodedBatch, Decoder, FlowKey, HashSeed, LinkType, Problem, hash_batch,
 };

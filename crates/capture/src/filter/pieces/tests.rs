@@ -298,7 +298,7 @@ proptest! {
         let whole = in_order(&expression);
         prop_assume!(whole.is_ok());
         let whole = whole.unwrap_or_default();
-        let in_libpcap = |packet: &[u8]| libpcap::offline_filter(&whole, packet, packet.len() as u32);
+        let in_libpcap = |packet: &[u8]| flowgauge_sys::testing::offline_filter(&whole, packet, packet.len() as u32);
         let pieces = compile(&expression, piece, 96, in_order);
         prop_assert!(pieces.is_some(), "{}", expression);
         let pieces = filter(pieces.unwrap_or_default());

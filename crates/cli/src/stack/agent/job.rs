@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 use std::io::{Read, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use flowgauge_link::KeyFolder;
 use flowgauge_sys::own;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::control::Control;
@@ -45,13 +47,17 @@ pub(crate) fn end_with_agent(control: &Control) {
 }
 
 /// What a stack is made of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
 pub(super) struct Definition {
     /// Its text.
     pub(super) text: String,
     /// Whether it is components without a section.
+    #[serde(rename = "bare")]
     pub(super) is_bare: bool,
     pub(super) read: Vec<String>,
+    /// Requests have `interface`.
+    #[serde(alias = "interface")]
     pub(super) interfaces: Vec<String>,
     /// Who gave it.
     pub(super) by: String,
@@ -104,10 +110,6 @@ impl Said {
     }
 }
 
-fn lock(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
-    said.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Job {
     /// Starts the stack.
     ///
@@ -140,7 +142,7 @@ impl Job {
         if let Some(definition) = definition {
             self.definition = definition;
         }
-        lock(&self.said).add(b"--- started again\n");
+        self.said.lock().add(b"--- started again\n");
         self.child = spawn(&self.definition, place, &self.said)?;
         self.since = Instant::now();
         self.ended = None;
@@ -195,7 +197,7 @@ impl Job {
     }
 
     pub(super) fn said_since(&self, from: u64) -> (String, u64) {
-        lock(&self.said).since(from)
+        self.said.lock().since(from)
     }
 
     /// How it is doing.
@@ -275,7 +277,7 @@ fn spawn(
         thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(count @ 1..) = pipe.read(&mut buffer) {
-                lock(&said).add(&buffer[..count]);
+                said.lock().add(&buffer[..count]);
             }
         });
     }

@@ -8,7 +8,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::MOST_MESSAGE;
 use super::job::Definition;
@@ -23,9 +23,11 @@ pub(super) struct Memory {
 }
 
 /// A stack that ran when the agent was there last.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Remembered {
+    #[serde(skip)]
     pub(super) name: String,
+    #[serde(flatten)]
     pub(super) definition: Definition,
     /// The process that it was.
     pub(super) process: u32,
@@ -55,14 +57,11 @@ impl Memory {
     /// # Errors
     /// It cannot be written; what was remembered before is.
     pub(super) fn keep(&self, name: &str, definition: &Definition, process: u32) -> io::Result<()> {
-        let text = json!({
-            "text": definition.text,
-            "bare": definition.is_bare,
-            "read": definition.read,
-            "interfaces": definition.interfaces,
-            "by": definition.by,
-            "process": process,
-        });
+        let text = serde_json::to_vec(&Remembered {
+            name: name.to_owned(),
+            definition: definition.clone(),
+            process,
+        })?;
         let new = self.folder.join(format!("{name}.new"));
         let mut file = OpenOptions::new()
             .write(true)
@@ -70,7 +69,7 @@ impl Memory {
             .truncate(true)
             .mode(0o600)
             .open(&new)?;
-        file.write_all(text.to_string().as_bytes())?;
+        file.write_all(&text)?;
         file.sync_all()?;
         fs::rename(new, self.path(name))
     }
@@ -112,21 +111,10 @@ impl Memory {
         // With what JSON makes of some characters.
         let most = 8 * MOST_MESSAGE as u64;
         file.take(most).read_to_string(&mut text).ok()?;
-        let value: Value = serde_json::from_str(&text).ok()?;
-        let words = |key: &str| -> Option<Vec<String>> {
-            let list = value.get(key)?.as_array()?.iter();
-            list.map(|word| word.as_str().map(str::to_owned)).collect()
-        };
+        let read: Remembered = serde_json::from_str(&text).ok()?;
         Some(Remembered {
             name: name.to_owned(),
-            definition: Definition {
-                text: value.get("text")?.as_str()?.to_owned(),
-                is_bare: value.get("bare")?.as_bool()?,
-                read: words("read")?,
-                interfaces: words("interfaces")?,
-                by: value.get("by")?.as_str()?.to_owned(),
-            },
-            process: u32::try_from(value.get("process")?.as_u64()?).ok()?,
+            ..read
         })
     }
 

@@ -9,7 +9,7 @@ mod rights;
 
 use std::collections::BTreeMap;
 use std::path::{Component as PathPart, Path};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -18,7 +18,10 @@ use flowgauge_registry::registry;
 use flowgauge_stack::syntax::{Document, Item};
 use flowgauge_stack::{Input, Sources, check, parse, parse_stack};
 use flowgauge_sys::privileges;
+use parking_lot::Mutex;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
+use strum::VariantArray as _;
 
 pub(super) use self::job::end_with_agent;
 use self::job::{Definition, Job, Place};
@@ -52,7 +55,8 @@ pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
         )
     })?;
     let rights = rights::read(&text).map_err(|error| {
-        let known = Action::ALL.map(|(name, _)| name).join(", ");
+        let known: Vec<&str> = Action::VARIANTS.iter().map(Into::into).collect();
+        let known = known.join(", ");
         Failure::usage(
             format!("{}: {error}", options.rights.display()),
             format!("rights are {known}, all, network, interfaces=IFACE,..."),
@@ -113,7 +117,7 @@ pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
         thread::sleep(Duration::from_millis(100));
     }
     drop(responder);
-    let mut jobs = agent.jobs();
+    let mut jobs = agent.jobs.lock();
     if !jobs.all.is_empty() {
         say!("flowgauge: stopping {} stacks", jobs.all.len());
     }
@@ -159,13 +163,14 @@ impl Refused {
             hint: None,
         }
     }
+
+    fn with_hint(mut self, hint: impl Into<String>) -> Refused {
+        self.hint = Some(hint.into());
+        self
+    }
 }
 
 impl Agent {
-    fn jobs(&self) -> MutexGuard<'_, Jobs> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Starts what ran when the agent was there last, or forgets it.
     fn begin(&self, forgets: bool) {
         let Some(memory) = &self.memory else {
@@ -239,7 +244,7 @@ impl Agent {
         if self.memory.is_none() {
             return;
         }
-        for (name, job) in &mut self.jobs().all {
+        for (name, job) in &mut self.jobs.lock().all {
             if job.is_remembered && job.is_done() {
                 job.is_remembered = false;
                 self.forget(name);
@@ -270,20 +275,18 @@ impl Agent {
         conversation: &Conversation,
     ) -> Result<Value, Refused> {
         let word = |key: &str| request.get(key).and_then(Value::as_str).unwrap_or_default();
-        let action = Action::named(word("do"));
-        let action = action.ok_or_else(|| Refused::new("there is no such request"))?;
+        let action = word("do").parse();
+        let action = action.map_err(|_| Refused::new("there is no such request"))?;
         let none = Rights::default();
         let rights = self.rights.get(by).unwrap_or(&none);
         if !rights.may(action) {
             say!("flowgauge: {by} may not {}", word("do"));
-            return Err(Refused {
-                error: format!("{by} may not {}", word("do")),
-                hint: Some("the agent's file of rights says who may".to_owned()),
-            });
+            return Err(Refused::new(format!("{by} may not {}", word("do")))
+                .with_hint("the agent's file of rights says who may"));
         }
         let name = word("name");
         match action {
-            Action::List => Ok(json!({"stacks": self.jobs().describe()})),
+            Action::List => Ok(json!({"stacks": self.jobs.lock().describe()})),
             Action::Show => self.with(name, |job| {
                 let mut described = job.describe(name);
                 described["text"] = json!(job.definition.text);
@@ -297,10 +300,10 @@ impl Agent {
             }
             Action::Stop => {
                 // It takes its time, which is nobody else's.
-                let mut job = self.jobs().take(name, false)?;
+                let mut job = self.jobs.lock().take(name, false)?;
                 self.forget(name);
                 job.stop();
-                self.jobs().give_back(name, None);
+                self.jobs.lock().give_back(name, None);
                 say!("flowgauge: {by} stopped {name}");
                 let mut described = job.describe(name);
                 described["said"] = json!(job.said_since(0).0);
@@ -319,7 +322,7 @@ impl Agent {
         name: &str,
         work: impl FnOnce(&mut Job) -> Result<Value, Refused>,
     ) -> Result<Value, Refused> {
-        let mut jobs = self.jobs();
+        let mut jobs = self.jobs.lock();
         match jobs.all.get_mut(name) {
             Some(job) => work(job),
             None => Err(jobs.unknown(name)),
@@ -332,7 +335,7 @@ impl Agent {
             return Err(Refused::new(format!("\"{name}\" is no name for a stack")));
         }
         let by = definition.by.clone();
-        let mut jobs = self.jobs();
+        let mut jobs = self.jobs.lock();
         jobs.refuse_start(name)?;
         let job = Job::start(definition, &self.place)
             .map_err(|error| Refused::new(format!("no process can be made for it: {error}")))?;
@@ -349,13 +352,13 @@ impl Agent {
         definition: Option<Definition>,
     ) -> Result<Value, Refused> {
         // Others are answered while it ends.
-        let mut job = self.jobs().take(name, true)?;
+        let mut job = self.jobs.lock().take(name, true)?;
         let result = job.restart(definition, &self.place);
         let described = job.describe(name);
         if result.is_ok() {
             self.keep(name, &mut job);
         }
-        self.jobs().give_back(name, Some(job));
+        self.jobs.lock().give_back(name, Some(job));
         result.map_err(|error| Refused::new(format!("{name} cannot be started: {error}")))?;
         say!("flowgauge: {by} started {name} again");
         Ok(described)
@@ -414,25 +417,10 @@ impl Agent {
         rights: &Rights,
         request: &Value,
     ) -> Result<Definition, Refused> {
-        let words = |key: &str| -> Vec<String> {
-            let list = request.get(key).and_then(Value::as_array);
-            let words = list.into_iter().flatten().filter_map(Value::as_str);
-            words.map(str::to_owned).collect()
-        };
-        let definition = Definition {
-            text: request
-                .get("text")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned(),
-            is_bare: request
-                .get("bare")
-                .and_then(Value::as_bool)
-                .unwrap_or(false),
-            read: words("read"),
-            interfaces: words("interface"),
-            by: by.to_owned(),
-        };
+        let read = Definition::deserialize(request);
+        let read = read.map_err(|error| Refused::new(format!("this is no stack: {error}")))?;
+        let by = by.to_owned();
+        let definition = Definition { by, ..read };
         allowed(&definition, rights)?;
         Ok(definition)
     }
@@ -463,19 +451,14 @@ impl Jobs {
 
     fn unknown(&self, name: &str) -> Refused {
         if self.changing.contains_key(name) {
-            return Refused {
-                error: format!("{name} is being stopped or started again"),
-                hint: Some("ask again when it has been".to_owned()),
-            };
+            return Refused::new(format!("{name} is being stopped or started again"))
+                .with_hint("ask again when it has been");
         }
         let names: Vec<&str> = self.all.keys().map(String::as_str).collect();
-        Refused {
-            error: format!("there is no stack \"{name}\""),
-            hint: Some(match names.as_slice() {
-                [] => "no stacks are running".to_owned(),
-                names => format!("there are: {}", names.join(", ")),
-            }),
-        }
+        Refused::new(format!("there is no stack \"{name}\"")).with_hint(match names.as_slice() {
+            [] => "no stacks are running".to_owned(),
+            names => format!("there are: {}", names.join(", ")),
+        })
     }
 
     /// Whether a stack of this name may not begin, and why.
@@ -484,10 +467,10 @@ impl Jobs {
             return Err(self.unknown(name));
         }
         if self.all.get_mut(name).is_some_and(Job::is_running) {
-            return Err(Refused {
-                error: format!("there is a stack {name} already, and it runs"),
-                hint: Some("configure gives it another text, stop ends it".to_owned()),
-            });
+            return Err(
+                Refused::new(format!("there is a stack {name} already, and it runs"))
+                    .with_hint("configure gives it another text, stop ends it"),
+            );
         }
         self.refuse_more(name)
     }
@@ -500,10 +483,10 @@ impl Jobs {
             known += 1;
         }
         if running >= self.most || known >= 4 * self.most {
-            return Err(Refused {
-                error: format!("{} stacks run, and no more may", self.most),
-                hint: Some("stop others, or raise the agent's --most".to_owned()),
-            });
+            return Err(
+                Refused::new(format!("{} stacks run, and no more may", self.most))
+                    .with_hint("stop others, or raise the agent's --most"),
+            );
         }
         Ok(())
     }
@@ -530,10 +513,10 @@ impl Jobs {
 fn may_capture(definition: &Definition, rights: &Rights, interface: &str) -> Result<(), Refused> {
     match rights.may_capture(interface) {
         true => Ok(()),
-        false => Err(Refused {
-            error: format!("{} may not capture on {interface}", definition.by),
-            hint: Some("the agent's file of rights says interfaces=".to_owned()),
-        }),
+        false => Err(
+            Refused::new(format!("{} may not capture on {interface}", definition.by))
+                .with_hint("the agent's file of rights says interfaces="),
+        ),
     }
 }
 
@@ -565,10 +548,8 @@ fn stays_within(file: &str) -> Result<(), Refused> {
     if is_inside {
         return Ok(());
     }
-    Err(Refused {
-        error: format!("{file}: not in the agent's folder"),
-        hint: Some("files of stacks are in the agent's --folder, by relative names".to_owned()),
-    })
+    Err(Refused::new(format!("{file}: not in the agent's folder"))
+        .with_hint("files of stacks are in the agent's --folder, by relative names"))
 }
 
 /// Whether a stack is right, and does nothing that it may not.
@@ -611,10 +592,11 @@ fn check_text(definition: &Definition, rights: &Rights) -> Result<(), Refused> {
                 may_capture(definition, rights, text)?;
             }
             if matches!(option.name, "to" | "listen") && !rights.network {
-                return Err(Refused {
-                    error: format!("{} may not use the network ({})", definition.by, node.label),
-                    hint: Some("the agent's file of rights says network".to_owned()),
-                });
+                return Err(Refused::new(format!(
+                    "{} may not use the network ({})",
+                    definition.by, node.label
+                ))
+                .with_hint("the agent's file of rights says network"));
             }
         }
     }

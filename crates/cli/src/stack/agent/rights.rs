@@ -8,8 +8,13 @@
 
 use std::collections::BTreeMap;
 
+use strum::VariantArray as _;
+
 /// What can be asked of an agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum Action {
     Start,
     List,
@@ -18,23 +23,6 @@ pub(super) enum Action {
     Stop,
     Restart,
     Configure,
-}
-
-impl Action {
-    pub(super) const ALL: [(&'static str, Action); 7] = [
-        ("start", Action::Start),
-        ("list", Action::List),
-        ("show", Action::Show),
-        ("watch", Action::Watch),
-        ("stop", Action::Stop),
-        ("restart", Action::Restart),
-        ("configure", Action::Configure),
-    ];
-
-    pub(super) fn named(name: &str) -> Option<Action> {
-        let found = Action::ALL.iter().find(|(known, _)| *known == name);
-        found.map(|(_, action)| *action)
-    }
 }
 
 /// What one name may.
@@ -73,10 +61,10 @@ pub(super) fn read(text: &str) -> Result<BTreeMap<String, Rights>, String> {
         };
         let mut rights = Rights::default();
         for word in words {
-            if let Some(action) = Action::named(word) {
+            if let Ok(action) = word.parse() {
                 rights.actions.push(action);
             } else if word == "all" {
-                rights.actions.extend(Action::ALL.map(|(_, action)| action));
+                rights.actions.extend(Action::VARIANTS);
             } else if word == "network" {
                 rights.network = true;
             } else if let Some(list) = word.strip_prefix("interfaces=") {

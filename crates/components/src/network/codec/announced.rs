@@ -1,10 +1,11 @@
 //! What items refer to: origins of packets, fields and schemas of records.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use flowgauge_record::{Column, Field, FieldKind, JsonKey, Schema, Unit};
 use flowgauge_wire::LinkType;
+use parking_lot::Mutex;
 
 use super::bytes::Bytes;
 use super::{FIELD, MOST_FIELDS, ORIGIN, SCHEMA};
@@ -132,7 +133,7 @@ fn interned() -> &'static Mutex<Interned> {
 }
 
 fn intern(described: &Described) -> Option<&'static Field> {
-    let mut interned = interned().lock().unwrap_or_else(PoisonError::into_inner);
+    let mut interned = interned().lock();
     if let Some(field) = interned.fields.get(described) {
         return Some(field);
     }
@@ -161,7 +162,7 @@ fn intern_schema(fields: Vec<&'static Field>) -> Option<Schema> {
         .iter()
         .map(|field| core::ptr::from_ref(*field).addr())
         .collect();
-    let mut interned = interned().lock().unwrap_or_else(PoisonError::into_inner);
+    let mut interned = interned().lock();
     if let Some(schema) = interned.schemas.get(&key) {
         return Some(schema);
     }

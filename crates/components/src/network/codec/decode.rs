@@ -67,7 +67,7 @@ impl Decoder {
             at: 0,
         };
         Some(Decoder {
-            kind: Kind::of(bytes.byte()?)?,
+            kind: Kind::from_repr(bytes.byte()?)?,
             last: bytes.u64()?,
             at: bytes.at,
             origin: None,

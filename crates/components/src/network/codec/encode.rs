@@ -65,7 +65,7 @@ impl Encoder {
     fn begin(&mut self, kind: Kind, time: Nanos) {
         if self.kind.is_none() {
             self.kind = Some(kind);
-            self.payload.push(kind.code());
+            self.payload.push(kind as u8);
             self.payload.extend_from_slice(&time.0.to_le_bytes());
             self.last = time.0;
             self.origin = None;

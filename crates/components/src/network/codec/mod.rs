@@ -25,38 +25,20 @@ const MOST_FIELDS: usize = 16_384;
 const MOST_TEXT: usize = 1024;
 
 /// What a payload holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::FromRepr, strum::IntoStaticStr)]
+#[repr(u8)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Kind {
-    Packets,
-    Chunks,
-    Records,
+    #[default]
+    Packets = 1,
+    Chunks = 2,
+    Records = 3,
 }
 
 impl Kind {
-    const fn code(self) -> u8 {
-        match self {
-            Kind::Packets => 1,
-            Kind::Chunks => 2,
-            Kind::Records => 3,
-        }
-    }
-
-    fn of(code: u8) -> Option<Kind> {
-        match code {
-            1 => Some(Kind::Packets),
-            2 => Some(Kind::Chunks),
-            3 => Some(Kind::Records),
-            _ => None,
-        }
-    }
-
     /// In messages.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Kind::Packets => "packets",
-            Kind::Chunks => "chunks",
-            Kind::Records => "records",
-        }
+    pub(crate) fn name(self) -> &'static str {
+        self.into()
     }
 }
 

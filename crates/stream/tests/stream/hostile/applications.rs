@@ -115,8 +115,8 @@ impl Applications {
             engine.set_base_threshold(self.random.of(&[0.0, 0.3, 0.8, 1.0]));
         }
         if self.random.once_in(30) {
-            let mut policies = HostPolicies::new(self.random.of(&OverlapPolicy::ALL));
-            let server = self.random.of(&OverlapPolicy::ALL);
+            let mut policies = HostPolicies::new(self.random.of(OverlapPolicy::ALL));
+            let server = self.random.of(OverlapPolicy::ALL);
             policies.insert("10.0.0.2".parse().unwrap(), 32, server);
             engine.set_policies(policies);
         }
@@ -174,7 +174,7 @@ impl Applications {
                 0 => Command::SetParameter(Parameter::FlushTimeout(
                     random.of(&[None, Some(Nanos::from_millis(1))]),
                 )),
-                _ => Command::SetParameter(Parameter::Policy(random.of(&OverlapPolicy::ALL))),
+                _ => Command::SetParameter(Parameter::Policy(random.of(OverlapPolicy::ALL))),
             },
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use flowgauge_capture::PacketSource;
-use flowgauge_capture::generate::{Config, Preset, generate};
 use flowgauge_flow::{FlowConfig, FlowRecord};
+use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, ChunkInfo, Cutoff, DataChunk, Engine, EngineConfig, Events,
@@ -196,7 +196,7 @@ fn records(trace: &Trace, size: usize) -> (BTreeMap<String, u32>, Ledger) {
 /// Applications as `seed` has it.
 fn applications(seed: u64) -> (EngineConfig, Vec<ApplicationConfig>) {
     let mut random = Random::new(seed ^ 0x5eed);
-    let policy = random.of(&OverlapPolicy::ALL);
+    let policy = random.of(OverlapPolicy::ALL);
     let config = EngineConfig {
         shard: shard(policy),
         base_threshold: 1.0,

@@ -138,7 +138,7 @@ fn half_the_sequence_space_away_nothing_is_waited_for() {
 
 #[test]
 fn a_storm_of_overlaps_costs_no_more_than_its_bytes() {
-    for policy in OverlapPolicy::ALL {
+    for &policy in OverlapPolicy::ALL {
         let mut target = Target::new(policy, 64 << 20);
         let mut sent = 0;
         for round in 0..4u8 {

@@ -1,11 +1,21 @@
 //! What to generate.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 /// A kind of trace; the table in the [module's documentation](super) describes each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Preset {
     /// Everyday traffic with Pareto sizes, slight reordering and retransmission.
     Mix,
@@ -29,31 +39,11 @@ pub enum Preset {
 
 impl Preset {
     /// All presets.
-    pub const ALL: [Preset; 9] = [
-        Preset::Mix,
-        Preset::Late,
-        Preset::Loss,
-        Preset::Web,
-        Preset::Small,
-        Preset::Syn,
-        Preset::Elephants,
-        Preset::Hostile,
-        Preset::Zoo,
-    ];
+    pub const ALL: &[Preset] = <Preset as strum::VariantArray>::VARIANTS;
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Preset::Mix => "mix",
-            Preset::Late => "late",
-            Preset::Loss => "loss",
-            Preset::Web => "web",
-            Preset::Small => "small",
-            Preset::Syn => "syn",
-            Preset::Elephants => "elephants",
-            Preset::Hostile => "hostile",
-            Preset::Zoo => "zoo",
-        }
+        self.into()
     }
 
     /// One line of help.
@@ -82,29 +72,6 @@ impl Preset {
             Preset::Hostile => 10.0,
             Preset::Zoo => 30.0,
         }
-    }
-}
-
-impl fmt::Display for Preset {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Preset {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Preset::ALL
-            .into_iter()
-            .find(|preset| preset.name() == text)
-            .ok_or_else(|| {
-                let names: Vec<_> = Preset::ALL.iter().map(|preset| preset.name()).collect();
-                format!(
-                    "no preset is called \"{text}\"; there are {}",
-                    names.join(", ")
-                )
-            })
     }
 }
 

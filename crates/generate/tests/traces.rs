@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use flowgauge_capture::generate::{Config, Detail, Preset, Resolution, Truth, generate};
+use flowgauge_generate::{Config, Detail, Preset, Resolution, Truth, generate};
 use sha2::{Digest, Sha256};
 
 /// Small enough for a debug build, large enough for every feature to occur.
@@ -33,7 +33,7 @@ fn build(config: &Config) -> (Vec<u8>, Truth) {
 
 #[test]
 fn truth_holds_for_every_preset() {
-    for preset in Preset::ALL {
+    for &preset in Preset::ALL {
         for seed in 1..=4 {
             let config = Config {
                 seed,
@@ -83,7 +83,7 @@ fn truth_holds_with_every_trouble_at_once() {
 
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
-    for preset in Preset::ALL {
+    for &preset in Preset::ALL {
         let config = Config {
             duration: Duration::from_secs(10),
             ..small(preset).scaled(0.2)
@@ -213,11 +213,7 @@ fn check(capture: &[u8], truth: &Truth) {
 }
 
 /// The captured bytes of a TCP direction in order; checks that the holes are where the truth says.
-fn assemble(
-    found: &Found,
-    stream: &flowgauge_capture::generate::StreamTruth,
-    context: &str,
-) -> Vec<u8> {
+fn assemble(found: &Found, stream: &flowgauge_generate::StreamTruth, context: &str) -> Vec<u8> {
     let Some((first, _)) = found.segments.first() else {
         return Vec::new();
     };

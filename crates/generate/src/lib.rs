@@ -4,7 +4,7 @@
 //! its [`Truth`]: totals, and for every stream its bytes, their SHA-256 and the holes.
 //!
 //! ```
-//! use flowgauge_capture::generate::{Config, Preset, generate};
+//! use flowgauge_generate::{Config, Preset, generate};
 //!
 //! let mut capture = Vec::new();
 //! let truth = generate(&Config::new(Preset::Mix).scaled(0.0001), &mut capture)?;
@@ -45,6 +45,9 @@
 //! # Cost
 //! One core writes `mix` in about three seconds, six with all hashes. Memory holds the flows under way,
 //! 16 bytes per flow to come, and with [`Detail::Full`] about 300 bytes per stream.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod application;
 mod config;
 mod frame;
@@ -60,6 +63,8 @@ mod udp;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Write};
+
+use slab::Slab;
 
 pub use config::{Config, Detail, Preset, Resolution};
 pub use truth::{FlowCounts, Hole, HttpTotals, StreamTruth, Totals, Truth};
@@ -138,9 +143,8 @@ pub fn generate<W: Write>(config: &Config, sink: W) -> io::Result<Truth> {
 /// The flows under way, by the time of their next event.
 #[derive(Default)]
 struct Active {
-    flows: Vec<Option<Flow>>,
-    free: Vec<u32>,
-    queue: BinaryHeap<Reverse<(u64, u32)>>,
+    flows: Slab<Flow>,
+    queue: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
 impl Active {
@@ -149,11 +153,7 @@ impl Active {
     }
 
     fn insert(&mut self, flow: Flow, start: u64) {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.flows.push(None);
-            (self.flows.len() - 1) as u32
-        });
-        self.flows[slot as usize] = Some(flow);
+        let slot = self.flows.insert(flow);
         self.queue.push(Reverse((start, slot)));
     }
 
@@ -167,16 +167,15 @@ impl Active {
             return Ok(None);
         };
         let slot = first.0.1;
-        let next = match &mut self.flows[slot as usize] {
-            Some(Flow::Tcp(flow)) => {
+        let next = match &mut self.flows[slot] {
+            Flow::Tcp(flow) => {
                 flow.advance(now, context)?;
                 flow.next_time()
             }
-            Some(Flow::Udp(flow)) => {
+            Flow::Udp(flow) => {
                 flow.advance(now, context)?;
                 flow.next_time()
             }
-            None => None,
         };
         if let Some(next) = next {
             // Changing the entry in place sifts once instead of twice.
@@ -184,7 +183,6 @@ impl Active {
             return Ok(None);
         }
         std::collections::binary_heap::PeekMut::pop(first);
-        self.free.push(slot);
-        Ok(self.flows[slot as usize].take())
+        Ok(self.flows.try_remove(slot))
     }
 }

@@ -1,25 +1,21 @@
-//! The body of the fuzz target, also run on stable Rust by the tests.
+//! Any bytes as a packet.
 
-use super::{DatagramOrigin, DecodeOptions, Decoder, fragment_info, hash_batch};
-use crate::checksum::verify_transport;
-use crate::community_id::CommunityId;
-use crate::decoded::DecodedBatch;
-use crate::link::LinkType;
-use crate::packet::{Batch, PacketDescriptor, PacketFlags};
-use crate::tcp_options::TcpOptions;
+use flowgauge_wire::checksum::verify_transport;
+use flowgauge_wire::decode::{DatagramOrigin, DecodeOptions, Decoder, fragment_info, hash_batch};
+use flowgauge_wire::{
+    Batch, CommunityId, DecodedBatch, LinkType, PacketDescriptor, PacketFlags, TcpOptions,
+};
 
 /// Decodes `data` in every way there is: the first byte is the link type, the rest the frame,
 /// once as it is, once as cut by a snap length, once as a reassembled datagram. Panics when a
 /// result contradicts the bytes.
-pub fn fuzz_decode(data: &[u8]) {
+pub(crate) fn fuzz_decode(data: &[u8]) {
     let Some((&link, frame)) = data.split_first() else {
         return;
     };
-    let options = DecodeOptions {
-        separate_vlans: link & 1 == 0,
-        separate_tunnels: link & 2 == 0,
-        ..DecodeOptions::default()
-    };
+    let mut options = DecodeOptions::default();
+    options.separate_vlans = link & 1 == 0;
+    options.separate_tunnels = link & 2 == 0;
     let mut decoder = Decoder::new(options);
     let mut out = DecodedBatch::new();
     let link = match link {

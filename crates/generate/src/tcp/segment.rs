@@ -3,27 +3,14 @@
 use std::io::{self, Write};
 
 use super::{ACK, Connection, Context, FIN, MILLISECOND, NEVER, RST, SYN, Step, TCP};
-use crate::generate::config::Config;
-use crate::generate::frame::{Path, finish, sum};
-use crate::generate::output::Treatment;
-use crate::generate::truth::{Arrival, Totals};
+use crate::config::Config;
+use crate::frame::{Path, finish, sum};
+use crate::output::Treatment;
+use crate::truth::{Arrival, Totals};
 
 impl Connection {
-    /// Sends one segment past the observer.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a segment has this many properties"
-    )]
-    pub(super) fn emit<W: Write>(
-        &mut self,
-        now: u64,
-        from: usize,
-        flags: u8,
-        offset: u64,
-        payload: &[u8],
-        missing: bool,
-        context: &mut Context<'_, W>,
-    ) -> io::Result<()> {
+    /// The TCP header of a segment, and the clock that its timestamp tells.
+    fn header(&self, now: u64, from: usize, flags: u8, offset: u64) -> (Header, u32) {
         let mut header = Header::default();
         let (port, peer_port) = (
             self.setup.addresses[from].1,
@@ -92,6 +79,26 @@ impl Connection {
                 }
             }
         }
+        (header, clock)
+    }
+
+    /// Sends one segment past the observer.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a segment has this many properties"
+    )]
+    pub(super) fn emit<W: Write>(
+        &mut self,
+        now: u64,
+        from: usize,
+        flags: u8,
+        offset: u64,
+        payload: &[u8],
+        missing: bool,
+        context: &mut Context<'_, W>,
+    ) -> io::Result<()> {
+        let (mut header, clock) = self.header(now, from, flags, offset);
+        let syn = flags & SYN != 0;
         let head = header.finish(&self.setup.paths[from], payload);
         let treatment = self.treatment(payload, missing, context.config);
         let side = &mut self.sides[from];

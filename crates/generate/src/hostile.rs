@@ -22,7 +22,8 @@ const PSH: u8 = 8;
 const ACK: u8 = 16;
 
 /// The kinds, in the order in which they take turns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 enum Kind {
     /// SYNs from ever new addresses; one in fifty is answered.
     SynFlood,
@@ -49,34 +50,10 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 11] = [
-        Kind::SynFlood,
-        Kind::InconsistentOverlap,
-        Kind::TinySegments,
-        Kind::GapFlood,
-        Kind::OverlappingFragments,
-        Kind::BadChecksums,
-        Kind::ResetOutOfWindow,
-        Kind::DeepTunnel,
-        Kind::ExtensionChain,
-        Kind::Malformed,
-        Kind::OddFlags,
-    ];
+    const ALL: &[Kind] = <Kind as strum::VariantArray>::VARIANTS;
 
     fn name(self) -> &'static str {
-        match self {
-            Kind::SynFlood => "syn_flood",
-            Kind::InconsistentOverlap => "inconsistent_overlap",
-            Kind::TinySegments => "tiny_segments",
-            Kind::GapFlood => "gap_flood",
-            Kind::OverlappingFragments => "overlapping_fragments",
-            Kind::BadChecksums => "bad_checksums",
-            Kind::ResetOutOfWindow => "reset_out_of_window",
-            Kind::DeepTunnel => "deep_tunnel",
-            Kind::ExtensionChain => "extension_chain",
-            Kind::Malformed => "malformed",
-            Kind::OddFlags => "odd_flags",
-        }
+        self.into()
     }
 }
 

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 
 use flowgauge_wire::{LinkType, Nanos, PacketDescriptor};
 
-use crate::sink::encode;
-use crate::source::Interface;
+use flowgauge_capture::Interface;
+use flowgauge_capture::sink::encode;
 
 use super::config::Resolution;
 use super::frame::{Part, Path};

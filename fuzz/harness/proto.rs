@@ -1,7 +1,11 @@
-//! For the fuzzer: each parser on any bytes, in any pieces, with any holes. Nothing is to panic, and
-//! what is said is to hold together.
+//! Each parser on any bytes, in any pieces, with any gaps. Nothing is to panic, and what is reported is to be
+//! consistent.
 
-use crate::{dhcp, dns, ftp, http, http2, icp, mime, ntp, quic, rpc, smtp, snmp, ssh, tls};
+#![allow(dead_code, reason = "a fuzz target is about one parser")]
+
+use flowgauge_proto::{
+    dhcp, dns, ftp, http, http2, icp, mime, ntp, quic, rpc, smtp, snmp, ssh, tls,
+};
 
 /// Pieces of bytes: each has a byte before it, of which the lower six bits say how long it is, and the
 /// highest that bytes are missing before it, as many as the next byte says.
@@ -68,7 +72,7 @@ impl http::Events for Messages {
 }
 
 /// Messages of HTTP/1. The lowest bit of the first byte says that the request was one of HTTP/0.9.
-pub fn http(bytes: &[u8]) {
+pub(crate) fn http(bytes: &[u8]) {
     http::look(bytes);
     let Some((first, bytes)) = bytes.split_first() else {
         return;
@@ -109,7 +113,7 @@ impl http2::Events for Frames {
 }
 
 /// Frames of HTTP/2. The lowest bit of the first byte says that they are a client's.
-pub fn http2(bytes: &[u8]) {
+pub(crate) fn http2(bytes: &[u8]) {
     http2::is_server(bytes);
     let Some((first, bytes)) = bytes.split_first() else {
         return;
@@ -161,7 +165,7 @@ fn dns_message(bytes: &[u8], text: &mut String) {
 }
 
 /// DNS messages and streams of them.
-pub fn dns(bytes: &[u8]) {
+pub(crate) fn dns(bytes: &[u8]) {
     let mut text = String::new();
     dns::look(bytes);
     dns::look_stream(bytes);
@@ -202,7 +206,7 @@ impl tls::Events for Hellos {
 impl quic::Events for Hellos {}
 
 /// Datagrams of QUIC, and what can be in their packets.
-pub fn quic(bytes: &[u8]) {
+pub(crate) fn quic(bytes: &[u8]) {
     quic::look(bytes);
     let mut parser = quic::Parser::default();
     parser.datagram(true, bytes, &mut Hellos);
@@ -215,7 +219,7 @@ pub fn quic(bytes: &[u8]) {
 }
 
 /// Records of TLS, and certificates.
-pub fn tls(bytes: &[u8]) {
+pub(crate) fn tls(bytes: &[u8]) {
     tls::look(bytes);
     tls::Certificate::read(bytes);
     let mut parser = tls::Parser::default();
@@ -226,7 +230,7 @@ pub fn tls(bytes: &[u8]) {
 }
 
 /// Datagrams of DTLS.
-pub fn dtls(bytes: &[u8]) {
+pub(crate) fn dtls(bytes: &[u8]) {
     tls::look_datagram(bytes);
     let mut parser = tls::DatagramParser::default();
     parser.datagram(bytes, &mut Hellos);
@@ -253,7 +257,7 @@ impl ssh::Events for Offers {
 }
 
 /// SSH.
-pub fn ssh(bytes: &[u8]) {
+pub(crate) fn ssh(bytes: &[u8]) {
     ssh::look(bytes);
     let mut parser = ssh::Parser::default();
     pieces(bytes, |missing, piece| {
@@ -288,7 +292,7 @@ impl smtp::ReplyEvents for Spoken {
 }
 
 /// SMTP and FTP.
-pub fn mail_and_files(bytes: &[u8]) {
+pub(crate) fn mail_and_files(bytes: &[u8]) {
     smtp::look_client(bytes);
     smtp::look_server(bytes);
     ftp::look_client(bytes);
@@ -345,7 +349,7 @@ impl mime::Events for Parts {
 }
 
 /// Parts of mails.
-pub fn mime(bytes: &[u8]) {
+pub(crate) fn mime(bytes: &[u8]) {
     let Some((first, bytes)) = bytes.split_first() else {
         return;
     };
@@ -363,7 +367,7 @@ pub fn mime(bytes: &[u8]) {
 }
 
 /// ICP messages.
-pub fn icp(bytes: &[u8]) {
+pub(crate) fn icp(bytes: &[u8]) {
     icp::look(bytes);
     if let Some(message) = icp::Message::read(bytes) {
         assert!(message.url.len() <= bytes.len() && !message.url.contains(&0));
@@ -393,7 +397,7 @@ fn rpc_message(bytes: &[u8]) {
 }
 
 /// Calls and replies, and streams of them.
-pub fn rpc(bytes: &[u8]) {
+pub(crate) fn rpc(bytes: &[u8]) {
     rpc::look(bytes);
     rpc::look_stream(bytes);
     rpc_message(bytes);
@@ -418,7 +422,7 @@ pub fn rpc(bytes: &[u8]) {
 }
 
 /// DHCP messages.
-pub fn dhcp(bytes: &[u8]) {
+pub(crate) fn dhcp(bytes: &[u8]) {
     dhcp::look(bytes);
     if let Some(message) = dhcp::Message::read(bytes) {
         let mut text = String::new();
@@ -431,7 +435,7 @@ pub fn dhcp(bytes: &[u8]) {
 }
 
 /// DHCP messages for IPv6.
-pub fn dhcpv6(bytes: &[u8]) {
+pub(crate) fn dhcpv6(bytes: &[u8]) {
     dhcp::v6::look(bytes);
     if let Some(message) = dhcp::v6::Message::read(bytes) {
         message.type_name();
@@ -446,7 +450,7 @@ pub fn dhcpv6(bytes: &[u8]) {
 }
 
 /// NTP messages.
-pub fn ntp(bytes: &[u8]) {
+pub(crate) fn ntp(bytes: &[u8]) {
     ntp::look(bytes);
     if let Some(clock) = ntp::Message::read(bytes).and_then(|message| message.clock) {
         let mut text = String::new();
@@ -457,7 +461,7 @@ pub fn ntp(bytes: &[u8]) {
 }
 
 /// SNMP messages, and names of variables.
-pub fn snmp(bytes: &[u8]) {
+pub(crate) fn snmp(bytes: &[u8]) {
     snmp::look(bytes);
     let mut text = String::new();
     snmp::write_oid(bytes, &mut text);

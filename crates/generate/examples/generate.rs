@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fs::File;
 use std::io::BufWriter;
 
-use flowgauge_capture::generate::{Config, Detail, Preset, generate};
+use flowgauge_generate::{Config, Detail, Preset, generate};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -1,12 +1,14 @@
-//! Operation sequences against naive models, for fuzzers and tests.
+//! Operation sequences against naive models.
+
+#![allow(dead_code, reason = "a fuzz target is about one of both")]
 
 use std::collections::BTreeMap;
 
+use flowgauge_reassembly::defragment::{DefragmentConfig, Defragmenter, Fragment, Outcome};
+use flowgauge_reassembly::{
+    Account, GapCause, Half, OverlapPolicy, Reassembler, ReassemblyConfig, Receiver, Segment,
+};
 use flowgauge_wire::{Address, Nanos};
-
-use crate::defragment::{DefragmentConfig, Defragmenter, Fragment, Outcome};
-use crate::policy::OverlapPolicy;
-use crate::tcp::{Account, GapCause, Half, Reassembler, ReassemblyConfig, Receiver, Segment};
 
 /// Reads operands from fuzzer bytes; zeros at the end.
 struct Input<'a>(&'a [u8]);
@@ -85,7 +87,7 @@ type Held = (Option<u8>, i64, i64);
 /// hand on the same. The start of the stream is known from the beginning, or becomes known when
 /// segments wait already, or never. With little memory, or acknowledgements, only what cannot
 /// depend on timing is compared.
-pub fn fuzz_reassembly(data: &[u8]) {
+pub(crate) fn fuzz_reassembly(data: &[u8]) {
     let mut input = Input(data);
     let mode = input.byte();
     let exact = mode & 1 == 0;
@@ -276,7 +278,7 @@ impl Model {
 
 /// Runs a sequence of fragments through a [`Defragmenter`]. A completed datagram must consist of
 /// bytes that were offered for their place: the first or last of them under those policies.
-pub fn fuzz_defragment(data: &[u8]) {
+pub(crate) fn fuzz_defragment(data: &[u8]) {
     let mut input = Input(data);
     let policy = input.policy();
     let version = if input.byte() & 1 == 0 { 4 } else { 6 };
@@ -362,50 +364,4 @@ pub fn fuzz_defragment(data: &[u8]) {
     }
     assert_eq!(inserted, accounted + refused);
     assert!(defragmenter.is_empty());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// xorshift64*: the same sequences in every run.
-    struct Random(u64);
-
-    impl Random {
-        fn next(&mut self) -> u64 {
-            self.0 ^= self.0 >> 12;
-            self.0 ^= self.0 << 25;
-            self.0 ^= self.0 >> 27;
-            self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-        }
-
-        fn bytes(&mut self, len: usize) -> Vec<u8> {
-            (0..len).map(|_| (self.next() >> 32) as u8).collect()
-        }
-    }
-
-    #[test]
-    fn random_segments_as_the_model() {
-        let mut random = Random(0x1234_5678_9abc_def1);
-        for round in 0..6000 {
-            let len = 8 + (random.next() % 240) as usize;
-            let mut data = random.bytes(len);
-            // Half of the rounds stay in a small window, where everything overlaps.
-            if round % 2 == 0 {
-                for at in (5..data.len()).step_by(4) {
-                    data[at] = 0;
-                }
-            }
-            fuzz_reassembly(&data);
-        }
-    }
-
-    #[test]
-    fn random_fragments_as_the_model() {
-        let mut random = Random(0xfeed_5678_9abc_def1);
-        for _ in 0..6000 {
-            let len = 4 + (random.next() % 200) as usize;
-            fuzz_defragment(&random.bytes(len));
-        }
-    }
 }
