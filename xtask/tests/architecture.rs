@@ -1,5 +1,7 @@
 //! What ARCHITECTURE.md says of the crates holds: floors, unsafe code, no I/O, clocks and threads below the runtime.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
