@@ -87,6 +87,7 @@ impl Component for Chunks {
                     bytes: chunk.bytes,
                     offset: chunk.offset,
                     gap_before: chunk.gap_before,
+                    skipped: 0,
                     time: chunk.time,
                     captured: chunk.captured,
                 };

@@ -165,6 +165,7 @@ impl<S> Partial<S> {
                 bytes: &self.bytes,
                 offset: self.offset,
                 gap_before: self.gap_before,
+                skipped: 0,
                 time: self.last,
                 captured: self.captured,
             };

@@ -164,6 +164,7 @@ impl Handler for Give<'_> {
             bytes: &[],
             offset: stream.bytes + stream.missing_bytes,
             gap_before: trailing_gap,
+            skipped: 0,
             // Not that of other connections' packets: those may be on another core.
             time: self
                 .packet

@@ -5,9 +5,11 @@
 //! looked up and put in order once, whoever subscribes. A lone subscriber hands its [`Handler`] to the engine, so that what it
 //! does is compiled into the engine's passes; several get the same events one by one.
 
+use std::collections::VecDeque;
+
 use flowgauge_flow::FlowRecord;
 use flowgauge_reassembly::DefragmentStatistics;
-use flowgauge_stream::{Chunk, Handler, Remark, Request, Shard, ShardConfig, Stream};
+use flowgauge_stream::{Chunk, Handler, Remark, Shard, ShardConfig, Stream, Want};
 use flowgauge_wire::{Batch, Decoded, DecodedBatch, Nanos, PacketDescriptor};
 
 use crate::account::Account;
@@ -114,8 +116,8 @@ impl Step<'_, '_> {
 pub enum Feed<'a, 'b> {
     /// The whole step, of the engine that it has for itself; `None`: it wants none of the graph's.
     Step(Option<&'a mut Engine>, Step<'a, 'b>),
-    /// One event of an engine that it shares, and where what it asks for then goes.
-    Event(Event<'a>, &'a mut Vec<Request>),
+    /// One event of an engine that it shares, and where what it wants then goes.
+    Event(Event<'a>, &'a mut Vec<Want>),
     /// Nothing: it is asked which events it wants.
     Wants(&'a mut Wants),
 }
@@ -127,11 +129,9 @@ impl Feed<'_, '_> {
         match self {
             Feed::Step(Some(engine), step) => engine.take(&step, handler),
             Feed::Step(None, _) => {}
-            Feed::Event(event, requests) => {
+            Feed::Event(event, wanted) => {
                 event.to(handler);
-                while let Some(request) = handler.request() {
-                    requests.push(request);
-                }
+                wanted.extend(core::iter::from_fn(|| handler.want()));
             }
             Feed::Wants(wants) => *wants = Wants::of::<H>(),
         }
@@ -202,12 +202,16 @@ impl Event<'_> {
         }
     }
 
-    /// The stream whose bytes it has: who wants no more of that does not get it.
+    /// The stream that it is of.
     #[inline]
-    pub fn data_of(&self) -> Option<u32> {
+    pub fn stream(&self) -> Option<u32> {
         match self {
-            Event::Data(stream, _) | Event::Remark(stream, _) => Some(stream.id),
-            _ => None,
+            Event::Created(stream)
+            | Event::Data(stream, _)
+            | Event::Remark(stream, _)
+            | Event::Closed(stream)
+            | Event::Terminated(stream, _) => Some(stream.id),
+            Event::Batch(..) | Event::FragmentRemark(..) | Event::Flow(_) => None,
         }
     }
 
@@ -223,40 +227,40 @@ impl Event<'_> {
     }
 }
 
-/// Hands the events of an engine to a function, one by one: to all subscribers of it. What these ask for together it
+/// Hands the events of an engine to a function, one by one: to all subscribers of it. What these want together it
 /// gives back.
 #[derive(Debug)]
 pub struct Events<F, const STREAMS: bool, const REMARKS: bool> {
     to: F,
-    requests: Vec<Request>,
+    wanted: VecDeque<Want>,
 }
 
-impl<F: FnMut(Event<'_>, &mut Vec<Request>), const STREAMS: bool, const REMARKS: bool>
+impl<F: FnMut(Event<'_>, &mut VecDeque<Want>), const STREAMS: bool, const REMARKS: bool>
     Events<F, STREAMS, REMARKS>
 {
     /// To this function.
     pub fn new(to: F) -> Self {
         Events {
             to,
-            requests: Vec::new(),
+            wanted: VecDeque::new(),
         }
     }
 
     #[inline]
     fn give(&mut self, event: Event<'_>) {
-        (self.to)(event, &mut self.requests);
+        (self.to)(event, &mut self.wanted);
     }
 }
 
-impl<F: FnMut(Event<'_>, &mut Vec<Request>), const STREAMS: bool, const REMARKS: bool> Handler
+impl<F: FnMut(Event<'_>, &mut VecDeque<Want>), const STREAMS: bool, const REMARKS: bool> Handler
     for Events<F, STREAMS, REMARKS>
 {
     const STREAMS: bool = STREAMS;
     const REMARKS: bool = REMARKS;
 
     #[inline]
-    fn request(&mut self) -> Option<Request> {
-        self.requests.pop()
+    fn want(&mut self) -> Option<Want> {
+        self.wanted.pop_front()
     }
 
     fn batch(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {

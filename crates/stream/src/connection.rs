@@ -6,6 +6,7 @@ use flowgauge_reassembly::{Half, OverlapPolicy};
 use flowgauge_sys::prefetch::prefetch_address;
 
 use crate::handler::StreamStatus;
+use crate::streams::sides;
 
 /// [`Half::note`]: the handler knows the connection's streams and they have begun.
 pub(crate) const OPEN: u16 = 1;
@@ -35,10 +36,28 @@ pub(crate) struct Progress {
     pub(crate) status: StreamStatus,
     pub(crate) phase: Phase,
     pub(crate) from_initiator: bool,
-    /// The handler knows the connection's streams, whatever the phase ([`Handler::PACKETS`]).
-    ///
-    /// [`Handler::PACKETS`]: crate::Handler::PACKETS
-    pub(crate) announced: bool,
+    /// [`ANNOUNCED`] and [`SKIPS`].
+    pub(crate) marks: u8,
+}
+
+/// [`Progress::marks`]: the handler knows the connection's streams, whatever the phase ([`Handler::PACKETS`]).
+///
+/// [`Handler::PACKETS`]: crate::Handler::PACKETS
+pub(crate) const ANNOUNCED: u8 = 1;
+/// [`Progress::marks`]: bytes before a position are not looked at ([`Want::From`](crate::Want::From)).
+pub(crate) const SKIPS: u8 = 2;
+
+impl Progress {
+    /// Whether the handler knows of it.
+    pub(crate) fn is_known(&self) -> bool {
+        self.has(ANNOUNCED) || self.phase == Phase::Open
+    }
+
+    /// Whether all of these are set.
+    #[inline(always)]
+    pub(crate) fn has(&self, marks: u8) -> bool {
+        self.marks & marks == marks
+    }
 }
 
 /// What has happened to a direction.
@@ -78,7 +97,7 @@ impl Connections {
                     status: StreamStatus::Active,
                     phase: Phase::Unseen,
                     from_initiator: false,
-                    announced: false,
+                    marks: 0,
                 },
             },
         }
@@ -95,6 +114,13 @@ impl Connections {
     #[inline(always)]
     pub(crate) fn get(&self, flow: FlowId) -> Option<&Connection> {
         self.connections.get(flow.0)
+    }
+
+    /// The direction with this number and the opposite one, if the handler knows them.
+    pub(crate) fn known_mut(&mut self, stream: u32) -> Option<(&mut Side, &mut Side)> {
+        let connection = self.get_mut(FlowId(stream / 2))?;
+        let (side, peer) = sides(connection, stream as usize & 1);
+        side.progress.is_known().then_some((side, peer))
     }
 
     #[inline(always)]

@@ -4,15 +4,29 @@ use flowgauge_flow::PacketFlow;
 use flowgauge_reassembly::{GapCause, Receiver};
 use flowgauge_wire::{Decoded, Nanos};
 
-use crate::connection::{Progress, Side};
+use crate::connection::{Progress, SKIPS, Side};
 use crate::handler::{Chunk, Cut, Handler, Stream, StreamFlow};
 use crate::streams::{Pass, stream_id};
+use crate::wants::Skip;
 
 /// Totals over all streams.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Delivered {
     pub(crate) bytes: u64,
     pub(crate) chunks: u64,
+    /// What is not looked at of streams, by their numbers: valid with [`SKIPS`].
+    skips: Vec<Skip>,
+}
+
+impl Delivered {
+    pub(crate) fn skip_of(&mut self, stream: u32) -> &mut Skip {
+        let at = stream as usize;
+        if at >= self.skips.len() {
+            self.skips
+                .resize((at + 1).next_power_of_two(), Skip::default());
+        }
+        &mut self.skips[at]
+    }
 }
 
 /// A direction's bytes on their way to the handler.
@@ -62,12 +76,39 @@ impl<'a, H: Handler> Delivery<'a, H> {
             bytes,
             offset: progress.position(),
             gap_before,
+            skipped: 0,
             time: self.time,
             captured,
         };
         progress.count(bytes, self.total);
+        if progress.has(SKIPS) {
+            return self.deliver_rest(&chunk);
+        }
         self.handler
             .stream_data(&progress.stream(self.id, self.flow), &chunk);
+    }
+}
+
+impl<H: Handler> Delivery<'_, H> {
+    /// What is looked at of a chunk.
+    #[inline(never)]
+    fn deliver_rest(&mut self, chunk: &Chunk<'_>) {
+        if let Some(rest) = self.total.skip_of(self.id).rest(chunk) {
+            self.progress.marks &= !SKIPS;
+            let stream = self.progress.stream(self.id, self.flow);
+            self.handler.stream_data(&stream, &rest);
+        }
+    }
+
+    /// The stream ends: tells what is not told yet.
+    #[inline]
+    pub(crate) fn finish(&mut self) {
+        let stream = self.progress.stream(self.id, self.flow);
+        if self.progress.has(SKIPS)
+            && let Some(last) = self.total.skip_of(self.id).last(&stream)
+        {
+            self.handler.stream_data(&stream, &last);
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use flowgauge_flow::{EndReason, EndedFlow, FlowId, Taker};
 
-use crate::connection::Phase;
 use crate::delivery::Delivery;
 use crate::handler::{Handler, StreamFlow, StreamStatus};
 use crate::streams::{Streams, TCP, UDP, sides, stream_id};
@@ -68,7 +67,7 @@ impl Streams {
             return;
         };
         let progress = &connection[0].progress;
-        if progress.phase == Phase::Open || progress.announced {
+        if progress.is_known() {
             let status = match ended.reason() {
                 EndReason::Fin => StreamStatus::Fin,
                 EndReason::Rst => StreamStatus::Rst,
@@ -82,24 +81,25 @@ impl Streams {
                 let mut trailing = 0;
                 let stream = side.progress.stream(stream_id(id, direction), flow);
                 handler.stream_ends(&stream, ended.at());
+                let waits = side.half.is_queued();
+                let mut delivery = Delivery {
+                    id: stream_id(id, direction),
+                    flow,
+                    progress: &mut side.progress,
+                    total: &mut self.delivered,
+                    time: ended.end(),
+                    complete: ended.end(),
+                    handler,
+                };
                 if protocol == TCP {
-                    let waits = side.half.is_queued();
-                    let mut delivery = Delivery {
-                        id: stream_id(id, direction),
-                        flow,
-                        progress: &mut side.progress,
-                        total: &mut self.delivered,
-                        time: ended.end(),
-                        complete: ended.end(),
-                        handler,
-                    };
                     trailing = self
                         .reassembler
                         .finish(&mut side.half, &peer.half, &mut delivery);
-                    if H::PACKETS && waits {
-                        let forgotten = self.reassembler.take_forgotten();
-                        handler.stream_forgotten(stream_id(id, direction), forgotten);
-                    }
+                }
+                delivery.finish();
+                if H::PACKETS && waits {
+                    let forgotten = self.reassembler.take_forgotten();
+                    handler.stream_forgotten(stream_id(id, direction), forgotten);
                 }
                 if side.progress.status == StreamStatus::Active {
                     side.progress.status = status;

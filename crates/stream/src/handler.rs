@@ -13,6 +13,7 @@ use flowgauge_wire::{
 };
 
 use crate::streams::claimed;
+use crate::wants::Want;
 
 /// How a stream stands or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
@@ -173,12 +174,14 @@ impl StreamIdentity {
 /// Contiguous bytes of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk<'a> {
-    /// The bytes, borrowed for the call. Never empty.
+    /// The bytes, borrowed for the call. Empty only where others were [skipped](Chunk::skipped).
     pub bytes: &'a [u8],
     /// Position of the first byte in the stream, holes counted.
     pub offset: u64,
-    /// Bytes missing right before this chunk.
+    /// Bytes missing since the chunk before: right before this one, or between bytes that were skipped.
     pub gap_before: u64,
+    /// Bytes since the chunk before that were captured and not asked for ([`Want::From`]).
+    pub skipped: u64,
     /// Capture time of the packet that made it deliverable.
     pub time: Nanos,
     /// When its bytes were there: the same, but of bytes behind a hole that was given up, or before which a
@@ -370,7 +373,7 @@ pub enum Admit {
     ///
     /// With [`Place::Cutoff`] and [`Place::Strict`] nothing of this direction is wanted any more: what waits is
     /// forgotten, and nothing delivered from here on, whatever is answered later
-    /// ([`Shard::abandon`](crate::Shard::abandon)).
+    /// ([`Want::Nothing`]).
     Refuse(Place),
     /// The receiver refuses it: counted at this place as with [`Admit::Refuse`], if at any, but nothing that it says
     /// is followed.
@@ -379,15 +382,6 @@ pub enum Admit {
     /// receiver it waits there until the stream gets to it, a packet behind it is captured, or its receiver
     /// acknowledges what is before it. What else is taken or consumed meanwhile does not give up the hole.
     Doubt,
-}
-
-/// What a handler asks of the shard ([`Handler::request`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// Nothing more is wanted of the stream: see [`Shard::abandon`](crate::Shard::abandon).
-    Abandon(u32),
-    /// Overlaps of the stream are resolved like this from now on.
-    Policy(u32, OverlapPolicy),
 }
 
 /// Receives what the engine finds. Every method has an empty default.
@@ -466,11 +460,11 @@ pub trait Handler {
     ) {
     }
 
-    /// What the handler asks for, one at a time: asked before each packet that it is shown
+    /// What the handler wants of streams otherwise than before, one at a time: asked before each packet that it is shown
     /// ([`Handler::stream_packet`]), or behind each packet where it is shown none, so that what it decided by one packet
-    /// holds for the next.
+    /// holds for the next. (With [`Handler::PACKETS`] it gets all bytes of a stream or [none](Want::Nothing).)
     #[inline(always)]
-    fn request(&mut self) -> Option<Request> {
+    fn want(&mut self) -> Option<Want> {
         None
     }
 

@@ -51,13 +51,13 @@ mod stream_filter;
 mod streams;
 mod syns;
 mod vlans;
+mod wants;
 
 pub use checksums::{DamagedSender, OffloadingSender, is_partial};
 pub use config::{ChecksumPolicy, ShardConfig};
 pub use findings::Findings;
 pub use handler::{
-    Admit, Chunk, Cut, Handler, Next, Remark, Request, Stream, StreamIdentity, StreamPacket,
-    StreamStatus,
+    Admit, Chunk, Cut, Handler, Next, Remark, Stream, StreamIdentity, StreamPacket, StreamStatus,
 };
 pub use sequencer::{Numbered, Sequencer};
 pub use shard::Shard;
@@ -65,3 +65,4 @@ pub use shares::{Needs, Shares};
 pub use statistics::ShardStatistics;
 pub use stream_filter::stream_filter;
 pub use vlans::VlanAware;
+pub use wants::{Skip, Want};

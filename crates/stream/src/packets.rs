@@ -5,10 +5,11 @@ use flowgauge_flow::{FlowId, FlowTracker, PacketFlow, PacketFlowFlags, is_counte
 use flowgauge_reassembly::{Forgotten, GapCause, Half, OverlapPolicy, Segment};
 use flowgauge_wire::{DecodeFlags, Decoded, Ledger, Place, TcpFlags};
 
-use crate::connection::{Phase, Side};
+use crate::connection::{ANNOUNCED, SKIPS, Side};
 use crate::control::of_syn;
-use crate::handler::{Admit, Handler, Request, StreamFlow, StreamPacket};
+use crate::handler::{Admit, Handler, StreamFlow, StreamPacket};
 use crate::streams::{Pass, Streams, TCP, UDP, after, sides, stream_id};
+use crate::wants::{Skip, Want};
 
 impl Streams {
     /// Offers a packet to the handler, and does what it says.
@@ -21,8 +22,8 @@ impl Streams {
         handler: &mut H,
         ledger: &mut Ledger,
     ) {
-        while let Some(request) = handler.request() {
-            self.fulfil(request, handler);
+        while let Some(want) = handler.want() {
+            self.want(want, handler);
         }
         if !is_counted(packet) || !flow.id.is_some() {
             return;
@@ -80,7 +81,7 @@ impl Streams {
                 let (frames, bytes) = (u64::from(packet.frames), u64::from(packet.wire_len));
                 ledger.refuse(place, frames, bytes);
                 if matches!(place, Place::Cutoff | Place::Strict) {
-                    self.fulfil(Request::Abandon(id), handler);
+                    self.want(Want::Nothing(id), handler);
                     return self.consumed(pass, packet, flow, handler);
                 }
                 // As if the snap length had cut its payload off.
@@ -97,7 +98,7 @@ impl Streams {
 
     fn is_announced(&self, flow: FlowId) -> bool {
         let connection = self.connections.get(flow);
-        connection.is_some_and(|[side, _]| side.progress.announced)
+        connection.is_some_and(|[side, _]| side.progress.has(ANNOUNCED))
     }
 
     /// Offers the SYN that a flow was reopened with, which was a packet of the one before until now.
@@ -179,12 +180,12 @@ impl Streams {
         end: impl FnOnce(&mut Half),
     ) {
         let id = stream_id(flow.id, packet.direction.index());
-        let Some((side, _)) = self.side_mut(id) else {
+        let Some((side, _)) = self.connections.known_mut(id) else {
             return;
         };
         begin(&mut side.half);
         self.payload(pass, packet, flow, handler);
-        if let Some((side, _)) = self.side_mut(id) {
+        if let Some((side, _)) = self.connections.known_mut(id) {
             end(&mut side.half);
         }
     }
@@ -238,13 +239,7 @@ impl Streams {
     fn side(&self, id: u32) -> Option<&Side> {
         let connection = self.connections.get(FlowId(id / 2))?;
         let side = &connection[id as usize & 1];
-        (side.progress.announced || side.progress.phase == Phase::Open).then_some(side)
-    }
-
-    fn side_mut(&mut self, id: u32) -> Option<(&mut Side, &mut Side)> {
-        self.side(id)?;
-        let connection = self.connections.get_mut(FlowId(id / 2))?;
-        Some(sides(connection, id as usize & 1))
+        side.progress.is_known().then_some(side)
     }
 
     /// Bytes that wait for a direction.
@@ -255,42 +250,56 @@ impl Streams {
 
     /// Sets a direction's overlap policy.
     pub(crate) fn set_policy(&mut self, id: u32, policy: OverlapPolicy) -> bool {
-        let Some((side, _)) = self.side_mut(id) else {
+        let Some((side, _)) = self.connections.known_mut(id) else {
             return false;
         };
         side.half.set_policy(policy);
         true
     }
 
-    /// Does what a handler asks for.
+    /// Does what a handler wants. Returns whether there is such a stream.
     #[cold]
-    pub(crate) fn fulfil<H: Handler>(&mut self, request: Request, handler: &mut H) {
-        match request {
-            Request::Abandon(id) => {
-                let forgotten = self.abandon(id).unwrap_or_default();
-                if forgotten != Forgotten::default() {
-                    handler.stream_forgotten(id, forgotten);
-                }
-            }
-            Request::Policy(id, policy) => {
-                self.set_policy(id, policy);
-            }
+    pub(crate) fn want<H: Handler>(&mut self, want: Want, handler: &mut H) -> bool {
+        match want {
+            Want::From(id, from) => self.skip(id, from),
+            Want::Nothing(id) => self.forget(id, handler),
+            Want::Policy(id, policy) => self.set_policy(id, policy),
         }
     }
 
-    /// Forgets what waits for a direction and never lets anything wait for it again. Returns what that was;
-    /// `None` when there is no such stream.
-    pub(crate) fn abandon(&mut self, id: u32) -> Option<Forgotten> {
-        self.side(id)?;
-        let connection = self.connections.get_mut(FlowId(id / 2))?;
-        let (side, peer) = sides(connection, id as usize & 1);
+    /// Bytes of a direction before a position are not looked at.
+    fn skip(&mut self, id: u32, from: u64) -> bool {
+        let Some((side, _)) = self.connections.known_mut(id) else {
+            return false;
+        };
+        let skip = self.delivered.skip_of(id);
+        if !side.progress.has(SKIPS) {
+            *skip = Skip::default();
+            if from > side.progress.position() && !side.half.is_abandoned() {
+                side.progress.marks |= SKIPS;
+            }
+        }
+        skip.from = from;
+        true
+    }
+
+    /// Forgets what waits for a direction and never lets anything wait for it again.
+    fn forget<H: Handler>(&mut self, id: u32, handler: &mut H) -> bool {
+        let Some((side, peer)) = self.connections.known_mut(id) else {
+            return false;
+        };
         if !side.half.is_abandoned() {
             self.reassembler.abandon(&mut side.half);
             // The hole before what is not wanted is one.
             side.progress.settle_gap();
+            side.progress.marks &= !SKIPS;
             after(side, peer);
         }
-        Some(self.reassembler.take_forgotten())
+        let forgotten = self.reassembler.take_forgotten();
+        if forgotten != Forgotten::default() {
+            handler.stream_forgotten(id, forgotten);
+        }
+        true
     }
 
     /// Hands on all that waits for a direction.

@@ -1,7 +1,7 @@
 //! The engine of one core.
 
 use flowgauge_flow::{CaptureClock, FlowConfig, FlowId, FlowTracker, PacketFlow};
-use flowgauge_reassembly::{HostPolicies, OverlapPolicy};
+use flowgauge_reassembly::HostPolicies;
 use flowgauge_wire::{
     Batch, Budget, DecodeFlags, DecodedBatch, Decoder, Ledger, Nanos, Place, hash_batch,
 };
@@ -11,10 +11,11 @@ use crate::config::ShardConfig;
 use crate::ends::EndStreams;
 use crate::findings::Findings;
 use crate::fragments::{Fragments, Refused};
-use crate::handler::{Handler, Request};
+use crate::handler::Handler;
 use crate::statistics::ShardStatistics;
 use crate::streams::{FollowStreams, Streams};
 use crate::vlans::{VlanAware, Vlans};
+use crate::wants::Want;
 
 /// Everything that is kept of the traffic of one core: one flow table, one reassembler, one ledger.
 #[derive(Debug)]
@@ -184,23 +185,10 @@ impl Shard {
         self.streams.waiting_bytes(stream)
     }
 
-    /// Changes what the receiver of a stream does with overlaps. Returns whether there is such a
-    /// stream.
-    pub fn set_overlap_policy(&mut self, stream: u32, policy: OverlapPolicy) -> bool {
-        self.streams.set_policy(stream, policy)
-    }
-
     /// What receiving hosts do with overlapping fragments from now on, by address, instead of
     /// [`DefragmentConfig::policy`](flowgauge_reassembly::DefragmentConfig::policy).
     pub fn set_fragment_policies(&mut self, policies: HostPolicies) {
         self.fragments.set_policies(policies);
-    }
-
-    /// Forgets what waits for a stream, and delivers nothing of it any more; it still ends when its
-    /// connection does. What is not delivered because of this does not count as missing. Returns
-    /// whether there is such a stream.
-    pub fn abandon(&mut self, stream: u32) -> bool {
-        self.streams.abandon(stream).is_some()
     }
 
     /// Packets that were delivered, with so many bytes of payload, ended at `place` further on.
@@ -223,9 +211,9 @@ impl Shard {
         self.tracker.set_idle_of(FlowId(stream / 2), timeout);
     }
 
-    /// Does what a handler asks for ([`Handler::request`]), now.
-    pub fn fulfil<H: Handler>(&mut self, request: Request, handler: &mut H) {
-        self.streams.fulfil(request, handler);
+    /// Does what a handler wants ([`Handler::want`]), now. Returns whether there is such a stream.
+    pub fn want<H: Handler>(&mut self, want: Want, handler: &mut H) -> bool {
+        self.streams.want(want, handler)
     }
 
     /// Delivers what waits for a stream, holes reported as missing.
@@ -342,11 +330,13 @@ impl Shard {
         if !self.tracker.has_ended() {
             return;
         }
-        while let Some(request) = handler.request() {
-            self.streams.fulfil(request, handler);
+        while let Some(want) = handler.want() {
+            self.streams.want(want, handler);
         }
         let streams = &mut self.streams;
         self.tracker
             .drain_ended_to(&mut EndStreams { streams, handler });
+        // What is wanted by their last bytes is of streams that are no more: others get their numbers.
+        while handler.want().is_some() {}
     }
 }

@@ -8,7 +8,7 @@ use flowgauge_wire::{
 };
 
 use crate::checksums::Checksums;
-use crate::connection::{Connection, Connections, OPEN, PEER_WAITS, Phase, Side};
+use crate::connection::{ANNOUNCED, Connection, Connections, OPEN, PEER_WAITS, Phase, Side};
 use crate::delivery::{Delivered, Delivery};
 use crate::fragments::Amount;
 use crate::handler::{Handler, Next, StreamFlow, StreamStatus};
@@ -121,8 +121,8 @@ impl<H: Handler> Follower for FollowStreams<'_, H> {
             }
         } else {
             self.streams.payload(&pass, packet, flow, self.handler);
-            while let Some(request) = self.handler.request() {
-                self.streams.fulfil(request, self.handler);
+            while let Some(want) = self.handler.want() {
+                self.streams.want(want, self.handler);
             }
         }
     }
@@ -398,7 +398,7 @@ impl Streams {
         };
         for direction in [initiator, 1 - initiator] {
             let Side { half, progress } = &mut connection[direction];
-            progress.announced = true;
+            progress.marks = ANNOUNCED;
             progress.from_initiator = direction == initiator;
             let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
             let stream = progress.stream(stream_id(flow.id, direction), tracked);

@@ -132,6 +132,7 @@ impl Give<'_, '_> {
                 bytes,
                 offset,
                 gap_before: missing,
+                skipped: 0,
                 time: stream.statistics().end,
                 captured: stream.statistics().end,
             };

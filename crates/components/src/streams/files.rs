@@ -507,6 +507,7 @@ mod tests {
             bytes,
             offset: 0,
             gap_before,
+            skipped: 0,
             time: Nanos::ZERO,
             captured: Nanos::ZERO,
         }

@@ -121,6 +121,7 @@ impl Alone {
         let piece = Piece {
             bytes: chunk.bytes,
             gap_before: chunk.gap_before,
+            skipped: 0,
             from_initiator: stream.from_initiator,
             // Of the end there is no packet, always.
             time: match chunk.end {
@@ -176,6 +177,7 @@ impl Alone {
         let piece = Piece {
             bytes,
             gap_before: 0,
+            skipped: 0,
             from_initiator: direction == flow.direction,
             time: packet.time,
         };

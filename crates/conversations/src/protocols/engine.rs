@@ -2,6 +2,7 @@
 
 use core::cmp::Reverse;
 use core::ops::Range;
+use std::collections::VecDeque;
 
 use flowgauge_flow::FlowRecord;
 use flowgauge_kit::engine;
@@ -13,7 +14,7 @@ use flowgauge_stack::{
     Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd,
 };
 use flowgauge_stream::{
-    Chunk, Handler, Needs, Remark, Request, Shard, ShardConfig, Stream, StreamStatus,
+    Chunk, Handler, Needs, Remark, Shard, ShardConfig, Stream, StreamStatus, Want,
 };
 use flowgauge_wire::{Batch, DecodedBatch, Nanos};
 
@@ -27,7 +28,7 @@ use super::room::{ByAge, GivenUp, Room};
 use super::signatures::Carries;
 use super::table::{Piece, Talks};
 use super::watched::{Kept, Watched};
-use super::{ALL, Among, Connection, Give, ProtocolInfo, ftp, http, named};
+use super::{ALL, Among, Connection, Give, ProtocolInfo, Wants, ftp, http, named};
 use crate::files::{self, Files};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -109,6 +110,9 @@ const EACH_MESSAGE: OptionInfo = OptionInfo::new(
 /// Pieces of a connection that are looked at before it is given up as one of no known protocol.
 const TRIES: u8 = 6;
 
+/// Fewer bytes are not worth passing over.
+const LEAST_PASSED: u64 = 2048;
+
 struct Transactions {
     state: State,
     counters: Option<Counters>,
@@ -137,12 +141,25 @@ pub(crate) struct State {
     pub(super) outer: Option<Outer>,
     /// Messages that others would join are records of their own.
     each_message: bool,
-    /// Streams of which nothing more is wanted, where nobody wants to know what they carry in all.
-    unwanted: Option<Vec<u32>>,
+    /// What is wanted of streams from now on, for the engine to ask.
+    wants: VecDeque<Want>,
+    /// What is wanted where nothing is read.
+    unread: Unread,
     /// The input is.
     is_over: bool,
     /// Memory for what conversations keep.
     pub(super) room: Room,
+}
+
+/// What is wanted of bytes that no protocol reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unread {
+    /// Nothing.
+    Nothing,
+    /// How many there were, and how many were missing, in all.
+    Lengths,
+    /// When they were missing, too.
+    Gaps,
 }
 
 /// What is known of a connection.
@@ -182,7 +199,7 @@ enum Stage {
 /// What the engine has to do for it.
 pub(crate) const NEEDS: Needs = Needs {
     streams: true,
-    per_flow: size_of::<Slot>() as u64,
+    per_flow: size_of::<Slot>() as u64 + Want::BYTES_PER_FLOW,
     // What conversations keep.
     results: true,
 };
@@ -205,10 +222,14 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let flows = classifies(settings, "flows")?;
     let anomalies = settings.flag("anomalies");
     let counters = Counters::of(settings)?;
-    let counts_all = flows || anomalies || counters.is_some();
+    let is_cut = settings.duration("active_timeout").is_some();
     Ok(Box::new(Transactions {
         state: State {
-            unwanted: (!counts_all).then(Vec::new),
+            unread: match flows || counters.is_some() {
+                _ if anomalies || flows && is_cut => Unread::Gaps,
+                true => Unread::Lengths,
+                false => Unread::Nothing,
+            },
             files: Files::of(settings)?,
             outer,
             each_message: settings.flag("each_message"),
@@ -305,7 +326,8 @@ impl State {
             files: None,
             outer: None,
             each_message: false,
-            unwanted: None,
+            wants: VecDeque::new(),
+            unread: Unread::Nothing,
             is_over: false,
             room: Room::of(settings, settings.size("memory"), NEEDS),
         })
@@ -557,6 +579,11 @@ impl State {
                     // What it says next is looked at as if it were the first.
                     let slot = self.slot(owner);
                     (slot.stage, slot.tries) = (Stage::Unknown, 0);
+                    if slot.ended & PASSED == 0 {
+                        let streams = [owner * 2, owner * 2 + 1];
+                        self.wants
+                            .extend(streams.map(|stream| Want::From(stream, 0)));
+                    }
                 }
                 GivenUp::Nothing => {}
             }
@@ -605,14 +632,26 @@ impl Leading<'_> {
         }
     }
 
-    /// Nothing more is wanted of a connection.
+    /// Less is wanted of a stream from `position` on.
     #[cold]
-    fn pass(&mut self, stream: u32) {
-        let slot = self.state.slot(stream / 2);
-        let is_new = slot.ended & PASSED == 0;
-        slot.ended |= PASSED;
-        if is_new && let Some(unwanted) = &mut self.state.unwanted {
-            unwanted.extend([stream, stream ^ 1]);
+    fn less(&mut self, stream: u32, position: u64, wants: Wants) {
+        let state = &mut *self.state;
+        if wants == Wants::Nothing {
+            state.slot(stream / 2).ended |= PASSED;
+        }
+        match wants {
+            Wants::All => {}
+            Wants::Behind(bytes) => {
+                let from = position.saturating_add(bytes);
+                state.wants.push_back(Want::From(stream, from));
+            }
+            Wants::Nothing => {
+                let want = |stream| match state.unread {
+                    Unread::Nothing => Want::Nothing(stream),
+                    _ => Want::From(stream, u64::MAX),
+                };
+                state.wants.extend([stream, stream ^ 1].map(want));
+            }
         }
     }
 
@@ -649,6 +688,7 @@ impl Leading<'_> {
                 let piece = Piece {
                     bytes: &[],
                     gap_before: trailing_gap,
+                    skipped: 0,
                     from_initiator,
                     time,
                 };
@@ -673,9 +713,8 @@ impl Handler for Leading<'_> {
     }
 
     #[inline(always)]
-    fn request(&mut self) -> Option<Request> {
-        let unwanted = self.state.unwanted.as_mut()?;
-        unwanted.pop().map(Request::Abandon)
+    fn want(&mut self) -> Option<Want> {
+        self.state.wants.pop_front()
     }
 
     #[inline]
@@ -683,6 +722,7 @@ impl Handler for Leading<'_> {
         let piece = Piece {
             bytes: chunk.bytes,
             gap_before: chunk.gap_before,
+            skipped: chunk.skipped,
             from_initiator: stream.from_initiator,
             time: chunk.captured,
         };
@@ -698,18 +738,27 @@ impl Handler for Leading<'_> {
             *self.state.slot(stream.id / 2) = slot;
         }
         match slot.stage {
+            // (What was not read by a conversation that was given up tells nothing.)
+            Stage::Unknown | Stage::Watched if chunk.bytes.is_empty() => return,
             Stage::Unknown | Stage::Watched => {
                 slot = self.state.look(stream, Some(&piece), self.out);
             }
             _ if slot.ended & PASSED != 0 => return,
             _ => {}
         }
-        let is_over = match slot.stage {
-            Stage::Foreign => true,
+        let wants = match slot.stage {
+            Stage::Foreign => Wants::Nothing,
             _ => self.with(slot, |table, number, give| table.data(number, &piece, give)),
         };
-        if is_over {
-            self.pass(stream.id);
+        let is_examined = slot.ended & EXAMINED != 0 || self.state.classifier.is_none();
+        let is_less = match wants {
+            _ if !is_examined || self.state.unread == Unread::Gaps => false,
+            Wants::All => false,
+            Wants::Behind(bytes) => bytes >= LEAST_PASSED,
+            Wants::Nothing => true,
+        };
+        if is_less {
+            self.less(stream.id, chunk.offset + chunk.bytes.len() as u64, wants);
         }
         if self.state.room.is_short() {
             self.state.make_room(self.out);

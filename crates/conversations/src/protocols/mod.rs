@@ -237,6 +237,28 @@ impl At<'_> {
     }
 }
 
+/// What a conversation wants of what is said next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// All of it.
+    #[default]
+    All,
+    /// In this direction, what is behind so many bytes.
+    Behind(u64),
+    /// Nothing, in both.
+    Nothing,
+}
+
+impl Wants {
+    /// Nothing, if so.
+    pub(crate) fn nothing_if(is_done: bool) -> Wants {
+        match is_done {
+            true => Wants::Nothing,
+            false => Wants::All,
+        }
+    }
+}
+
 /// A protocol's state in a connection or a UDP flow: what both directions say, as records.
 ///
 /// What it keeps is bounded, whatever comes. A new one is made by `Default`, or is a used one that
@@ -268,10 +290,13 @@ pub(crate) trait Conversation: Default + Send + 'static {
     /// Bytes of memory that it keeps beside itself. Asked for with each piece of data.
     fn held(&self) -> usize;
 
-    /// Whether nothing that is still said can tell anything. Asked for with each piece of data.
-    fn is_done(&self) -> bool {
-        false
+    /// What it wants of what is said next in a direction. Asked for with each piece of data.
+    fn wants(&self, _at: &At<'_>) -> Wants {
+        Wants::All
     }
+
+    /// So many bytes of one direction came that it did not [want](Wants::Behind).
+    fn passed(&mut self, _: &mut Self::Common, _: &At<'_>, _bytes: u64, _: &mut Give<'_>) {}
 
     /// When the oldest of what waits for its partner came.
     fn oldest(&self) -> Option<Nanos> {

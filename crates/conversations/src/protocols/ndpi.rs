@@ -278,6 +278,7 @@ mod tests {
             bytes,
             offset,
             gap_before: 0,
+            skipped: 0,
             time: Nanos(1_000_000_000),
             captured: Nanos(1_000_000_000),
         };

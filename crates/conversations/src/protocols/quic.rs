@@ -9,7 +9,7 @@ use flowgauge_stack::{ComponentInfo, ResultInfo};
 
 use super::table::Table;
 use super::tls::{Side, TlsHandshake};
-use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
+use super::{At, Conversation, Give, ProtocolInfo, Transport, Wants, alone};
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "quic",
@@ -80,8 +80,8 @@ impl Conversation for QuicTalk {
         }
     }
 
-    fn is_done(&self) -> bool {
-        self.is_given
+    fn wants(&self, _: &At<'_>) -> Wants {
+        Wants::nothing_if(self.is_given)
     }
 
     fn held(&self) -> usize {

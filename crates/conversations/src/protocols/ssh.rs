@@ -8,7 +8,7 @@ use flowgauge_stack::{ComponentInfo, ResultInfo, StreamEnd};
 
 use super::table::Table;
 use super::tls::origin;
-use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
+use super::{At, Conversation, Give, ProtocolInfo, Transport, Wants, alone};
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "ssh",
@@ -251,8 +251,8 @@ impl Conversation for SshTalk {
         }
     }
 
-    fn is_done(&self) -> bool {
-        self.is_given
+    fn wants(&self, _: &At<'_>) -> Wants {
+        Wants::nothing_if(self.is_given)
     }
 
     fn held(&self) -> usize {

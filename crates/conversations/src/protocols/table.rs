@@ -4,7 +4,7 @@ use flowgauge_stack::StreamEnd;
 use flowgauge_wire::Nanos;
 
 use super::room::GivenUp;
-use super::{At, Connection, Conversation, Give};
+use super::{At, Connection, Conversation, Give, Wants};
 
 /// Conversations kept for use by others.
 const SPARE: usize = 256;
@@ -23,8 +23,8 @@ pub(crate) trait Talks: Send {
     /// When something was said in one last.
     fn last(&self, number: u32) -> Nanos;
 
-    /// Bytes missing before these, and these. Returns whether nothing that is still said can tell anything.
-    fn data(&mut self, number: u32, piece: &Piece<'_>, give: &mut Give<'_>) -> bool;
+    /// Bytes missing before these, and these. Returns what is wanted of what follows.
+    fn data(&mut self, number: u32, piece: &Piece<'_>, give: &mut Give<'_>) -> Wants;
 
     /// A direction is over, with what is missing at its end. Nothing follows in it.
     fn end(&mut self, number: u32, piece: &Piece<'_>, end: StreamEnd, give: &mut Give<'_>);
@@ -47,6 +47,8 @@ pub(crate) trait Talks: Send {
 pub(crate) struct Piece<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) gap_before: u64,
+    /// Bytes that nobody [wanted](Wants::Behind) to look at, before that.
+    pub(crate) skipped: u64,
     pub(crate) from_initiator: bool,
     pub(crate) time: Nanos,
 }
@@ -155,9 +157,9 @@ impl<C: Conversation> Talks for Table<C> {
         talk.map_or(Nanos(0), |talk| talk.last)
     }
 
-    fn data(&mut self, number: u32, piece: &Piece<'_>, give: &mut Give<'_>) -> bool {
+    fn data(&mut self, number: u32, piece: &Piece<'_>, give: &mut Give<'_>) -> Wants {
         let Some((talk, common)) = self.talk(number) else {
-            return false;
+            return Wants::All;
         };
         talk.last = talk.last.max(piece.time);
         (give.flow_id, give.vlans) = (talk.connection.flow_id, talk.connection.vlans);
@@ -167,14 +169,18 @@ impl<C: Conversation> Talks for Table<C> {
             time: piece.time,
         };
         let conversation = &mut talk.conversation;
+        if piece.skipped > 0 {
+            conversation.passed(common, &at, piece.skipped, give);
+        }
         if piece.gap_before > 0 {
             conversation.gap(common, &at, piece.gap_before, give);
         }
         if !piece.bytes.is_empty() {
             conversation.data(common, &at, piece.bytes, give);
         }
+        let wants = conversation.wants(&at);
         talk.charge(give);
-        talk.conversation.is_done()
+        wants
     }
 
     fn end(&mut self, number: u32, piece: &Piece<'_>, end: StreamEnd, give: &mut Give<'_>) {

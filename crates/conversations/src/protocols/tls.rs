@@ -12,7 +12,7 @@ use flowgauge_stack::{ComponentInfo, Input, ItemType, Output, ResultInfo, Stream
 use flowgauge_wire::Nanos;
 
 use super::table::Table;
-use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone, bounded_text};
+use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, Wants, alone, bounded_text};
 
 /// Letters of a history.
 const MAX_HISTORY: usize = 64;
@@ -89,6 +89,10 @@ pub(crate) struct TlsTalk {
 }
 
 impl TlsTalk {
+    fn is_done(&self) -> bool {
+        (self.handshake.as_ref()).is_some_and(|handshake| handshake.is_given)
+    }
+
     /// What the parsers are to do.
     fn side(
         &mut self,
@@ -150,8 +154,8 @@ impl Conversation for TlsTalk {
         }
     }
 
-    fn is_done(&self) -> bool {
-        (self.handshake.as_ref()).is_some_and(|handshake| handshake.is_given)
+    fn wants(&self, _: &At<'_>) -> Wants {
+        Wants::nothing_if(self.is_done())
     }
 
     fn held(&self) -> usize {

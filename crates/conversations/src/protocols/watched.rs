@@ -50,6 +50,7 @@ impl Kept {
             Piece {
                 bytes,
                 gap_before: kept.gap_before,
+                skipped: 0,
                 from_initiator: kept.from_initiator,
                 time: kept.time,
             }

@@ -23,7 +23,7 @@ use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, LastWord, OptionInfo, OptionKind, Outlet, Output,
     Parallel, RunEnd, SettingError, Settings, WriteLast,
 };
-use flowgauge_stream::{Chunk, Handler, Needs, Shares, Stream};
+use flowgauge_stream::{Chunk, Handler, Needs, Shares, Stream, Want};
 use flowgauge_sys::files::{self, How};
 use flowgauge_wire::{Batch, DecodedBatch, Nanos};
 
@@ -251,6 +251,11 @@ impl Handler for Both<'_> {
 
     fn batch(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {
         self.collector.batch(batch, decoded);
+    }
+
+    #[inline]
+    fn want(&mut self) -> Option<Want> {
+        self.leading().want()
     }
 
     fn stream_created(&mut self, stream: &Stream<'_>) {

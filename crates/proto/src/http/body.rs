@@ -193,6 +193,14 @@ impl Chunks {
         size_in(line)
     }
 
+    /// Bytes that are left of a chunk's data.
+    pub(super) const fn left(&self) -> u64 {
+        match self.place {
+            Place::Data(left) => left,
+            _ => 0,
+        }
+    }
+
     /// Reads over a hole within a chunk's data; false if it is elsewhere or longer.
     pub(super) fn skip(&mut self, missing: u64) -> bool {
         match &mut self.place {

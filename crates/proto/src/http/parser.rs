@@ -243,6 +243,35 @@ impl Parser {
         matches!(self.state, State::Tunnel(_))
     }
 
+    /// So many bytes that come next belong to a body, whatever they are.
+    pub const fn ahead(&self) -> u64 {
+        match &self.state {
+            State::Length(left) => *left,
+            State::Chunked(chunks) => chunks.left(),
+            State::UntilEnd => u64::MAX,
+            _ => 0,
+        }
+    }
+
+    /// So many bytes came, of those [ahead](Parser::ahead), and were not looked at.
+    pub fn passed<E: Events>(&mut self, bytes: u64, events: &mut E) {
+        let is_over = match &mut self.state {
+            State::Length(left) => {
+                *left = left.saturating_sub(bytes);
+                *left == 0
+            }
+            State::Chunked(chunks) => {
+                chunks.skip(bytes);
+                false
+            }
+            _ => false,
+        };
+        self.message.body += bytes;
+        if is_over {
+            self.over(true, events);
+        }
+    }
+
     /// The next bytes of the stream.
     pub fn data<E: Events>(&mut self, bytes: &[u8], events: &mut E) {
         if self.is_lost() && begins_message(bytes) {

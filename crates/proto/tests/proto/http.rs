@@ -107,6 +107,46 @@ fn read(pieces: &[&[u8]], methods: &[&'static str]) -> Vec<String> {
     log.lines
 }
 
+#[test]
+fn bodies_that_are_not_looked_at_count_as_if_they_were() {
+    let messages: [&[u8]; 3] = [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nsomethingHTTP/1.1 204 No\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\nHTTP/1.1 204 No\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\n\r\nto the end",
+    ];
+    /// Ends, without bodies.
+    #[derive(Default)]
+    struct Ends(Vec<End>);
+    impl Events for Ends {
+        fn knows_request(&self) -> bool {
+            true
+        }
+        fn end(&mut self, end: &End) {
+            self.0.push(*end);
+        }
+    }
+    for text in messages {
+        let (mut whole, mut ends) = (Parser::default(), Ends::default());
+        whole.data(text, &mut ends);
+        whole.finish(true, &mut ends);
+        let mut passed = 0;
+        for cut in 0..text.len() {
+            for most in [1, 3, u64::MAX] {
+                let (mut parser, mut other) = (Parser::default(), Ends::default());
+                parser.data(&text[..cut], &mut other);
+                let rest = text.len() - cut;
+                let over = parser.ahead().min(most).min(rest as u64);
+                parser.passed(over, &mut other);
+                parser.data(&text[cut + over as usize..], &mut other);
+                parser.finish(true, &mut other);
+                assert_eq!(other.0, ends.0, "{cut} {over}");
+                passed += over;
+            }
+        }
+        assert!(passed > 0);
+    }
+}
+
 /// The same in one piece, at each cut, and byte by byte.
 fn check(text: &str, methods: &[&'static str], expected: &[&str]) {
     let bytes = text.as_bytes();

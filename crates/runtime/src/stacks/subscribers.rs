@@ -1,8 +1,10 @@
 //! Parts of stacks whose first components subscribe to one engine.
 
+use std::collections::VecDeque;
+
 use flowgauge_stack::NodeId;
 use flowgauge_stack::engine::{Engine, Event, Events, Feed, Step, Wants};
-use flowgauge_stream::Request;
+use flowgauge_stream::{Skip, Want};
 
 use super::part::{Count, Part};
 
@@ -16,33 +18,81 @@ pub(super) struct Subscribers {
     reads: Vec<bool>,
     /// What any of them has wanted.
     all: Wants,
-    passed: Passed,
+    shares: Shares,
 }
 
-/// Parts that want no more of a stream, as bits, by the stream's number.
+/// What each part wants of streams, by their numbers, as soon as any wants less than all.
 #[derive(Default)]
-struct Passed(Vec<u64>);
+struct Shares(Vec<Vec<Share>>);
 
-impl Passed {
-    fn of(&self, stream: u32) -> u64 {
-        self.0.get(stream as usize).copied().unwrap_or(0)
-    }
+/// What a part wants of a stream.
+#[derive(Clone, Copy, Default)]
+struct Share {
+    skip: Skip,
+    /// Neither bytes nor lengths.
+    wants_nothing: bool,
+}
 
-    /// Part number `part` wants no more of a stream. Returns all that do not. (Parts beyond the bits want all.)
-    fn add(&mut self, stream: u32, part: usize) -> u64 {
-        let at = stream as usize;
-        if at >= self.0.len() {
-            self.0.resize((at + 1).next_power_of_two(), 0);
-        }
-        self.0[at] |= 1_u64.checked_shl(part as u32).unwrap_or(0);
-        self.0[at]
+impl Shares {
+    #[inline]
+    fn of(&mut self, stream: u32, part: usize) -> Option<&mut Share> {
+        self.0.get_mut(stream as usize)?.get_mut(part)
     }
 
     /// A stream begins.
     fn clear(&mut self, stream: u32) {
-        if let Some(bits) = self.0.get_mut(stream as usize) {
-            *bits = 0;
+        if let Some(shares) = self.0.get_mut(stream as usize) {
+            shares.fill(Share::default());
         }
+    }
+
+    /// One of several parts, those that read streams, wants this. Returns what they want together.
+    fn want(&mut self, want: Want, part: usize, reads: &[bool]) -> Option<Want> {
+        let (stream, from) = match want {
+            Want::From(stream, from) => (stream, from),
+            Want::Nothing(stream) => (stream, u64::MAX),
+            Want::Policy(..) => return Some(want),
+        };
+        let at = stream as usize;
+        if at >= self.0.len() {
+            self.0.resize((at + 1).next_power_of_two(), Vec::new());
+        }
+        let shares = &mut self.0[at];
+        shares.resize(reads.len(), Share::default());
+        if let Some(share) = shares.get_mut(part) {
+            share.skip.from = from;
+            share.wants_nothing = matches!(want, Want::Nothing(_));
+        }
+        let all = shares.iter().zip(reads).filter(|(_, reads)| **reads);
+        if all.clone().all(|(share, _)| share.wants_nothing) {
+            return Some(Want::Nothing(stream));
+        }
+        let from = all.map(|(share, _)| share.skip.from).min()?;
+        Some(Want::From(stream, from))
+    }
+}
+
+/// Gives an event of the engine to a part, as far as that wants it.
+fn give(event: Event<'_>, part: &mut Part, share: Option<&mut Share>, asked: &mut Vec<Want>) {
+    let mut take = |event: Event<'_>| part.event(Feed::Event(event, asked));
+    let Some(share) = share else {
+        return take(event);
+    };
+    match event {
+        Event::Data(..) | Event::Remark(..) if share.wants_nothing => {}
+        Event::Data(stream, chunk) => {
+            if let Some(rest) = share.skip.rest(chunk) {
+                take(Event::Data(stream, &rest));
+            }
+        }
+        Event::Terminated(stream, _) if share.wants_nothing => take(Event::Terminated(stream, 0)),
+        Event::Terminated(stream, _) => {
+            if let Some(last) = share.skip.last(stream) {
+                take(Event::Data(stream, &last));
+            }
+            take(event);
+        }
+        _ => take(event),
     }
 }
 
@@ -54,7 +104,7 @@ impl Subscribers {
             reads: vec![false; parts.len()],
             parts,
             all: Wants::default(),
-            passed: Passed::default(),
+            shares: Shares::default(),
         }
     }
 
@@ -78,31 +128,21 @@ impl Subscribers {
             self.all = self.all.or(wanted);
         }
         let (parts, wants, reads) = (&mut self.parts, &self.wants, &self.reads);
-        let passed = &mut self.passed;
+        let shares = &mut self.shares;
         let mut asked = Vec::new();
-        let each = |event: Event<'_>, requests: &mut Vec<Request>| {
+        let each = |event: Event<'_>, wanted: &mut VecDeque<Want>| {
             if let Event::Created(stream) = event {
-                passed.clear(stream.id);
+                shares.clear(stream.id);
             }
-            let over = event.data_of().map_or(0, |stream| passed.of(stream));
+            let stream = event.stream();
             for (number, (part, wants)) in parts.iter_mut().zip(wants).enumerate() {
-                let is_over = over.checked_shr(number as u32).unwrap_or(0) & 1 != 0;
-                if is_over || !wants.is_some_and(|wants| event.is_wanted(wants)) {
+                if !wants.is_some_and(|wants| event.is_wanted(wants)) {
                     continue;
                 }
-                part.event(Feed::Event(event, &mut asked));
-                for request in asked.drain(..) {
-                    let Request::Abandon(stream) = request else {
-                        requests.push(request);
-                        continue;
-                    };
-                    let over = passed.add(stream, number);
-                    let mut all = reads.iter().enumerate();
-                    if all.all(|(at, reads)| {
-                        !reads || over.checked_shr(at as u32).unwrap_or(0) & 1 != 0
-                    }) {
-                        requests.push(request);
-                    }
+                let share = stream.and_then(|stream| shares.of(stream, number));
+                give(event, part, share, &mut asked);
+                for want in asked.drain(..) {
+                    wanted.extend(shares.want(want, number, reads));
                 }
             }
         };

@@ -21,7 +21,7 @@ use super::silence::Silences;
 use super::slab::{NONE, Slab, Table};
 use super::statistics::{Counts, EngineStatistics};
 use super::unwanted::Beginnings;
-use crate::handler::Request;
+use crate::wants::Want;
 
 /// Packets that what is kept for a stream is fetched ahead.
 pub(super) const AHEAD: usize = 16;
@@ -101,7 +101,7 @@ pub(super) struct Core {
     /// in their order.
     pub(super) placed: u32,
     /// What the shard is to do before the next packet.
-    pub(super) requests: VecDeque<Request>,
+    pub(super) requests: VecDeque<Want>,
 }
 
 /// An application, and the place of its parameter set.
@@ -258,7 +258,7 @@ impl Core {
             }
             self.note_views(id);
             if self.is_done(id) {
-                self.requests.push_back(Request::Abandon(id));
+                self.requests.push_back(Want::Nothing(id));
             }
         }
         self.note_applications();

@@ -339,8 +339,8 @@ impl Engine {
     fn catch_up(&mut self) {
         self.core.tidy_parameters();
         self.core.tell_silences(&mut self.shard);
-        while let Some(request) = self.core.requests.pop_front() {
-            self.shard.fulfil(request, &mut Forgets(&mut self.core));
+        while let Some(want) = self.core.requests.pop_front() {
+            self.shard.want(want, &mut Forgets(&mut self.core));
         }
         for (place, counts) in self.core.refused.drain(..) {
             self.shard.refuse(place, counts.packets, counts.bytes);

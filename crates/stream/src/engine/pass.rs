@@ -17,9 +17,8 @@ use super::record::{Record, RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::stream_ref::{Context, StreamErrors, StreamRef};
 use super::unwanted::Begin;
-use crate::handler::{
-    Admit, Chunk, Cut, Handler, Next, Request, Stream, StreamPacket, StreamStatus,
-};
+use crate::handler::{Admit, Chunk, Cut, Handler, Next, Stream, StreamPacket, StreamStatus};
+use crate::wants::Want;
 
 pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
@@ -75,7 +74,7 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
     }
 
     #[inline(always)]
-    fn request(&mut self) -> Option<Request> {
+    fn want(&mut self) -> Option<Want> {
         if self.core.requests.is_empty() {
             return None;
         }
@@ -448,7 +447,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
     #[cold]
     pub(super) fn finish_direction(&mut self, stream: &Stream<'_>) {
         let id = stream.id;
-        self.core.requests.push_back(Request::Abandon(id));
+        self.core.requests.push_back(Want::Nothing(id));
         let opposite_is_done = self.core.is_done(id ^ 1);
         let verdict = match (opposite_is_done, id & 1) {
             (true, _) => Verdict::Discard,

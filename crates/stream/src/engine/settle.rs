@@ -8,7 +8,8 @@ use super::pass::{Hook, TCP};
 use super::record::{Extra, Record, RecordFlags, View, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::stream_ref::{Context, StreamRef};
-use crate::handler::{Request, Stream, StreamPacket};
+use crate::handler::{Stream, StreamPacket};
+use crate::wants::Want;
 
 impl<E: Events + ?Sized> Hook<'_, E> {
     /// The first packet of a connection: which applications want its streams?
@@ -31,7 +32,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 continue;
             };
             if record.flags.has(RecordFlags::UNWANTED) {
-                self.core.requests.push_back(Request::Abandon(id));
+                self.core.requests.push_back(Want::Nothing(id));
                 continue;
             }
             self.core.statistics.created += 1;

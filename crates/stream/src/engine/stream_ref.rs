@@ -9,7 +9,8 @@ use super::core::{Core, flow_of};
 use super::record::{OwnLoss, Parameters, RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::statistics::{Counts, StreamStatistics};
-use crate::handler::{Request, Stream, StreamFlow, StreamIdentity, StreamStatus};
+use crate::handler::{Stream, StreamFlow, StreamIdentity, StreamStatus};
+use crate::wants::Want;
 
 /// What was wrong with a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -521,7 +522,7 @@ impl Core {
         let current = self.parameters(view.parameters);
         match parameter {
             Parameter::Policy(policy) => {
-                self.requests.push_back(Request::Policy(at.record, policy));
+                self.requests.push_back(Want::Policy(at.record, policy));
                 return;
             }
             Parameter::InactivityTimeout(timeout) => return self.set_silence(at, timeout),

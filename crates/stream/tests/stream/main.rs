@@ -24,3 +24,4 @@ mod silence;
 mod soak;
 mod states;
 mod truth;
+mod wants;

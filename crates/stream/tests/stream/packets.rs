@@ -8,6 +8,7 @@ use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_stream::{
     Admit, ChecksumPolicy, Chunk, Handler, Shard, ShardConfig, Stream, StreamPacket, StreamStatus,
+    Want,
 };
 use flowgauge_wire::{Batch, Nanos, PacketDescriptor, Place};
 
@@ -421,8 +422,8 @@ fn control_from_outside() {
         .0;
     assert_eq!(shard.waiting_bytes_of(client), 2);
     assert_eq!(shard.waiting_bytes_of(client ^ 1), 0);
-    assert!(shard.set_overlap_policy(client, OverlapPolicy::Last));
-    assert!(!shard.set_overlap_policy(client + 2, OverlapPolicy::Last));
+    assert!(shard.want(Want::Policy(client, OverlapPolicy::Last), &mut handler));
+    assert!(!shard.want(Want::Policy(client + 2, OverlapPolicy::Last), &mut handler));
     // A second copy of what waits: the last one counts now.
     process(
         &mut shard,
@@ -440,8 +441,8 @@ fn control_from_outside() {
         1,
     );
     assert_eq!(shard.waiting_bytes_of(client), 2);
-    assert!(shard.abandon(client));
-    assert!(!shard.abandon(client + 2));
+    assert!(shard.want(Want::Nothing(client), &mut handler));
+    assert!(!shard.want(Want::Nothing(client + 2), &mut handler));
     assert_eq!(shard.waiting_bytes(), 0);
     process(
         &mut shard,

@@ -24,7 +24,7 @@ use second::Second;
 use tunnel::Tunnel;
 
 use super::table::Table;
-use super::{At, Connection, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
+use super::{At, Connection, Conversation, Give, ProtocolInfo, Seen, Transport, Wants, alone};
 use crate::files::{Files, kind};
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
@@ -395,6 +395,8 @@ fn is_second(upgrade: Option<&[u8]>) -> bool {
 /// What comes next in a direction.
 enum Part<'a> {
     Gap(u64),
+    /// Bytes of a body that nobody looked at.
+    Passed(u64),
     Data(&'a [u8]),
     End(StreamEnd),
     /// Nothing is looked at any more.
@@ -431,6 +433,7 @@ impl Side {
                 self.parser.gap(bytes, &mut builder);
                 *builder.is_after_loss |= self.parser.is_lost();
             }
+            Part::Passed(bytes) => self.parser.passed(bytes, &mut builder),
             Part::Data(bytes) => self.parser.data(bytes, &mut builder),
             Part::End(end) => self.parser.finish(end == StreamEnd::Fin, &mut builder),
             Part::GivenUp => self.parser.finish(false, &mut builder),
@@ -807,6 +810,19 @@ impl Conversation for Talk {
             return second.gap(pool, at, bytes, give);
         }
         self.part(pool, at, &Part::Gap(bytes), give);
+    }
+
+    fn wants(&self, at: &At<'_>) -> Wants {
+        let side = &self.sides[at.side()];
+        let reads_body = side.file.is_some() || side.beginning.is_wanted;
+        match reads_body || self.tunnel.is_some() || self.second.is_some() {
+            true => Wants::All,
+            false => Wants::Behind(side.parser.ahead()),
+        }
+    }
+
+    fn passed(&mut self, pool: &mut Pool, at: &At<'_>, bytes: u64, give: &mut Give<'_>) {
+        self.part(pool, at, &Part::Passed(bytes), give);
     }
 
     fn end(&mut self, pool: &mut Pool, at: &At<'_>, end: StreamEnd, give: &mut Give<'_>) {

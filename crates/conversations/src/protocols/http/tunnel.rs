@@ -66,6 +66,7 @@ fn piece<'a>(at: &At<'_>, bytes: &'a [u8], gap_before: u64) -> Piece<'a> {
     Piece {
         bytes,
         gap_before,
+        skipped: 0,
         from_initiator: at.from_initiator,
         time: at.time,
     }

@@ -165,7 +165,9 @@ impl Handler for Records {
             gap_before,
             bytes,
             captured,
+            skipped,
         } = chunk;
+        assert_eq!(*skipped, 0);
         let bytes = summary(bytes);
         text.push_str(&format!(
             " [{} {} {offset} {gap_before} {bytes}]",
