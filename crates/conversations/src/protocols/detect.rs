@@ -110,7 +110,10 @@ pub(super) fn look(protocols: &[&ProtocolInfo], seen: &Seen<'_>, is_all: bool) -
             Look::Yes => by_content = by_content.or(place),
             Look::More => {
                 undecided = true;
-                by_port = by_port.or(place.filter(|_| has_port()));
+                // Nobody asks before.
+                if is_all && by_port.is_none() && has_port() {
+                    by_port = place;
+                }
             }
             Look::No => {}
         }

@@ -68,6 +68,9 @@ pub fn look_client(bytes: &[u8]) -> Look {
     let first = [b"HELO ".as_slice(), b"EHLO ", b"LHLO "];
     let is_line = || memchr::memchr(b'\n', bytes).is_some();
     let mut result = Look::No;
+    if !bytes.is_empty() && !matches!(bytes[0] | 0x20, b'h' | b'e' | b'l') {
+        return result;
+    }
     for verb in first {
         let length = verb.len().min(bytes.len());
         let (Some(theirs), Some(verb)) = (bytes.get(..length), verb.get(..length)) else {
