@@ -8,7 +8,7 @@
 //! a position in memory would cost its way there and back per piece. So everything on the usual path
 //! is inlined, and what is not gets the position by value.
 
-use crate::text::{Short, is_plain, short_unsigned, write_json_escaped, write_unsigned};
+use crate::text::{Short, is_plain, lossy, short_unsigned, write_json_escaped, write_unsigned};
 
 /// Room for a flow record with a long history; longer records spill, which costs but loses nothing.
 const ROOM: usize = 2048;
@@ -98,9 +98,9 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Writes the inside of a JSON string ([`write_json_escaped`]).
+    /// Writes [text from outside](lossy) as the inside of a JSON string ([`write_json_escaped`]).
     #[inline(always)]
-    pub(crate) fn put_json(&mut self, text: &str) {
+    pub(crate) fn put_json(&mut self, text: &[u8]) {
         self.at = put_json(self.scratch, self.at, self.out, text);
     }
 
@@ -139,8 +139,7 @@ fn spill_early(scratch: &Bytes, at: usize, out: &mut Vec<u8>) -> usize {
 /// Writes the inside of a JSON string at a cursor, or where it does not fit or needs escapes, behind all before it. Returns
 /// where to go on.
 #[inline(never)]
-fn put_json(scratch: &mut Bytes, at: usize, out: &mut Vec<u8>, text: &str) -> usize {
-    let bytes = text.as_bytes();
+fn put_json(scratch: &mut Bytes, at: usize, out: &mut Vec<u8>, bytes: &[u8]) -> usize {
     let end = at + bytes.len();
     match scratch.get_mut(at..end) {
         Some(place) if is_plain(bytes) => {
@@ -152,7 +151,7 @@ fn put_json(scratch: &mut Bytes, at: usize, out: &mut Vec<u8>, text: &str) -> us
         }
         _ => {
             spill(scratch, at, out);
-            write_json_escaped(out, text);
+            write_json_escaped(out, &lossy(bytes));
             0
         }
     }

@@ -74,6 +74,11 @@ impl FieldVisitor for JsonVisitor<'_> {
 
     #[inline(always)]
     fn text(&mut self, field: &'static Field, value: &str) {
+        self.lossy(field, value.as_bytes());
+    }
+
+    #[inline(always)]
+    fn lossy(&mut self, field: &'static Field, value: &[u8]) {
         self.quoted_key(field);
         self.text.put_json(value);
         self.text.put_all(b"\"");
@@ -148,7 +153,7 @@ impl FieldVisitor for JsonVisitor<'_> {
                 self.text.put_all(b",");
             }
             self.text.put_all(b"\"");
-            self.text.put_json(value);
+            self.text.put_json(value.as_bytes());
             self.text.put_all(b"\"");
         }
         self.text.put_all(b"]");

@@ -390,8 +390,24 @@ fn next_line(bytes: &[u8]) -> (&[u8], &[u8], bool) {
     }
 }
 
+/// The first colon. Most names are too short to call `memchr` for them: their bytes are compared eight at once.
+#[inline]
+fn colon(line: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    let (words, _) = line.as_chunks::<8>();
+    for (word, start) in words.iter().zip([0, 8, 16]) {
+        let others = u64::from_le_bytes(*word) ^ (ONES * b':' as u64);
+        // The lowest byte that is zero keeps its highest bit.
+        let zeros = others.wrapping_sub(ONES) & !others & (ONES << 7);
+        if zeros != 0 {
+            return Some(start + zeros.trailing_zeros() as usize / 8);
+        }
+    }
+    memchr(b':', line)
+}
+
 fn read_header(line: &[u8]) -> Option<Header<'_>> {
-    let colon = memchr(b':', line).filter(|&at| at > 0)?;
+    let colon = colon(line).filter(|&at| at > 0)?;
     Some(Header {
         name: &line[..colon],
         value: trim(&line[colon + 1..]),
@@ -544,8 +560,8 @@ pub fn look(bytes: &[u8]) -> Look {
         return Look::Yes;
     }
     // A method is a word of its own, or may become one.
-    let mut word = bytes.iter().take(METHOD + 1);
-    let method_end = word.position(|&byte| !TOKEN[usize::from(byte)]);
+    let word = &bytes[..bytes.len().min(METHOD + 1)];
+    let method_end = word.iter().position(|&byte| !TOKEN[usize::from(byte)]);
     let is_method = match method_end {
         Some(end) => end > 0 && matches!(bytes[end], b' ' | b'\n'),
         None => bytes.len() <= METHOD,
@@ -619,6 +635,18 @@ fn trim_start(text: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_colon_is_found_wherever_it_is() {
+        for length in 0..40 {
+            let mut line = vec![b';'; length];
+            assert_eq!(colon(&line), None);
+            for at in (0..length).rev() {
+                line[at] = b':';
+                assert_eq!(colon(&line), Some(at));
+            }
+        }
+    }
 
     #[test]
     fn first_bytes_tell() {
