@@ -91,6 +91,9 @@ impl Subscribers {
                     continue;
                 }
                 part.event(Feed::Event(event, &mut asked));
+                if asked.is_empty() {
+                    continue;
+                }
                 for request in asked.drain(..) {
                     let Request::Abandon(stream) = request else {
                         requests.push(request);
