@@ -20,7 +20,7 @@ use flowgauge_wire::{Batch, DecodedBatch, Nanos};
 use super::anomalies::{Anomalies, Noticing, Way};
 use super::classify::{APPLICATIONS, Classifier, NDPI, classifies};
 use super::counters::{self, Counters, When};
-use super::detect::{Beginning, Found, Looked};
+use super::detect::{Beginning, Detector, Found, Looked};
 use super::learned::Learned;
 use super::outer::{OUTER, Outer};
 use super::room::{ByAge, GivenUp, Room};
@@ -116,8 +116,9 @@ struct Transactions {
 
 /// What finds the transactions of all protocols, in what an engine delivers ([`Leading`]).
 pub(crate) struct State {
-    protocols: Vec<&'static ProtocolInfo>,
-    /// By place in `protocols`.
+    /// The protocols that are read.
+    detector: Detector,
+    /// By place in the detector's.
     tables: Vec<Box<dyn Talks>>,
     /// By connection.
     slots: Vec<Slot>,
@@ -173,7 +174,7 @@ enum Stage {
     Unknown,
     /// What was said so far is kept, under `number`, until it tells.
     Watched,
-    /// One of `protocols`, with `number` in its table.
+    /// One of those that are read, with `number` in its table.
     Known(u8),
     /// Of no known protocol.
     Foreign,
@@ -292,7 +293,7 @@ impl State {
         let tables = protocols.iter().map(|protocol| (protocol.table)());
         Ok(State {
             tables: tables.collect(),
-            protocols,
+            detector: Detector::new(protocols),
             slots: Vec::new(),
             watched: Watched::default(),
             learned: Learned::default(),
@@ -352,7 +353,12 @@ impl State {
         let told = (self.learned)
             .get(responder, time)
             .or_else(|| self.learned.get(initiator, time));
-        let told = told.and_then(|name| self.protocols.iter().position(|it| it.name == name));
+        let told = told.and_then(|name| {
+            self.detector
+                .protocols
+                .iter()
+                .position(|it| it.name == name)
+        });
         if slot.stage != Stage::Watched {
             slot.number = self.watched.open(stream.id / 2);
         }
@@ -372,7 +378,7 @@ impl State {
             },
             None => {
                 let beginning = Beginning {
-                    protocols: &self.protocols,
+                    detector: &self.detector,
                     port: responder.1,
                     is_udp,
                     is_last: is_udp || piece.is_none() || slot.tries >= TRIES,
@@ -391,11 +397,15 @@ impl State {
         }
         let (found, name) = match (looked.found, carries) {
             (Found::Protocol(place), _) => {
-                let protocol = self.protocols.get(usize::from(place));
+                let protocol = self.detector.protocols.get(usize::from(place));
                 (looked.found, protocol.map(|it| it.name))
             }
             (_, Some(Carries::Tls)) => {
-                let tls = self.protocols.iter().position(|it| it.name == "tls");
+                let tls = self
+                    .detector
+                    .protocols
+                    .iter()
+                    .position(|it| it.name == "tls");
                 let found = tls.map_or(Found::Nothing, |place| Found::Usual(place as u8));
                 (found, looked.signature.map(|(name, _)| name))
             }
@@ -482,8 +492,10 @@ impl State {
         out: &mut dyn Outlet,
         work: impl FnOnce(&mut dyn Talks, &mut Give<'_>) -> T,
     ) -> T {
-        let (Some(table), Some(protocol)) = (self.tables.get_mut(place), self.protocols.get(place))
-        else {
+        let (Some(table), Some(protocol)) = (
+            self.tables.get_mut(place),
+            self.detector.protocols.get(place),
+        ) else {
             return T::default();
         };
         let mut give = Give {
@@ -510,7 +522,12 @@ impl State {
 
     /// Files of which ranges came, where no more are waited for; without a time all.
     fn give_joined(&mut self, now: Option<Nanos>, out: &mut dyn Outlet) {
-        if let Some(place) = self.protocols.iter().position(|it| it.name == "http") {
+        if let Some(place) = self
+            .detector
+            .protocols
+            .iter()
+            .position(|it| it.name == "http")
+        {
             self.with(place, out, |_, give| http::give_joined(now, give));
         }
     }

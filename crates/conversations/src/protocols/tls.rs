@@ -39,7 +39,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
 
 /// Whether another protocol speaks first at this port, of those that have no conversation of their own: POP3,
 /// IMAP, LDAP, MySQL, XMPP, PostgreSQL, IRC.
-const fn is_later(port: u16) -> bool {
+pub(super) const fn is_later(port: u16) -> bool {
     matches!(port, 110 | 143 | 389 | 3306 | 5222 | 5269 | 5432 | 6667)
 }
 
