@@ -7,12 +7,18 @@ use flowgauge_record::event::{Classified, schema_of_classified};
 use flowgauge_record::flow::FLOW_SCHEMA;
 use flowgauge_stack::engine::{Feed, Required};
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output,
-    Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+    Account, Component, ComponentInfo, ItemType, Items, Outlet, Output, Parallel, RecordItem,
+    ResultInfo, ResultValue, SettingError, Settings, options,
 };
 use flowgauge_stream::{Chunk, Handler, Needs, Stream};
 
 use crate::protocols::{self, Leading};
+
+options! {
+    const;
+    CLASSIFY = classify: Flag = "no", "say what is spoken in each flow, and for which application: by content, by names of servers, by names \
+     that were looked up, by ports";
+}
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "flows",
@@ -37,13 +43,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         engine::OTHER_IDLE,
         engine::ACTIVE_TIMEOUT,
         engine::COMMUNITY_ID_SEED,
-        OptionInfo::new(
-            "classify",
-            OptionKind::Flag,
-            "say what is spoken in each flow, and for which application: by content, by names of servers, by names \
-             that were looked up, by ports",
-        )
-        .or("no"),
+        CLASSIFY,
         protocols::APPLICATIONS,
         protocols::NDPI,
     ],

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_record::file::FileRow;
-use flowgauge_stack::{Counted, Failure, LastWord, OptionInfo, OptionKind, SettingError, Settings};
+use flowgauge_stack::{Counted, Failure, LastWord, SettingError, Settings, options};
 use flowgauge_wire::Budget;
 
 use decoding::{Coding, Decoder, Output};
@@ -45,54 +45,24 @@ const SHARE: u64 = 8;
 /// Files that are written at once.
 const MOST_OPEN: usize = 128;
 
-/// Give a record of each file.
-pub(crate) const FILES: OptionInfo = OptionInfo::new(
-    "files",
-    OptionKind::Flag,
-    "give a record of each file that is transferred (bodies of HTTP, data connections of FTP, parts of mails), too",
-)
-.or("no");
-/// Mails.
-pub(crate) const MAILS: OptionInfo = OptionInfo::new(
-    "mails",
-    OptionKind::Flag,
-    "each mail is a file, too, that its parts name: as it was sent, without doubled dots",
-)
-.or("no");
-/// Digests.
-pub(crate) const DIGESTS: OptionInfo = OptionInfo::new(
-    "digests",
-    OptionKind::Text,
-    "digests of files in those records: md5, sha1, sha256, with commas between",
-);
-/// Folder.
-pub(crate) const EXTRACT: OptionInfo = OptionInfo::new(
-    "extract",
-    OptionKind::OutputFolder,
-    "write each file into this folder, which is made if it is not there; the record says its name. 128 at once, with \
-     more the longest idle one ends",
-);
-/// Decoding.
-pub(crate) const DECODE: OptionInfo = OptionInfo::new(
-    "decode",
-    OptionKind::Flag,
-    "take content codings (gzip, deflate, br) away before; 64 at once, with more the longest idle one ends",
-)
-.or("no");
-/// Most bytes of a file.
-pub(crate) const FILE_LIMIT: OptionInfo = OptionInfo::new(
-    "file_limit",
-    OptionKind::Size,
-    "bytes of a file that are written; it is cut off behind them",
-)
-.or("100M");
-/// Most bytes of all.
-pub(crate) const EXTRACT_LIMIT: OptionInfo = OptionInfo::new(
-    "extract_limit",
-    OptionKind::Size,
-    "bytes of all files together that are written",
-)
-.or("10G");
+options! {
+    pub(crate) const;
+    /// Give a record of each file.
+    FILES = files: Flag = "no", "give a record of each file that is transferred (bodies of HTTP, data connections of FTP, parts of mails), too";
+    /// Mails.
+    MAILS = mails: Flag = "no", "each mail is a file, too, that its parts name: as it was sent, without doubled dots";
+    /// Digests.
+    DIGESTS = digests: Text, "digests of files in those records: md5, sha1, sha256, with commas between";
+    /// Folder.
+    EXTRACT = extract: OutputFolder, "write each file into this folder, which is made if it is not there; the record says its name. 128 at once, with \
+     more the longest idle one ends";
+    /// Decoding.
+    DECODE = decode: Flag = "no", "take content codings (gzip, deflate, br) away before; 64 at once, with more the longest idle one ends";
+    /// Most bytes of a file.
+    FILE_LIMIT = file_limit: Size = "100M", "bytes of a file that are written; it is cut off behind them";
+    /// Most bytes of all.
+    EXTRACT_LIMIT = extract_limit: Size = "10G", "bytes of all files together that are written";
+}
 
 /// Whether something is to be done with files.
 fn are_wanted(settings: &Settings) -> bool {

@@ -5,18 +5,17 @@ use std::sync::Arc;
 
 use flowgauge_kit::measure::Intervals;
 use flowgauge_record::counters::CountersRow;
-use flowgauge_stack::{Items, OptionInfo, OptionKind, RecordItem, SettingError, Settings};
+use flowgauge_stack::{Items, RecordItem, SettingError, Settings, options};
 use flowgauge_stream::Shard;
 use flowgauge_wire::{Nanos, Place};
 
 use super::anomalies::Way;
 use super::room::Room;
 
-pub(super) const INTERVAL: OptionInfo = OptionInfo::new(
-    "stats_interval",
-    OptionKind::Duration,
-    "give a record of counters at multiples of this, on the clock of the capture, and at the end; without it none",
-);
+options! {
+    pub(super) const;
+    INTERVAL = stats_interval: Duration, "give a record of counters at multiples of this, on the clock of the capture, and at the end; without it none";
+}
 
 /// When such a record was given last, and what it said.
 pub(super) struct Counters {
