@@ -9,8 +9,8 @@ use flowgauge_record::FlowRow;
 use flowgauge_record::event::{Carried, EventSchemas, Spoken, Vlans, schemas_of_events};
 use flowgauge_stack::engine::{Feed, Required, Step};
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
-    Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd,
+    Account, Component, ComponentInfo, Failure, ItemType, Items, Outlet, Output, Parallel,
+    RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd, options,
 };
 use flowgauge_stream::{
     Chunk, Handler, Needs, Remark, Request, Shard, ShardConfig, Stream, StreamStatus,
@@ -40,17 +40,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     kinds: Some(schemas_of_events),
     outside: Some("it has one table of all connections"),
     options: &[
-        OptionInfo::new(
-            "protocols",
-            OptionKind::Text,
-            "those that are wanted, with commas between; without it all. ftp has its data connections (ftp_data) with it",
-        ),
-        OptionInfo::new(
-            "flows",
-            OptionKind::Flag,
-            "give a record of each flow when it ends, too, with the protocol and the application",
-        )
-        .or("no"),
+        PROTOCOLS,
+        FLOWS,
         OUTER,
         ANOMALIES,
         EACH_MESSAGE,
@@ -90,21 +81,15 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..flowgauge_kit::OF_PACKETS
 };
 
-const ANOMALIES: OptionInfo = OptionInfo::new(
-    "anomalies",
-    OptionKind::Flag,
-    "give a record of what should not be in packets, connections and messages, too",
-)
-.or("no");
-
-const EACH_MESSAGE: OptionInfo = OptionInfo::new(
-    "each_message",
-    OptionKind::Flag,
-    "give a record of each query of DNS, those that come again too, of each message of NTP, of replies to groups in \
+options! {
+    const;
+    PROTOCOLS = protocols: Text, "those that are wanted, with commas between; without it all. ftp has its data connections (ftp_data) with it";
+    FLOWS = flows: Flag = "no", "give a record of each flow when it ends, too, with the protocol and the application";
+    ANOMALIES = anomalies: Flag = "no", "give a record of what should not be in packets, connections and messages, too";
+    EACH_MESSAGE = each_message: Flag = "no", "give a record of each query of DNS, those that come again too, of each message of NTP, of replies to groups in \
      their own flow, and of the greeting of FTP; tell all fields of HTTP/2 and all lines of replies of FTP: as Suricata \
-     and Zeek log them",
-)
-.or("no");
+     and Zeek log them";
+}
 
 /// Pieces of a connection that are looked at before it is given up as one of no known protocol.
 const TRIES: u8 = 6;
@@ -678,6 +663,10 @@ impl Leading<'_> {
 impl Handler for Leading<'_> {
     const STREAMS: bool = true;
     const REMARKS: bool = true;
+
+    fn wants_flows(&self) -> bool {
+        self.state.classifier.is_some()
+    }
 
     fn batch(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {
         if let Some(outer) = &mut self.state.outer {
