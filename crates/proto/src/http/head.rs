@@ -469,6 +469,12 @@ fn read_bad_request(line: &[u8]) -> Option<Start<'_>> {
     const METHODS: [&[u8]; 9] = [
         b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH",
     ];
+    // Nearly all that is asked for is binary: neither word is there.
+    let begins = line.trim_ascii_start().first();
+    let ends = line.trim_ascii_end().last();
+    if !begins.is_some_and(u8::is_ascii_uppercase) && !ends.is_some_and(u8::is_ascii_digit) {
+        return None;
+    }
     let mut words = line
         .split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty());
