@@ -384,23 +384,17 @@ impl Checksums {
         flows: &[PacketFlow],
         tracker: &mut FlowTracker,
     ) {
-        const SHIFT: u32 = PacketFlowFlags::FIRST_RIGHT.0.trailing_zeros();
-        const FIRST: u16 = 3 << SHIFT;
-        const EVEN: u64 = 0x5555_5555_5555_5555;
+        const EVEN: u32 = 0x5555_5555;
         if self.policy != ChecksumPolicy::Auto {
             return;
         }
-        let mut prints = [0; 32];
-        for (packets, flows) in decoded.packets.chunks(32).zip(flows.chunks(32)) {
-            // Two bits of each: most have none, which is asked of eight at once.
-            let mut told = 0_u64;
-            for (flows, place) in flows.chunks(8).zip((0..).step_by(16)) {
-                if flows.iter().fold(0, |any, flow| any | flow.flags.0) & FIRST != 0 {
-                    for (flow, place) in flows.iter().zip((place..).step_by(2)) {
-                        told |= u64::from(flow.flags.0 >> SHIFT & 3) << place;
-                    }
-                }
-            }
+        let mut prints = [0; 16];
+        for (packets, flows) in decoded.packets.chunks(16).zip(flows.chunks(16)) {
+            // Of a constant number of flows the loop is a straight line.
+            let told = match flows.first_chunk::<16>() {
+                Some(flows) => told(flows),
+                None => told(flows),
+            };
             if told == 0 {
                 continue;
             }
@@ -413,7 +407,7 @@ impl Checksums {
                 if let Some((packet, flow)) = at_hand
                     && is_right(batch, decoded, packet)
                 {
-                    firsts |= u64::from(tracker.note_right(flow.id, packet.direction)) << at;
+                    firsts |= u32::from(tracker.note_right(flow.id, packet.direction)) << at;
                 }
             }
             let count = firsts.count_ones() as usize;
@@ -548,6 +542,16 @@ fn only_carries(packet: &Decoded) -> bool {
     packet.payload_len > 0
         && matches!(packet.key.protocol, 6 | 17)
         && !packet.tcp_flags.intersects(CONTROL)
+}
+
+/// [`PacketFlowFlags::FIRST_RIGHT`] and [`PacketFlowFlags::FIRST_UNVERIFIED`] of up to 16 flows, the first one's lowest.
+#[inline(always)]
+fn told(flows: &[PacketFlow]) -> u32 {
+    const SHIFT: u32 = PacketFlowFlags::FIRST_RIGHT.0.trailing_zeros();
+    let flows = flows.iter().rev();
+    flows.fold(0, |told, flow| {
+        told << 2 | u32::from(flow.flags.0 >> SHIFT & 3)
+    })
 }
 
 /// Whether a packet that is not verified yet has a right checksum.

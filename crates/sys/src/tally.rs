@@ -15,7 +15,7 @@ pub fn byte_sum(bytes: &[u8]) -> u64 {
         return unsafe { byte_sum_avx512(bytes) };
     }
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
+    if bytes.len() >= 128 && std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the CPU has AVX2, just checked.
         return unsafe { byte_sum_avx2(bytes) };
     }
