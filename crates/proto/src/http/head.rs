@@ -553,15 +553,19 @@ pub fn look(bytes: &[u8]) -> Look {
             Look::More
         };
     };
-    if bytes.starts_with(b"HTTP/") || b"HTTP/".starts_with(bytes) {
+    if bytes[0] == b'H' && (bytes.starts_with(b"HTTP/") || b"HTTP/".starts_with(bytes)) {
         return match bytes.get(5) {
             None => Look::More,
             Some(b'1') => Look::Yes,
             Some(_) => Look::No,
         };
     }
-    const COMMON: [&[u8]; 3] = [b"GET ", b"POST ", b"HEAD "];
-    let target = COMMON.iter().find_map(|method| bytes.strip_prefix(*method));
+    let target = match bytes[0] {
+        b'G' => bytes.strip_prefix(b"GET "),
+        b'P' => bytes.strip_prefix(b"POST "),
+        b'H' => bytes.strip_prefix(b"HEAD "),
+        _ => None,
+    };
     if target.is_some_and(|target| target.starts_with(b"/") || target.starts_with(b"http")) {
         return Look::Yes;
     }
