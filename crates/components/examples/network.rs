@@ -54,7 +54,7 @@ fn stack(text: &str) -> Stack {
     let mut sources = Sources::default();
     let file = sources.add("stack".to_owned(), text.to_owned()).unwrap();
     let document = Document::of(parse_stack(&sources, file).unwrap());
-    check(&document, &registry())
+    check(&document, registry())
         .program
         .unwrap()
         .stacks

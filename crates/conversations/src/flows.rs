@@ -7,12 +7,17 @@ use flowgauge_record::event::{Classified, schema_of_classified};
 use flowgauge_record::flow::FLOW_SCHEMA;
 use flowgauge_stack::engine::{Feed, Required};
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output,
-    Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+    Account, Component, ComponentInfo, ItemType, Items, Outlet, Output, Parallel, RecordItem,
+    ResultInfo, ResultValue, SettingError, Settings, options,
 };
 use flowgauge_stream::{Chunk, Handler, Needs, Stream};
 
 use crate::protocols::{self, Leading};
+
+options! {
+    const;
+    CLASSIFY = classify: Flag = "no", "classify each flow's protocol and application, by content, server names, DNS names and ports";
+}
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "flows",
@@ -37,12 +42,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         engine::OTHER_IDLE,
         engine::ACTIVE_TIMEOUT,
         engine::COMMUNITY_ID_SEED,
-        OptionInfo::new(
-            "classify",
-            OptionKind::Flag,
-            "classify each flow's protocol and application, by content, server names, DNS names and ports",
-        )
-        .or("no"),
+        CLASSIFY,
         protocols::APPLICATIONS,
         protocols::NDPI,
     ],

@@ -8,7 +8,7 @@
 //! a position in memory would cost its way there and back per piece. So everything on the usual path
 //! is inlined, and what is not gets the position by value.
 
-use crate::text::{Short, short_unsigned, write_unsigned};
+use crate::text::{Short, is_plain, lossy, short_unsigned, write_json_escaped, write_unsigned};
 
 /// Room for a flow record with a long history; longer records spill, which costs but loses nothing.
 const ROOM: usize = 2048;
@@ -98,6 +98,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Writes [text from outside](lossy) as the inside of a JSON string ([`write_json_escaped`]).
+    #[inline(always)]
+    pub(crate) fn put_json(&mut self, text: &[u8]) {
+        self.at = put_json(self.scratch, self.at, self.out, text);
+    }
+
     /// Writes a whole number.
     #[inline(always)]
     pub(crate) fn put_unsigned(&mut self, value: u64) {
@@ -128,6 +134,27 @@ fn spill(scratch: &Bytes, at: usize, out: &mut Vec<u8>) {
 fn spill_early(scratch: &Bytes, at: usize, out: &mut Vec<u8>) -> usize {
     spill(scratch, at, out);
     0
+}
+
+/// Writes the inside of a JSON string at a cursor, or where it does not fit or needs escapes, behind all before it. Returns
+/// where to go on.
+#[inline(never)]
+fn put_json(scratch: &mut Bytes, at: usize, out: &mut Vec<u8>, bytes: &[u8]) -> usize {
+    let end = at + bytes.len();
+    match scratch.get_mut(at..end) {
+        Some(place) if is_plain(bytes) => {
+            match bytes.len() {
+                0..=16 => copy_short(place, bytes),
+                _ => place.copy_from_slice(bytes),
+            }
+            end
+        }
+        _ => {
+            spill(scratch, at, out);
+            write_json_escaped(out, &lossy(bytes));
+            0
+        }
+    }
 }
 
 /// Copies equally long slices of up to 16 bytes by two words that may overlap, without a call.

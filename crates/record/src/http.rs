@@ -1,7 +1,6 @@
 //! Records about HTTP messages and transactions.
 
 use core::any::Any;
-use std::borrow::Cow;
 
 use flowgauge_wire::{Address, Nanos};
 
@@ -11,9 +10,8 @@ use crate::held::held;
 use crate::origin::Origin;
 use crate::parties::Parties;
 use crate::schema::{Schema, record};
-use crate::text::lossy;
 use crate::text_list::TextList;
-use crate::value::{Symbol, listed};
+use crate::value::{Lossy, Symbol, listed};
 
 record! {
     /// Fields of a [`HttpMessage`].
@@ -236,8 +234,8 @@ impl HttpMessage {
         self.text.get(start..start + len)
     }
 
-    fn lossy(&self, piece: Piece) -> Option<Cow<'_, str>> {
-        self.get(piece).map(lossy)
+    fn lossy(&self, piece: Piece) -> Option<Lossy<'_>> {
+        self.get(piece).map(Lossy)
     }
 
     fn status(&self) -> Option<u16> {
@@ -294,7 +292,7 @@ impl HttpRow<'_> {
 }
 
 /// A piece of a message's text.
-fn text(message: Option<&HttpMessage>, piece: fn(&HttpMessage) -> Piece) -> Option<Cow<'_, str>> {
+fn text(message: Option<&HttpMessage>, piece: fn(&HttpMessage) -> Piece) -> Option<Lossy<'_>> {
     message.and_then(|message| message.lossy(piece(message)))
 }
 

@@ -5,9 +5,7 @@ use flowgauge_wire::{Address, Nanos};
 use crate::any::AnyObject;
 use crate::cursor::{Cursor, Scratch};
 use crate::schema::{Field, FieldVisitor, Record};
-use crate::text::{
-    TimeWriter, hex64, short_duration, short_ipv4, write_duration, write_ipv6, write_json_escaped,
-};
+use crate::text::{TimeWriter, hex64, short_duration, short_ipv4, write_duration, write_ipv6};
 use crate::value::{Numbers, Texts, ValueRef};
 
 /// Appends records as JSON objects, one per line. What is unknown is `null`; names and order are
@@ -76,8 +74,13 @@ impl FieldVisitor for JsonVisitor<'_> {
 
     #[inline(always)]
     fn text(&mut self, field: &'static Field, value: &str) {
+        self.lossy(field, value.as_bytes());
+    }
+
+    #[inline(always)]
+    fn lossy(&mut self, field: &'static Field, value: &[u8]) {
         self.quoted_key(field);
-        self.text.put_grown(|out| write_json_escaped(out, value));
+        self.text.put_json(value);
         self.text.put_all(b"\"");
     }
 
@@ -150,7 +153,7 @@ impl FieldVisitor for JsonVisitor<'_> {
                 self.text.put_all(b",");
             }
             self.text.put_all(b"\"");
-            self.text.put_grown(|out| write_json_escaped(out, value));
+            self.text.put_json(value.as_bytes());
             self.text.put_all(b"\"");
         }
         self.text.put_all(b"]");

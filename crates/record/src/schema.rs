@@ -3,6 +3,7 @@
 use flowgauge_wire::{Address, Nanos};
 
 use crate::any::AnyObject;
+use crate::text::lossy;
 use crate::value::{Numbers, Texts, ValueRef};
 
 /// What kind of value a field holds, and so how encodings write it.
@@ -219,6 +220,12 @@ pub trait FieldVisitor {
     {
         let text = value.get(..len).unwrap_or(value);
         self.symbol(field, str::from_utf8(text).unwrap_or_default());
+    }
+
+    /// Any text, as it came from outside.
+    #[inline]
+    fn lossy(&mut self, field: &'static Field, value: &[u8]) {
+        self.text(field, &lossy(value));
     }
 
     by_kind! {

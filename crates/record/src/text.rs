@@ -499,7 +499,7 @@ pub fn protocol_name(protocol: u8) -> &'static str {
 
 /// Whether it is printable ASCII without quotation mark and backslash. Looks at sixteen bytes at once.
 #[inline]
-fn is_plain(bytes: &[u8]) -> bool {
+pub(crate) fn is_plain(bytes: &[u8]) -> bool {
     // Without a branch, so that it becomes vector instructions.
     let all = |bytes: &[u8]| {
         bytes.iter().fold(true, |all, &byte| {

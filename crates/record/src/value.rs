@@ -199,6 +199,7 @@ values! {
     Text &String, it: text(it);
     Text String, it: text(&it);
     Text Cow<'_, str>, it: text(&it);
+    Text Lossy<'_>, it: lossy(it.0);
     Text Symbol<'_>, it: symbol(it.0);
     Text bool, it: symbol(if it { "yes" } else { "no" });
     Text CommunityId, it: wide_symbol(it.as_bytes(), it.as_bytes().len());
@@ -254,6 +255,10 @@ where
         self.as_ref().give(field, visitor);
     }
 }
+
+/// Text from outside, as it came: what is not UTF-8 in it becomes U+FFFD.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lossy<'a>(pub(crate) &'a [u8]);
 
 /// Text that is one of a few words ([`ValueRef::Symbol`]).
 pub(crate) struct Symbol<'a>(pub(crate) &'a str);

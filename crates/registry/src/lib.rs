@@ -4,12 +4,17 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+use std::sync::LazyLock;
+
 use flowgauge_components::{PACKETS, RECORDS, STREAMS, THREADS};
 use flowgauge_conversations::{FLOWS, PROTOCOLS, REPORT};
 use flowgauge_stack::Registry;
 
 /// The components by name, in the order in which they are listed.
-pub fn registry() -> Registry {
-    let lists = [PACKETS, PROTOCOLS, RECORDS, FLOWS, STREAMS, REPORT, THREADS];
-    Registry::new(lists.into_iter().flatten().copied())
+pub fn registry() -> &'static Registry {
+    static ALL: LazyLock<Registry> = LazyLock::new(|| {
+        let lists = [PACKETS, PROTOCOLS, RECORDS, FLOWS, STREAMS, REPORT, THREADS];
+        Registry::new(lists.into_iter().flatten().copied())
+    });
+    &ALL
 }

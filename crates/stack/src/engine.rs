@@ -321,12 +321,14 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// All packets of the batch if all are selected, else a list of those that are. Their headers are
+    /// The packets of the batch where those selected stand side by side, else a list of them. Their headers are
     /// not looked at: the engine decodes them itself.
     pub fn of<'a>(&'a mut self, packets: &Packets<'a>) -> Batch<'a> {
         let all = packets.batch.packets;
-        if packets.selected.len() == all.len() {
-            return Batch::new(packets.batch.memory, all);
+        if let Some(run) = packets.selected.run()
+            && let Some(selected) = all.get(run)
+        {
+            return Batch::new(packets.batch.memory, selected);
         }
         self.packets.clear();
         let selected = packets.selected.iter().filter_map(|index| all.get(index));

@@ -1,5 +1,7 @@
 //! Which packets of a batch.
 
+use core::ops::Range;
+
 use flowgauge_wire::BATCH_SIZE;
 
 const WORDS: usize = BATCH_SIZE / 64;
@@ -37,6 +39,19 @@ impl Selection {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.words == [0; WORDS]
+    }
+
+    /// Their numbers, if one follows the other.
+    pub fn run(&self) -> Option<Range<usize>> {
+        let words = self.words.iter().enumerate();
+        let mut used = words.filter(|(_, word)| **word != 0);
+        let Some((first, word)) = used.next() else {
+            return Some(0..0);
+        };
+        let start = 64 * first + word.trailing_zeros() as usize;
+        let (last, word) = used.next_back().unwrap_or((first, word));
+        let end = 64 * (last + 1) - word.leading_zeros() as usize;
+        (end - start == self.len()).then_some(start..end)
     }
 
     /// Whether packet `index` is one of them.
@@ -200,6 +215,13 @@ mod tests {
             prop_assert_eq!(all(a.without(b)), &one - &other);
             prop_assert_eq!(a.len(), one.len());
             prop_assert_eq!(a.is_empty(), one.is_empty());
+            let run = |set: &BTreeSet<usize>| match (set.first(), set.last()) {
+                (Some(&first), Some(&last)) => (last - first + 1 == set.len()).then_some(first..last + 1),
+                _ => Some(0..0),
+            };
+            let side_by_side = (out / 2..out).collect();
+            prop_assert_eq!(a.run(), run(&one));
+            prop_assert_eq!(of(&side_by_side).run(), run(&side_by_side));
             let mut folded = Vec::new();
             a.iter().for_each(|index| folded.push(index));
             prop_assert_eq!(&folded, &one.iter().copied().collect::<Vec<_>>());

@@ -22,7 +22,7 @@ impl<H: Handler> Taker for EndStreams<'_, H> {
 
     #[inline(always)]
     fn take(&mut self, ended: &EndedFlow<'_>) {
-        if !H::FLOWS {
+        if !self.handler.wants_flows() {
             if H::STREAMS {
                 self.streams
                     .end(ended, StreamFlow::Ended(ended), self.handler);

@@ -403,6 +403,12 @@ pub trait Handler {
     /// Whether [`Handler::flow`] is wanted: where it is not, records need not be made.
     const FLOWS: bool = true;
 
+    /// The same, of a handler that finds out when it is made.
+    #[inline(always)]
+    fn wants_flows(&self) -> bool {
+        Self::FLOWS
+    }
+
     /// A batch was decoded.
     fn batch(&mut self, _batch: &Batch<'_>, _decoded: &DecodedBatch) {}
 

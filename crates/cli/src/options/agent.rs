@@ -63,6 +63,7 @@ pub(crate) struct AdminOptions {
 
 /// What an agent can be asked.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum AdminCommand {
     /// Start a stack
     Start(DefinitionOptions),

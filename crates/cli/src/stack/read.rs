@@ -105,7 +105,7 @@ pub(super) fn program(text: Text) -> Result<Program, Failure> {
         parse_all(&mut sources, file, &mut include)
     };
     let document = document.map_err(|found| refused(&name, &[*found], &sources))?;
-    let checked = check(&document, &registry());
+    let checked = check(&document, registry());
     match checked.program {
         Some(program) => {
             for found in &checked.diagnostics {
@@ -126,7 +126,7 @@ pub(crate) fn checked(name: &str, text: String) -> Result<Program, Failure> {
     let file = sources.add(name, text).unwrap_or_default();
     let document = flowgauge_stack::parse(&sources, file);
     let document = document.map_err(|found| refused(name, &[*found], &sources))?;
-    let checked = check(&document, &registry());
+    let checked = check(&document, registry());
     checked.program.ok_or_else(|| {
         of_option(name, &checked.diagnostics)
             .unwrap_or_else(|| refused(name, &checked.diagnostics, &sources))

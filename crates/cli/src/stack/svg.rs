@@ -177,7 +177,7 @@ mod tests {
         let mut sources = Sources::default();
         let file = sources.add("test", text.to_owned()).expect("room");
         let document = parse(&sources, file).expect("it can be read");
-        let checked = check(&document, &flowgauge_registry::registry());
+        let checked = check(&document, flowgauge_registry::registry());
         let stacks = checked.program.expect("it is right").stacks;
         let all = elements(&svg(&stacks));
         let boxes = |class: &str| {

@@ -104,32 +104,32 @@ fn filled(mut decoder: impl std::io::Read, buffer: &mut [u8]) -> usize {
     count
 }
 
-/// Whether a signature at the first byte begins so.
-static FIRST: [bool; 256] = {
-    let mut first = [false; 256];
+/// By first byte: the signatures that can be there, as bits by place in [`SIGNATURES`].
+static BY_FIRST_BYTE: [u64; 256] = {
+    let mut places = [0; 256];
     let mut at = 0;
     while at < SIGNATURES.len() {
-        if SIGNATURES[at].0 == 0 {
-            first[SIGNATURES[at].1[0] as usize] = true;
+        let mut byte = 0;
+        while byte < 256 {
+            let can_be = SIGNATURES[at].0 > 0 || SIGNATURES[at].1[0] as usize == byte;
+            places[byte] |= (can_be as u64) << at;
+            byte += 1;
         }
         at += 1;
     }
-    first
+    places
 };
 
 /// The type of a file with this beginning (as WHATWG's MIME Sniffing has it, with the names of Zeek's logs);
 /// none: of nothing that is known.
 pub(crate) fn of(begin: &[u8]) -> Option<&'static str> {
-    if begin.is_empty() {
-        return None;
-    }
-    let may_be_first = begin.first().is_some_and(|&byte| FIRST[usize::from(byte)]);
-    let known = SIGNATURES
-        .iter()
-        .filter(|(at, ..)| *at > 0 || may_be_first)
-        .find(|(at, bytes, _)| begin.get(*at..).is_some_and(|rest| rest.starts_with(bytes)));
-    if let Some((_, _, name)) = known {
-        return Some(name);
+    let mut left = BY_FIRST_BYTE[usize::from(*begin.first()?)];
+    while left != 0 {
+        let (at, bytes, name) = SIGNATURES.get(left.trailing_zeros() as usize)?;
+        if begin.get(*at..).is_some_and(|rest| rest.starts_with(bytes)) {
+            return Some(name);
+        }
+        left &= left - 1;
     }
     let text = begin
         .strip_prefix(b"\xef\xbb\xbf")
@@ -139,7 +139,7 @@ pub(crate) fn of(begin: &[u8]) -> Option<&'static str> {
         text.get(..tag.len())
             .is_some_and(|it| it.eq_ignore_ascii_case(tag))
     };
-    if TAGS.iter().any(|tag| starts(tag)) {
+    if text.starts_with(b"<") && TAGS.iter().any(|tag| starts(tag)) {
         return Some("text/html");
     }
     if text.starts_with(b"<?xml") {

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_record::file::FileRow;
-use flowgauge_stack::{Counted, Failure, LastWord, OptionInfo, OptionKind, SettingError, Settings};
+use flowgauge_stack::{Counted, Failure, LastWord, SettingError, Settings, options};
 use flowgauge_wire::Budget;
 
 use decoding::{Coding, Decoder, Output};
@@ -45,54 +45,24 @@ const SHARE: u64 = 8;
 /// Files that are written at once.
 const MOST_OPEN: usize = 128;
 
-/// Give a record of each file.
-pub(crate) const FILES: OptionInfo = OptionInfo::new(
-    "files",
-    OptionKind::Flag,
-    "also write a record per transferred file (HTTP bodies, FTP data, parts of mails)",
-)
-.or("no");
-/// Mails.
-pub(crate) const MAILS: OptionInfo = OptionInfo::new(
-    "mails",
-    OptionKind::Flag,
-    "also treat each mail as a file, as sent, without dot-stuffing",
-)
-.or("no");
-/// Digests.
-pub(crate) const DIGESTS: OptionInfo = OptionInfo::new(
-    "digests",
-    OptionKind::Text,
-    "digests of files in those records: md5, sha1, sha256, separated by commas",
-);
-/// Folder.
-pub(crate) const EXTRACT: OptionInfo = OptionInfo::new(
-    "extract",
-    OptionKind::OutputFolder,
-    "write each file to this folder, created if missing; its record has the name. At most 128 at once; the longest idle \
-     is evicted",
-);
-/// Decoding.
-pub(crate) const DECODE: OptionInfo = OptionInfo::new(
-    "decode",
-    OptionKind::Flag,
-    "decode content codings (gzip, deflate, br) first; at most 64 at once, the longest idle is evicted",
-)
-.or("no");
-/// Most bytes of a file.
-pub(crate) const FILE_LIMIT: OptionInfo = OptionInfo::new(
-    "file_limit",
-    OptionKind::Size,
-    "maximum bytes written per file; the rest is cut off",
-)
-.or("100M");
-/// Most bytes of all.
-pub(crate) const EXTRACT_LIMIT: OptionInfo = OptionInfo::new(
-    "extract_limit",
-    OptionKind::Size,
-    "maximum bytes written for all files together",
-)
-.or("10G");
+options! {
+    pub(crate) const;
+    /// Give a record of each file.
+    FILES = files: Flag = "no", "also write a record per transferred file (HTTP bodies, FTP data, parts of mails)";
+    /// Mails.
+    MAILS = mails: Flag = "no", "also treat each mail as a file, as sent, without dot-stuffing";
+    /// Digests.
+    DIGESTS = digests: Text, "digests of files in those records: md5, sha1, sha256, separated by commas";
+    /// Folder.
+    EXTRACT = extract: OutputFolder, "write each file to this folder, created if missing; its record has the name. At most 128 at once; the longest idle \
+     is evicted";
+    /// Decoding.
+    DECODE = decode: Flag = "no", "decode content codings (gzip, deflate, br) first; at most 64 at once, the longest idle is evicted";
+    /// Most bytes of a file.
+    FILE_LIMIT = file_limit: Size = "100M", "maximum bytes written per file; the rest is cut off";
+    /// Most bytes of all.
+    EXTRACT_LIMIT = extract_limit: Size = "10G", "maximum bytes written for all files together";
+}
 
 /// Whether something is to be done with files.
 fn are_wanted(settings: &Settings) -> bool {

@@ -6,6 +6,7 @@ use flowgauge_record::text::{TimeWriter, write_hex_bytes, write_unsigned};
 
 use super::eve::Origin::{Made, Number, Object, Text, Texts, Within, Written};
 use super::eve::{Member, member, text_behind};
+use super::names::ntp_mode;
 use super::values::{Cell, Name, Values, list};
 
 pub(super) static SSH: &[Member] = &[member("ssh", Object(SSH_ITSELF))];
@@ -465,19 +466,8 @@ static NTP_ITSELF: &[Member] = &[
     member(
         "mode",
         Made(|values| {
-            const MODES: [&str; 8] = [
-                "reserved",
-                "symmetric_active",
-                "symmetric_passive",
-                "client",
-                "server",
-                "broadcast",
-                "control",
-                "private",
-            ];
-            let mode = values.text(Name::mode);
-            let number = mode.and_then(|mode| MODES.iter().position(|it| *it == mode));
-            Cell::of(number, |number| Cell::Number(number as u64))
+            let mode = values.text(Name::mode).and_then(ntp_mode);
+            Cell::of(mode, |mode| Cell::Number(mode.into()))
         }),
     ),
     member("stratum", Number(Name::stratum)),

@@ -20,13 +20,21 @@ use flowgauge_kit::file_name;
 use flowgauge_record::text::TimeWriter;
 use flowgauge_record::{AnyRecord, Encoder, Format};
 use flowgauge_stack::{
-    Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
-    Parallel, ResultInfo, ResultValue, SettingError, Settings,
+    Component, ComponentInfo, Failure, Input, ItemType, Items, Outlet, Parallel, ResultInfo,
+    ResultValue, SettingError, Settings, options,
 };
 use flowgauge_sys::files::{self, How};
 use flowgauge_wire::Nanos;
 use values::Cell;
 pub(crate) use values::{Looking, Name, Values};
+
+options! {
+    struct Options;
+    format: Choice("eve", "zeek", "zeek-json") = "eve", "whose logs";
+    file: OutputFile = "-", "where to: a file for eve, a folder for zeek; - is standard output; with fields of strftime, filled \
+     in once";
+    [COMMUNITY_ID_SEED];
+}
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "logs",
@@ -38,22 +46,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            transactions; of kinds without names in Zeek all fields are written as they are.",
     input: Input::Of(&[ItemType::Record]),
     is_end: true,
-    options: &[
-        OptionInfo::new(
-            "format",
-            OptionKind::Choice(&["eve", "zeek", "zeek-json"]),
-            "whose logs",
-        )
-        .or("eve"),
-        OptionInfo::new(
-            "file",
-            OptionKind::OutputFile,
-            "where to: a file for eve, a folder for zeek; - is standard output; with fields of strftime, filled \
-             in once",
-        )
-        .or("-"),
-        COMMUNITY_ID_SEED,
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("records written", "records")),
     parallel: Parallel::Never("it writes one file"),
     effects: true,

@@ -136,3 +136,18 @@ pub(super) fn protocol(name: &str) -> &str {
         name => name,
     }
 }
+
+/// The number of a mode of NTP (RFC 5905, section 7.3).
+pub(super) fn ntp_mode(name: &str) -> Option<u16> {
+    const MODES: [&str; 8] = [
+        "reserved",
+        "symmetric_active",
+        "symmetric_passive",
+        "client",
+        "server",
+        "broadcast",
+        "control",
+        "private",
+    ];
+    MODES.iter().position(|it| *it == name).map(|it| it as u16)
+}

@@ -4,9 +4,8 @@ use core::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
-    Output, Packets, Parallel, PerKey, ResultInfo, ResultValue, SettingError, Settings,
-    StreamChunk,
+    Account, Component, ComponentInfo, Input, ItemType, Items, Outlet, Output, Packets, Parallel,
+    PerKey, ResultInfo, ResultValue, SettingError, Settings, StreamChunk, options,
 };
 use flowgauge_wire::{Decoded, FlowKey, Nanos};
 
@@ -37,12 +36,10 @@ const IDLE: Nanos = Nanos(60_000_000_000);
 /// UDP flows at most; a datagram of one more is left out.
 const MOST: usize = 1 << 20;
 
-const MEMORY: OptionInfo = OptionInfo::new(
-    "memory",
-    OptionKind::Size,
-    "a bound for what is kept of conversations until it is complete",
-)
-.or("256M");
+options! {
+    const;
+    MEMORY = memory: Size = "256M", "a bound for what is kept of conversations until it is complete";
+}
 
 /// One that takes chunks of connections (within `tcpcnxdemux`, behind `tcpreseq`), or datagrams.
 pub(super) fn make<C: Conversation>(

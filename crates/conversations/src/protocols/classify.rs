@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use flowgauge_flow::{EndReason, FlowRecord};
 use flowgauge_record::event::Spoken;
-use flowgauge_stack::{OptionInfo, OptionKind, SettingError, Settings};
+use flowgauge_stack::{SettingError, Settings, options};
 use flowgauge_stream::{Chunk, Stream};
 use flowgauge_wire::{Address, Nanos};
 
@@ -15,21 +15,14 @@ use super::applications::{Application, Applications};
 use super::ndpi::Ndpi;
 use super::ports;
 
-/// The table of applications.
-pub(crate) const APPLICATIONS: OptionInfo = OptionInfo::new(
-    "applications",
-    OptionKind::InputFile,
-    "file of server names and applications that override the built-in ones: per line a host name (with everything below \
-     it), blanks, the application",
-);
-
-/// nDPI's library.
-pub(crate) const NDPI: OptionInfo = OptionInfo::new(
-    "ndpi",
-    OptionKind::Flag,
-    "also ask nDPI's library (version 4.2); its answers take precedence",
-)
-.or("no");
+options! {
+    pub(crate) const;
+    /// The table of applications.
+    APPLICATIONS = applications: InputFile, "file of server names and applications that override the built-in ones: per line a host name (with everything below \
+     it), blanks, the application";
+    /// nDPI's library.
+    NDPI = ndpi: Flag = "no", "also ask nDPI's library (version 4.2); its answers take precedence";
+}
 
 /// Addresses of which names are known; a full table is emptied.
 const MOST_ADDRESSES: usize = 1 << 16;

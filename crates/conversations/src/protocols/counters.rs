@@ -5,18 +5,17 @@ use std::sync::Arc;
 
 use flowgauge_kit::measure::Intervals;
 use flowgauge_record::counters::CountersRow;
-use flowgauge_stack::{Items, OptionInfo, OptionKind, RecordItem, SettingError, Settings};
+use flowgauge_stack::{Items, RecordItem, SettingError, Settings, options};
 use flowgauge_stream::Shard;
 use flowgauge_wire::{Nanos, Place};
 
 use super::anomalies::Way;
 use super::room::Room;
 
-pub(super) const INTERVAL: OptionInfo = OptionInfo::new(
-    "stats_interval",
-    OptionKind::Duration,
-    "also write a record of counters at multiples of this time, on the capture clock, and at the end",
-);
+options! {
+    pub(super) const;
+    INTERVAL = stats_interval: Duration, "also write a record of counters at multiples of this time, on the capture clock, and at the end";
+}
 
 /// When such a record was given last, and what it said.
 pub(super) struct Counters {

@@ -4,7 +4,7 @@ use flowgauge_proto::Look;
 
 use super::signatures::{self, Carries};
 use super::watched::Kept;
-use super::{ProtocolInfo, Seen};
+use super::{ProtocolInfo, Seen, http, tls};
 
 /// Bytes of each direction that are looked at.
 pub(super) const BEGINNING: usize = 512;
@@ -33,10 +33,19 @@ pub(super) struct Looked {
     pub(super) signature: Option<(&'static str, Carries)>,
 }
 
+/// Tells which of some protocols is spoken.
+pub(super) struct Detector {
+    /// Those first that are tried first; 16 at most.
+    pub(super) protocols: Vec<&'static ProtocolInfo>,
+    /// Those of TCP and of UDP, as bits by place.
+    over: [u16; 2],
+    /// Those that a direction of TCP (the responder's, the initiator's) can speak with this first byte.
+    by_first_byte: Box<[[u16; 256]; 2]>,
+}
+
 /// Looks for protocols in what both sides said first.
-#[derive(Clone, Copy, Debug)]
 pub(super) struct Beginning<'a> {
-    pub(super) protocols: &'a [&'static ProtocolInfo],
+    pub(super) detector: &'a Detector,
     /// The responder's port.
     pub(super) port: u16,
     pub(super) is_udp: bool,
@@ -67,7 +76,7 @@ impl Beginning<'_> {
             let is_all = self.is_last || said[usize::from(last)].len() >= BEGINNING;
             let found = match kept.pieces[place].begins_nothing {
                 true => Found::Nothing,
-                false => look(self.protocols, &seen, is_all),
+                false => self.detector.look(&seen, is_all),
             };
             if has_signatures && !matches!(found, Found::Protocol(_)) {
                 looked.signature = signatures::by_content(&seen);
@@ -92,40 +101,96 @@ impl Beginning<'_> {
     }
 }
 
-/// Which of `protocols` it is. Where `is_all` no more will be seen.
-pub(super) fn look(protocols: &[&ProtocolInfo], seen: &Seen<'_>, is_all: bool) -> Found {
-    let mut undecided = false;
-    let (mut by_port, mut by_content) = (None, None);
-    for (place, protocol) in protocols.iter().enumerate() {
-        if !protocol.transport.has(seen.is_udp) {
-            continue;
+impl Detector {
+    pub(super) fn new(protocols: Vec<&'static ProtocolInfo>) -> Detector {
+        let mut over = [0; 2];
+        let mut by_first_byte = Box::new([[0; 256]; 2]);
+        for (place, protocol) in protocols.iter().enumerate() {
+            for is_udp in [false, true] {
+                let has = protocol.transport.has(is_udp);
+                over[usize::from(is_udp)] |= u16::from(has) << place;
+            }
+            // Of HTTP a whole line tells, whatever it begins with.
+            let is_any = protocol.name == http::PROTOCOL.name;
+            for (side, of_bytes) in by_first_byte.iter_mut().enumerate() {
+                for (byte, bits) in (0..=u8::MAX).zip(of_bytes) {
+                    let first = [byte];
+                    let (initiator, responder) = first.split_at(side);
+                    let seen = Seen {
+                        initiator,
+                        responder,
+                        port: 0,
+                        is_udp: false,
+                    };
+                    let can_be = is_any || (protocol.look)(&seen) != Look::No;
+                    *bits |= u16::from(can_be) << place & over[0];
+                }
+            }
         }
-        let place = Some(place as u8);
-        let has_port = || protocol.ports.contains(&seen.port);
-        match (protocol.look)(seen) {
-            Look::Yes if has_port() => {
-                by_content = place;
-                break;
-            }
-            Look::Yes => by_content = by_content.or(place),
-            Look::More => {
-                undecided = true;
-                by_port = by_port.or(place.filter(|_| has_port()));
-            }
-            Look::No => {}
+        Detector {
+            protocols,
+            over,
+            by_first_byte,
         }
     }
-    match (by_content, by_port) {
-        (Some(place), _) => Found::Protocol(place),
-        (None, Some(place)) if is_all => Found::Usual(place),
-        _ if undecided && !is_all => Found::More,
-        _ => Found::Nothing,
+
+    /// The protocols that can be there. A first byte that begins nothing of a protocol rules it out.
+    fn candidates(&self, seen: &Seen<'_>) -> u16 {
+        let all = self.over[usize::from(seen.is_udp)];
+        // TLS can come later.
+        if seen.is_udp || tls::is_later(seen.port) {
+            return all;
+        }
+        let of = |side: usize, bytes: &[u8]| {
+            let first = bytes.first();
+            first.map(|&byte| self.by_first_byte[side][usize::from(byte)])
+        };
+        match (of(0, seen.responder), of(1, seen.initiator)) {
+            (Some(one), Some(other)) => one | other,
+            (one, other) => one.or(other).unwrap_or(all),
+        }
+    }
+
+    /// Which of the protocols it is. Where `is_all` no more will be seen.
+    pub(super) fn look(&self, seen: &Seen<'_>, is_all: bool) -> Found {
+        let mut undecided = false;
+        let (mut by_port, mut by_content) = (None, None);
+        let mut left = self.candidates(seen);
+        while left != 0 {
+            let place = left.trailing_zeros() as u8;
+            left &= left - 1;
+            let Some(protocol) = self.protocols.get(usize::from(place)) else {
+                break;
+            };
+            let has_port = || protocol.ports.contains(&seen.port);
+            match (protocol.look)(seen) {
+                Look::Yes if has_port() => {
+                    by_content = Some(place);
+                    break;
+                }
+                Look::Yes => by_content = by_content.or(Some(place)),
+                Look::More => {
+                    undecided = true;
+                    // Nobody asks before.
+                    if is_all && by_port.is_none() && has_port() {
+                        by_port = Some(place);
+                    }
+                }
+                Look::No => {}
+            }
+        }
+        match (by_content, by_port) {
+            (Some(place), _) => Found::Protocol(place),
+            (None, Some(place)) if is_all => Found::Usual(place),
+            _ if undecided && !is_all => Found::More,
+            _ => Found::Nothing,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Transport, http};
+    use super::super::{ALL, Transport};
     use super::*;
 
     static OTHER: ProtocolInfo = ProtocolInfo {
@@ -147,7 +212,58 @@ mod tests {
             port,
             is_udp: false,
         };
-        look(&[&http::PROTOCOL, &OTHER], &seen, is_all)
+        Detector::new(vec![&http::PROTOCOL, &OTHER]).look(&seen, is_all)
+    }
+
+    /// What both sides said first in captures, and any beginning: no first byte rules out what a protocol sees in it.
+    #[test]
+    fn first_bytes_rule_nothing_out_that_is_there() {
+        let detector = Detector::new(ALL.to_vec());
+        let said: &[&[u8]] = &[
+            b"",
+            b"GET / HTTP/1.1\r\n",
+            b"( / HTTP/1.1\r\n",
+            b"\r\nHTTP/1.1 200 OK\r\n",
+            b"\x16\x03\x01\0\xc8\x01\0\0\xc4\x03\x03",
+            b"\x80\x2e\x01\x03\x01\0\x15\0\0\0\x10",
+            b"SSH-2.0-OpenSSH\r\n",
+            b"ehlo a\r\n",
+            b"USER me\r\n",
+            b"feat\r\n",
+            b"220 mail ESMTP\r\n",
+            b"220 FTP\r\n",
+            b"500 no\r\n",
+            b"\0\x1d\0\x01\x01\0\0\x01\0\0\0\0\0\0\x07example\x03com\0\0\x01\0\x01",
+            b"\x80\0\0\x28\0\0\0\x01\0\0\0\0\0\0\0\x02\0\x01\x86\xa0\0\0\0\x02\0\0\0\0",
+        ];
+        let mut found = 0;
+        for (one, other) in said
+            .iter()
+            .flat_map(|one| said.iter().map(move |other| (one, other)))
+        {
+            for (cut, port) in (0..=one.len()).flat_map(|cut| [(cut, 1), (cut, 110), (cut, 443)]) {
+                for (initiator, responder) in [(&one[..cut], *other), (*other, &one[..cut])] {
+                    let seen = Seen {
+                        initiator,
+                        responder,
+                        port,
+                        is_udp: false,
+                    };
+                    let candidates = detector.candidates(&seen);
+                    for (place, protocol) in ALL.iter().enumerate() {
+                        let is_there =
+                            protocol.transport.has(false) && (protocol.look)(&seen) != Look::No;
+                        assert!(
+                            !is_there || candidates >> place & 1 != 0,
+                            "{} {seen:?}",
+                            protocol.name
+                        );
+                        found += usize::from(is_there);
+                    }
+                }
+            }
+        }
+        assert!(found > 1_000, "{found}");
     }
 
     #[test]

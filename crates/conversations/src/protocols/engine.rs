@@ -10,8 +10,8 @@ use flowgauge_record::FlowRow;
 use flowgauge_record::event::{Carried, EventSchemas, Spoken, Vlans, schemas_of_events};
 use flowgauge_stack::engine::{Feed, Required, Step};
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
-    Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd,
+    Account, Component, ComponentInfo, Failure, ItemType, Items, Outlet, Output, Parallel,
+    RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd, options,
 };
 use flowgauge_stream::{
     Chunk, Handler, Needs, Remark, Shard, ShardConfig, Stream, StreamStatus, Want,
@@ -21,7 +21,7 @@ use flowgauge_wire::{Batch, DecodedBatch, Nanos};
 use super::anomalies::{Anomalies, Noticing, Way};
 use super::classify::{APPLICATIONS, Classifier, NDPI, classifies};
 use super::counters::{self, Counters, When};
-use super::detect::{Beginning, Found, Looked};
+use super::detect::{Beginning, Detector, Found, Looked};
 use super::learned::Learned;
 use super::outer::{OUTER, Outer};
 use super::room::{ByAge, GivenUp, Room};
@@ -41,17 +41,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     kinds: Some(schemas_of_events),
     outside: Some("it has one table of all connections"),
     options: &[
-        OptionInfo::new(
-            "protocols",
-            OptionKind::Text,
-            "protocols to log, separated by commas; all if not given. ftp includes its data connections (ftp_data)",
-        ),
-        OptionInfo::new(
-            "flows",
-            OptionKind::Flag,
-            "also write a record per flow when it ends, with its protocol and application",
-        )
-        .or("no"),
+        PROTOCOLS,
+        FLOWS,
         OUTER,
         ANOMALIES,
         EACH_MESSAGE,
@@ -91,21 +82,15 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..flowgauge_kit::OF_PACKETS
 };
 
-const ANOMALIES: OptionInfo = OptionInfo::new(
-    "anomalies",
-    OptionKind::Flag,
-    "also log anomalies in packets, connections and messages",
-)
-.or("no");
-
-const EACH_MESSAGE: OptionInfo = OptionInfo::new(
-    "each_message",
-    OptionKind::Flag,
-    "give a record of each query of DNS, those that come again too, of each message of NTP, of replies to groups in \
+options! {
+    const;
+    PROTOCOLS = protocols: Text, "protocols to log, separated by commas; all if not given. ftp includes its data connections (ftp_data)";
+    FLOWS = flows: Flag = "no", "also write a record per flow when it ends, with its protocol and application";
+    ANOMALIES = anomalies: Flag = "no", "also log anomalies in packets, connections and messages";
+    EACH_MESSAGE = each_message: Flag = "no", "give a record of each query of DNS, those that come again too, of each message of NTP, of replies to groups in \
      their own flow, and of the greeting of FTP; tell all fields of HTTP/2 and all lines of replies of FTP: as Suricata \
-     and Zeek log them",
-)
-.or("no");
+     and Zeek log them";
+}
 
 /// Pieces of a connection that are looked at before it is given up as one of no known protocol.
 const TRIES: u8 = 6;
@@ -120,8 +105,9 @@ struct Transactions {
 
 /// What finds the transactions of all protocols, in what an engine delivers ([`Leading`]).
 pub(crate) struct State {
-    protocols: Vec<&'static ProtocolInfo>,
-    /// By place in `protocols`.
+    /// The protocols that are read.
+    detector: Detector,
+    /// By place in the detector's.
     tables: Vec<Box<dyn Talks>>,
     /// By connection.
     slots: Vec<Slot>,
@@ -190,7 +176,7 @@ enum Stage {
     Unknown,
     /// What was said so far is kept, under `number`, until it tells.
     Watched,
-    /// One of `protocols`, with `number` in its table.
+    /// One of those that are read, with `number` in its table.
     Known(u8),
     /// Of no known protocol.
     Foreign,
@@ -313,7 +299,7 @@ impl State {
         let tables = protocols.iter().map(|protocol| (protocol.table)());
         Ok(State {
             tables: tables.collect(),
-            protocols,
+            detector: Detector::new(protocols),
             slots: Vec::new(),
             watched: Watched::default(),
             learned: Learned::default(),
@@ -374,7 +360,12 @@ impl State {
         let told = (self.learned)
             .get(responder, time)
             .or_else(|| self.learned.get(initiator, time));
-        let told = told.and_then(|name| self.protocols.iter().position(|it| it.name == name));
+        let told = told.and_then(|name| {
+            self.detector
+                .protocols
+                .iter()
+                .position(|it| it.name == name)
+        });
         if slot.stage != Stage::Watched {
             slot.number = self.watched.open(stream.id / 2);
         }
@@ -394,7 +385,7 @@ impl State {
             },
             None => {
                 let beginning = Beginning {
-                    protocols: &self.protocols,
+                    detector: &self.detector,
                     port: responder.1,
                     is_udp,
                     is_last: is_udp || piece.is_none() || slot.tries >= TRIES,
@@ -413,11 +404,15 @@ impl State {
         }
         let (found, name) = match (looked.found, carries) {
             (Found::Protocol(place), _) => {
-                let protocol = self.protocols.get(usize::from(place));
+                let protocol = self.detector.protocols.get(usize::from(place));
                 (looked.found, protocol.map(|it| it.name))
             }
             (_, Some(Carries::Tls)) => {
-                let tls = self.protocols.iter().position(|it| it.name == "tls");
+                let tls = self
+                    .detector
+                    .protocols
+                    .iter()
+                    .position(|it| it.name == "tls");
                 let found = tls.map_or(Found::Nothing, |place| Found::Usual(place as u8));
                 (found, looked.signature.map(|(name, _)| name))
             }
@@ -504,8 +499,10 @@ impl State {
         out: &mut dyn Outlet,
         work: impl FnOnce(&mut dyn Talks, &mut Give<'_>) -> T,
     ) -> T {
-        let (Some(table), Some(protocol)) = (self.tables.get_mut(place), self.protocols.get(place))
-        else {
+        let (Some(table), Some(protocol)) = (
+            self.tables.get_mut(place),
+            self.detector.protocols.get(place),
+        ) else {
             return T::default();
         };
         let mut give = Give {
@@ -532,7 +529,12 @@ impl State {
 
     /// Files of which ranges came, where no more are waited for; without a time all.
     fn give_joined(&mut self, now: Option<Nanos>, out: &mut dyn Outlet) {
-        if let Some(place) = self.protocols.iter().position(|it| it.name == "http") {
+        if let Some(place) = self
+            .detector
+            .protocols
+            .iter()
+            .position(|it| it.name == "http")
+        {
             self.with(place, out, |_, give| http::give_joined(now, give));
         }
     }
@@ -701,6 +703,10 @@ impl Leading<'_> {
 impl Handler for Leading<'_> {
     const STREAMS: bool = true;
     const REMARKS: bool = true;
+
+    fn wants_flows(&self) -> bool {
+        self.state.classifier.is_some()
+    }
 
     fn batch(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {
         if let Some(outer) = &mut self.state.outer {

@@ -85,6 +85,8 @@ static ALL: &[&ProtocolInfo] = &[
     &ntp::PROTOCOL,
 ];
 
+const _: () = assert!(ALL.len() <= 16, "detect has 16 bits for them");
+
 /// What is known of a protocol without a conversation.
 #[derive(Debug)]
 pub(crate) struct ProtocolInfo {

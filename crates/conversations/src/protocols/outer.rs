@@ -2,18 +2,16 @@
 
 use flowgauge_flow::FlowRecord;
 use flowgauge_stack::engine::{Step, idle};
-use flowgauge_stack::{OptionInfo, OptionKind, SettingError, Settings};
+use flowgauge_stack::{SettingError, Settings, options};
 use flowgauge_stream::{Handler, Shard, ShardConfig};
 use flowgauge_wire::{Batch, DecodedBatch, Nanos, PacketDescriptor};
 
-/// Whether there are records of them.
-pub(super) const OUTER: OptionInfo = OptionInfo::new(
-    "outer_flows",
-    OptionKind::Flag,
-    "give a record of each UDP flow that carries tunnels, too, not of those within only; on one core, as packets go \
-     to cores by what is within",
-)
-.or("no");
+options! {
+    pub(super) const;
+    /// Whether there are records of them.
+    OUTER = outer_flows: Flag = "no", "give a record of each UDP flow that carries tunnels, too, not of those within only; on one core, as packets go \
+     to cores by what is within";
+}
 
 /// One ends after so long without packets, or earlier, as flows without an answer do in Suricata: mostly each direction has
 /// a port of its own.

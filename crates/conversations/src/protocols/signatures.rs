@@ -684,14 +684,20 @@ fn is_text(line: &[u8], name: &[u8]) -> bool {
 }
 
 /// What tags of IMAP can begin with, and its greeting.
-const GRAPHIC: &[u8] = &{
-    let (mut all, mut at) = ([0; 0x7f - 0x21], 0);
-    while at < all.len() {
-        all[at] = 0x21 + at as u8;
+const GRAPHIC: [u8; 0x7f - 0x21] = from(0x21);
+/// The two highest bits of STUN are 0, of RTCP 10.
+const STUN: [u8; 0x40] = from(0);
+const RTCP: [u8; 0x40] = from(0x80);
+
+/// So many bytes, from this one on.
+const fn from<const N: usize>(first: u8) -> [u8; N] {
+    let (mut all, mut at) = ([0; N], 0);
+    while at < N {
+        all[at] = first + at as u8;
         at += 1;
     }
     all
-};
+}
 
 /// Sources: the RFCs and specifications of each protocol; for those without one what implementations send.
 static ALL: &[Signature] = &[
@@ -729,7 +735,7 @@ static ALL: &[Signature] = &[
         .begins(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ_"),
     tcp("rtsp", |it| any_line(it, |line| is_text(line, b"RTSP/")))
         .begins(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ_"),
-    tcp("imap", is_imap).begins(GRAPHIC).carries(Carries::Tls),
+    tcp("imap", is_imap).begins(&GRAPHIC).carries(Carries::Tls),
     tcp("pop3", is_pop3).begins(b"+-").carries(Carries::Tls),
     tcp("irc", is_irc)
         .begins(b"nNcCuUpP:")
@@ -828,7 +834,9 @@ static ALL: &[Signature] = &[
             && be16(bytes, 4).is_some_and(|len| len >= 2 && len + 6 <= bytes.len())
     }),
     both("dnp3", |it| any(it, is_dnp3)).begins(&[5]),
-    both("stun", |it| any(it, |bytes| is_stun(bytes, it.is_udp))).carries(Carries::Any),
+    both("stun", |it| any(it, |bytes| is_stun(bytes, it.is_udp)))
+        .begins(&STUN)
+        .carries(Carries::Any),
     udp("ssdp", |it| {
         any(it, |bytes| {
             bytes.starts_with(b"M-SEARCH * HTTP/1.1\r\n")
@@ -843,7 +851,8 @@ static ALL: &[Signature] = &[
                 && matches!(bytes.first(), Some(1..=5 | 11..=13 | 40..=45))
                 && be16(bytes, 2).is_some_and(|len| (20..=bytes.len()).contains(&len))
         })
-    }),
+    })
+    .begins(&[1, 2, 3, 4, 5, 11, 12, 13, 40, 41, 42, 43, 44, 45]),
     // RFC 1350, section 5: a name and a mode, each with a zero behind it.
     udp("tftp", |it| {
         let bytes = it.initiator;
@@ -892,8 +901,9 @@ static ALL: &[Signature] = &[
             Some(9) => matches!(it.port, 2055 | 9555 | 9995 | 9996) && bytes.len() >= 20,
             _ => false,
         }
-    }),
-    udp("ipfix", |it| is_ipfix(it.initiator)),
+    })
+    .begins(&[0]),
+    udp("ipfix", |it| is_ipfix(it.initiator)).begins(&[0]),
     udp("sflow", |it| {
         it.initiator.starts_with(&[0, 0, 0, 5, 0, 0, 0])
             && matches!(it.initiator.get(7), Some(1 | 2))
@@ -902,14 +912,15 @@ static ALL: &[Signature] = &[
     .begins(&[0]),
     both("kerberos", |it| {
         any(it, |bytes| is_kerberos(bytes, it.is_udp))
-    }),
+    })
+    .begins(b"\0jklmnotuv~"),
     // RFC 7252, section 3.
     udp("coap", |it| {
         it.port == 5683
             && it.initiator.len() >= 4
             && (it.initiator.first()).is_some_and(|first| first & 0xc0 == 0x40 && first & 0xf <= 8)
     }),
-    udp("rtcp", |it| any(it, is_rtcp)),
+    udp("rtcp", |it| any(it, is_rtcp)).begins(&RTCP),
 ];
 
 #[cfg(test)]
@@ -948,7 +959,7 @@ mod tests {
     /// No signature is there without one of the bytes that it is said to begin with.
     #[test]
     fn first_bytes_rule_nothing_out_that_is_there() {
-        let said: [&[u8]; 40] = [
+        let said: [&[u8]; 44] = [
             b"\x13BitTorrent protocolex",
             b"\x16\x03\x01\0\x01\x01",
             b"GNUTELLA CONNECT/0.6\r\n",
@@ -988,6 +999,10 @@ mod tests {
             b"\x30\x0c\x02\x01\x01\x60\x07\x02\x01\x03\x04\0\x80\0",
             b"\x03\0\0\x13\x0e\xe0\0\0\0\0\0\x01\0\x08\0\x03\0\0\0",
             b"\xff\xff\xff",
+            b"\0\x01\0\0\x21\x12\xa4\x42abcdefghijkl",
+            b"\x80\xc8\0\0",
+            b"\x6a\x07\x30\x05\xa1\x03\x02\x01\x05",
+            b"\0\x0a\0\x14abcdefghijkl\0\x02\0\x04",
             b"",
         ];
         let mut found = 0;

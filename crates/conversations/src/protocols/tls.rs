@@ -37,16 +37,18 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     table: Table::<TlsTalk>::boxed,
 };
 
-/// Ports where another protocol speaks first, of those that have no conversation of their own: POP3,
+/// Whether another protocol speaks first at this port, of those that have no conversation of their own: POP3,
 /// IMAP, LDAP, MySQL, XMPP, PostgreSQL, IRC.
-const LATER: [u16; 8] = [110, 143, 389, 3306, 5222, 5269, 5432, 6667];
+pub(super) const fn is_later(port: u16) -> bool {
+    matches!(port, 110 | 143 | 389 | 3306 | 5222 | 5269 | 5432 | 6667)
+}
 
 fn recognise(seen: &Seen<'_>) -> Look {
     if seen.is_udp {
         return seen.either(tls::look_datagram);
     }
     match seen.either(tls::look) {
-        Look::No if LATER.contains(&seen.port) => Look::More,
+        Look::No if is_later(seen.port) => Look::More,
         look => look,
     }
 }

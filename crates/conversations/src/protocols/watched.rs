@@ -7,8 +7,8 @@ use super::table::Piece;
 /// Bytes of each direction that are kept of a connection that is of no protocol that is read, so far.
 const KEPT: usize = 2 << 10;
 /// Connections whose memory is used again, and the most bytes of one.
-const SPARE: usize = 64;
-const SPARE_BYTES: u64 = 2 << 10;
+const SPARE: usize = 1 << 10;
+const SPARE_BYTES: u64 = 1 << 10;
 
 /// Connections that are watched, by numbers.
 #[derive(Default)]

@@ -20,8 +20,8 @@ use flowgauge_kit::file_name::Name;
 use flowgauge_record::text::harmless_json;
 use flowgauge_stack::engine::{Feed, Required};
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, Failure, LastWord, OptionInfo, OptionKind, Outlet, Output,
-    Parallel, RunEnd, SettingError, Settings, WriteLast,
+    Account, Component, ComponentInfo, Failure, LastWord, Outlet, Output, Parallel, RunEnd,
+    SettingError, Settings, WriteLast, options,
 };
 use flowgauge_stream::{Chunk, Handler, Needs, Shares, Stream, Want};
 use flowgauge_sys::files::{self, How};
@@ -32,6 +32,19 @@ use collect::Collector;
 use said::Said;
 use talkers::Sums;
 
+options! {
+    struct Options;
+    file: OutputFile = "-", "where to write; - is standard output; with fields of strftime, of the first packet's time";
+    format: Choice("page", "json") = "page", "text for people, or an object";
+    top: Integer(1, 1_000_000_000) = "10", "entries of each list";
+    payload: Flag = "yes", "inspect payload: protocols of flows, and HTTP, DNS and TLS transactions";
+    [
+        protocols::APPLICATIONS, engine::CHECKSUMS, engine::VLAN_AWARE, engine::OVERLAP_POLICY, engine::MEMORY,
+        engine::MAX_FLOWS, engine::TCP_IDLE, engine::UDP_IDLE, engine::OTHER_IDLE,
+    ]
+    active_timeout: Duration, "a flow that goes on counts as another one every so often";
+}
+
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "report",
     summary: "writes a page about all packets when the run is over",
@@ -41,49 +54,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     output: Output::Nothing,
     is_end: true,
     outside: Some("it has one table of all flows"),
-    options: &[
-        OptionInfo::new(
-            "file",
-            OptionKind::OutputFile,
-            "where to write; - is standard output; with fields of strftime, of the first packet's time",
-        )
-        .or("-"),
-        OptionInfo::new(
-            "format",
-            OptionKind::Choice(&["page", "json"]),
-            "text for people, or an object",
-        )
-        .or("page"),
-        OptionInfo::new(
-            "top",
-            OptionKind::Integer {
-                min: 1,
-                max: 1_000_000_000,
-            },
-            "entries of each list",
-        )
-        .or("10"),
-        OptionInfo::new(
-            "payload",
-            OptionKind::Flag,
-            "inspect payload: protocols of flows, and HTTP, DNS and TLS transactions",
-        )
-        .or("yes"),
-        protocols::APPLICATIONS,
-        engine::CHECKSUMS,
-        engine::VLAN_AWARE,
-        engine::OVERLAP_POLICY,
-        engine::MEMORY,
-        engine::MAX_FLOWS,
-        engine::TCP_IDLE,
-        engine::UDP_IDLE,
-        engine::OTHER_IDLE,
-        OptionInfo::new(
-            "active_timeout",
-            OptionKind::Duration,
-            "a flow that goes on counts as another one every so often",
-        ),
-    ],
+    options: Options::ALL,
     parallel: Parallel::ByFlow,
     decodes: true,
     engine: Some(required),

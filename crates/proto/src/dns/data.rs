@@ -159,7 +159,13 @@ impl<'a> Data<'a> {
             Piece::U8 => number(u32::from(cursor.u8()?))?,
             Piece::U16 => number(u32::from(cursor.u16()?))?,
             Piece::U32 => number(cursor.u32()?)?,
-            Piece::Ipv4 => write!(out, "{}", Ipv4Addr::from(cursor.u32()?)).ok()?,
+            Piece::Ipv4 => {
+                let mut decimal = itoa::Buffer::new();
+                for (place, part) in cursor.u32()?.to_be_bytes().into_iter().enumerate() {
+                    out.push_str(if place > 0 { "." } else { "" });
+                    out.push_str(decimal.format(part));
+                }
+            }
             Piece::Ipv6 => write!(out, "{}", Ipv6Addr::from(cursor.array::<16>()?)).ok()?,
             Piece::Name => {
                 let at = self.message.len() - cursor.0.len();

@@ -151,6 +151,12 @@ impl<'a> Name<'a> {
 
 /// Appends bytes as text: those that are neither `special` nor unprintable, and UTF-8, as they are.
 pub(super) fn write_escaped(bytes: &[u8], special: impl Fn(u8) -> bool, out: &mut String) {
+    let is_plain = |&byte: &u8| matches!(byte, b' '..=b'~') && !special(byte);
+    if bytes.iter().all(is_plain)
+        && let Ok(text) = str::from_utf8(bytes)
+    {
+        return out.push_str(text);
+    }
     for chunk in bytes.utf8_chunks() {
         for letter in chunk.valid().chars() {
             if letter.is_ascii() && special(letter as u8) {

@@ -79,6 +79,9 @@ pub fn look_client(bytes: &[u8]) -> Look {
         b"PASV\r",
         b"SYST\r",
     ];
+    if !bytes.is_empty() && !matches!(bytes[0] | 0x20, b'u' | b'a' | b'f' | b'p' | b's') {
+        return Look::No;
+    }
     let is_line = || memchr::memchr(b'\n', bytes).is_some();
     let begins = FIRST.iter().position(|verb| {
         let length = verb.len().min(bytes.len());

@@ -183,28 +183,27 @@ impl<'a> Head<'a> {
             name.last() == Some(&b' ') || name.last() == Some(&b'\t'),
         );
         let known = &mut self.known;
-        let (place, wanted): (&mut Option<&[u8]>, &[u8]) = match name.len() {
-            4 => (&mut known.host, b"host"),
-            6 => (&mut known.origin, b"origin"),
-            7 => (&mut known.referer, b"referer"),
-            8 => (&mut known.location, b"location"),
-            10 if name[0] | 0x20 == b'u' => (&mut known.user_agent, b"user-agent"),
-            10 => (&mut known.connection, b"connection"),
-            12 => (&mut known.content_type, b"content-type"),
-            14 if name.eq_ignore_ascii_case(b"content-length") => {
+        let (place, again) = match name.len() {
+            4 if is(name, b"Host") => (&mut known.host, Some(Oddity::TwoHosts)),
+            6 if is(name, b"Origin") => (&mut known.origin, None),
+            7 if is(name, b"Referer") => (&mut known.referer, None),
+            8 if is(name, b"Location") => (&mut known.location, None),
+            10 if is(name, b"User-Agent") => (&mut known.user_agent, None),
+            10 if is(name, b"Connection") => (&mut known.connection, None),
+            12 if is(name, b"Content-Type") => (&mut known.content_type, None),
+            14 if is(name, b"Content-Length") => {
                 return self.length(header.value, has_length);
             }
-            16 => (&mut known.content_encoding, b"content-encoding"),
-            17 => (&mut known.transfer_encoding, b"transfer-encoding"),
+            16 if is(name, b"Content-Encoding") => (&mut known.content_encoding, None),
+            17 if is(name, b"Transfer-Encoding") => {
+                (&mut known.transfer_encoding, Some(Oddity::UnknownCoding))
+            }
             _ => return,
         };
-        if name.eq_ignore_ascii_case(wanted) {
-            if place.is_some() && wanted == b"transfer-encoding" {
-                self.oddities.set(Oddity::UnknownCoding);
-            } else if place.is_some() && wanted == b"host" {
-                self.oddities.set(Oddity::TwoHosts);
-            }
-            place.get_or_insert(header.value);
+        match (*place, again) {
+            (Some(_), Some(oddity)) => self.oddities.set(oddity),
+            (Some(_), None) => {}
+            (None, _) => *place = Some(header.value),
         }
     }
 
@@ -372,6 +371,12 @@ impl<'a> Head<'a> {
     }
 }
 
+/// Whether a header field has this name, in any case: most are written as the RFCs write them, and compared in words.
+#[inline(always)]
+fn is<const N: usize>(name: &[u8], usual: &[u8; N]) -> bool {
+    name == usual || name.eq_ignore_ascii_case(usual)
+}
+
 /// The next line without its end, what follows, and whether it ended without a carriage return.
 #[inline]
 fn next_line(bytes: &[u8]) -> (&[u8], &[u8], bool) {
@@ -385,8 +390,24 @@ fn next_line(bytes: &[u8]) -> (&[u8], &[u8], bool) {
     }
 }
 
+/// The first colon. Most names are too short to call `memchr` for them: their bytes are compared eight at once.
+#[inline]
+fn colon(line: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    let (words, _) = line.as_chunks::<8>();
+    for (word, start) in words.iter().zip([0, 8, 16]) {
+        let others = u64::from_le_bytes(*word) ^ (ONES * b':' as u64);
+        // The lowest byte that is zero keeps its highest bit.
+        let zeros = others.wrapping_sub(ONES) & !others & (ONES << 7);
+        if zeros != 0 {
+            return Some(start + zeros.trailing_zeros() as usize / 8);
+        }
+    }
+    memchr(b':', line)
+}
+
 fn read_header(line: &[u8]) -> Option<Header<'_>> {
-    let colon = memchr(b':', line).filter(|&at| at > 0)?;
+    let colon = colon(line).filter(|&at| at > 0)?;
     Some(Header {
         name: &line[..colon],
         value: trim(&line[colon + 1..]),
@@ -448,6 +469,12 @@ fn read_bad_request(line: &[u8]) -> Option<Start<'_>> {
     const METHODS: [&[u8]; 9] = [
         b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH",
     ];
+    // Nearly all that is asked for is binary: neither word is there.
+    let begins = line.trim_ascii_start().first();
+    let ends = line.trim_ascii_end().last();
+    if !begins.is_some_and(u8::is_ascii_uppercase) && !ends.is_some_and(u8::is_ascii_digit) {
+        return None;
+    }
     let mut words = line
         .split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty());
@@ -507,20 +534,22 @@ fn read_bad_status(line: &[u8]) -> Option<Start<'_>> {
 /// The longest method.
 const METHOD: usize = 32;
 
-/// Whether it can be a method: a short token (RFC 9110, section 5.6.2).
+/// The characters of a token (RFC 9110, section 5.6.2).
+static TOKEN: [bool; 256] = {
+    let (mut token, others, mut at) = ([false; 256], b"!#$%&'*+-.^_`|~", 0);
+    while at < 256 {
+        token[at] = (at as u8).is_ascii_alphanumeric();
+        at += 1;
+    }
+    while at < 256 + others.len() {
+        token[others[at - 256] as usize] = true;
+        at += 1;
+    }
+    token
+};
+
+/// Whether it can be a method: a short token.
 fn is_method(text: &[u8]) -> bool {
-    static TOKEN: [bool; 256] = {
-        let (mut token, others, mut at) = ([false; 256], b"!#$%&'*+-.^_`|~", 0);
-        while at < 256 {
-            token[at] = (at as u8).is_ascii_alphanumeric();
-            at += 1;
-        }
-        while at < 256 + others.len() {
-            token[others[at - 256] as usize] = true;
-            at += 1;
-        }
-        token
-    };
     (1..=METHOD).contains(&text.len()) && text.iter().all(|&byte| TOKEN[usize::from(byte)])
 }
 
@@ -536,24 +565,34 @@ pub fn look(bytes: &[u8]) -> Look {
             Look::More
         };
     };
-    if bytes.starts_with(b"HTTP/") || b"HTTP/".starts_with(bytes) {
+    if bytes[0] == b'H' && (bytes.starts_with(b"HTTP/") || b"HTTP/".starts_with(bytes)) {
         return match bytes.get(5) {
             None => Look::More,
             Some(b'1') => Look::Yes,
             Some(_) => Look::No,
         };
     }
-    const COMMON: [&[u8]; 3] = [b"GET ", b"POST ", b"HEAD "];
-    let line_end = memchr(b'\n', bytes);
-    let target = COMMON.iter().find_map(|method| bytes.strip_prefix(*method));
+    let target = match bytes[0] {
+        b'G' => bytes.strip_prefix(b"GET "),
+        b'P' => bytes.strip_prefix(b"POST "),
+        b'H' => bytes.strip_prefix(b"HEAD "),
+        _ => None,
+    };
     if target.is_some_and(|target| target.starts_with(b"/") || target.starts_with(b"http")) {
         return Look::Yes;
     }
+    // A method is a word of its own, or may become one.
+    let word = &bytes[..bytes.len().min(METHOD + 1)];
+    let method_end = word.iter().position(|&byte| !TOKEN[usize::from(byte)]);
+    let is_method = match method_end {
+        Some(end) => end > 0 && matches!(bytes[end], b' ' | b'\n'),
+        None => bytes.len() <= METHOD,
+    };
+    let method_end = method_end.filter(|&end| bytes[end] == b' ');
+    let line_end = memchr(b'\n', bytes);
     let line = &bytes[..line_end.unwrap_or(bytes.len())];
-    let word = &line[..line.len().min(METHOD + 1)];
-    let method_end = word.iter().position(|&byte| byte == b' ');
     let line_of = || line.strip_suffix(b"\r").unwrap_or(line);
-    if !is_method(&word[..method_end.unwrap_or(word.len())]) {
+    if !is_method {
         return match line_end {
             Some(_) => look_bad_request(line_of()),
             None => Look::No,
@@ -627,6 +666,18 @@ fn trim_start(text: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_colon_is_found_wherever_it_is() {
+        for length in 0..40 {
+            let mut line = vec![b';'; length];
+            assert_eq!(colon(&line), None);
+            for at in (0..length).rev() {
+                line[at] = b':';
+                assert_eq!(colon(&line), Some(at));
+            }
+        }
+    }
 
     #[test]
     fn first_bytes_tell() {

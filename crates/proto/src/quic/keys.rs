@@ -43,46 +43,51 @@ fn expand<const N: usize>(secret: &Prk, label: &str) -> Option<[u8; N]> {
     Some(out)
 }
 
-/// What keys are made of.
-struct Material {
-    key: [u8; 16],
-    iv: [u8; 12],
-    header: [u8; 16],
+/// What the keys of both sides of a connection are derived from.
+pub(super) struct Secret {
+    initial: Prk,
+    labels: [&'static str; 3],
 }
 
-/// That of client and server.
-fn derive(version: Version, id: &[u8]) -> Option<[Material; 2]> {
-    let initial = Salt::new(HKDF_SHA256, version.salt()?).extract(id);
-    let labels = match version.is_2() {
-        true => ["quicv2 key", "quicv2 iv", "quicv2 hp"],
-        false => ["quic key", "quic iv", "quic hp"],
-    };
-    let side = |label| {
-        let secret = Prk::new_less_safe(HKDF_SHA256, &expand::<32>(&initial, label)?);
-        Some(Material {
-            key: expand(&secret, labels[0])?,
-            iv: expand(&secret, labels[1])?,
-            header: expand(&secret, labels[2])?,
+impl core::fmt::Debug for Secret {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str("Secret")
+    }
+}
+
+impl Secret {
+    /// From the id that the client's first packet is sent to. `None`: the version's salt is not known.
+    pub(super) fn initial(version: Version, id: &[u8]) -> Option<Secret> {
+        Some(Secret {
+            initial: Salt::new(HKDF_SHA256, version.salt()?).extract(id),
+            labels: match version.is_2() {
+                true => ["quicv2 key", "quicv2 iv", "quicv2 hp"],
+                false => ["quic key", "quic iv", "quic hp"],
+            },
         })
-    };
-    Some([side("client in")?, side("server in")?])
+    }
+
+    /// The keys of the client's packets, or of the server's.
+    pub(super) fn keys(&self, is_client: bool) -> Option<Keys> {
+        let (key, iv, header) = self.material(is_client)?;
+        Some(Keys {
+            key: LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).ok()?),
+            iv,
+            header: quic::HeaderProtectionKey::new(&quic::AES_128, &header).ok()?,
+        })
+    }
+
+    /// Key, initialisation vector and key of header protection.
+    fn material(&self, is_client: bool) -> Option<([u8; 16], [u8; 12], [u8; 16])> {
+        let label = if is_client { "client in" } else { "server in" };
+        let secret = Prk::new_less_safe(HKDF_SHA256, &expand::<32>(&self.initial, label)?);
+        let [key, iv, header] = self.labels;
+        let (key, iv) = (expand(&secret, key)?, expand(&secret, iv)?);
+        Some((key, iv, expand(&secret, header)?))
+    }
 }
 
 impl Keys {
-    /// Of client and server, from the id that the client's first packet is sent to. `None`: the
-    /// version's are not known.
-    pub(super) fn initial(version: Version, id: &[u8]) -> Option<[Keys; 2]> {
-        let [client, server] = derive(version, id)?;
-        let keys = |from: Material| {
-            Some(Keys {
-                key: LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &from.key).ok()?),
-                iv: from.iv,
-                header: quic::HeaderProtectionKey::new(&quic::AES_128, &from.header).ok()?,
-            })
-        };
-        Some([keys(client)?, keys(server)?])
-    }
-
     fn nonce(&self, number: u64) -> Nonce {
         let mut nonce = self.iv;
         let places = nonce.iter_mut().rev();
@@ -168,13 +173,10 @@ mod tests {
                 ],
             ),
         ] {
-            let both = derive(Version(version), &id).expect("a known version");
-            let all = both.iter().flat_map(|it| {
-                [
-                    HEXLOWER.encode(&it.key),
-                    HEXLOWER.encode(&it.iv),
-                    HEXLOWER.encode(&it.header),
-                ]
+            let secret = Secret::initial(Version(version), &id).expect("a known version");
+            let all = [true, false].into_iter().flat_map(|is_client| {
+                let (key, iv, header) = secret.material(is_client).expect("short keys");
+                [&key[..], &iv, &header].map(|it| HEXLOWER.encode(it))
             });
             assert_eq!(all.collect::<Vec<_>>(), expected);
         }

@@ -1,7 +1,7 @@
 //! Datagrams of a connection.
 
 use super::crypto::Crypto;
-use super::keys::Keys;
+use super::keys::{Keys, Secret};
 use super::packet::{Kind, Long, Version, number};
 use crate::cursor::Cursor;
 use crate::detect::Look;
@@ -49,12 +49,15 @@ pub struct Parser {
     scratch: Vec<u8>,
 }
 
-/// Keys of client and server, and the version and id they come from.
+/// Keys, and the version and id they come from.
 #[derive(Debug)]
 struct Known {
     version: Version,
     id: Vec<u8>,
-    keys: [Keys; 2],
+    secret: Secret,
+    client: Keys,
+    /// Derived when the server says something.
+    server: Option<Keys>,
 }
 
 /// Whether a datagram begins a connection, as far as its header tells: an Initial packet of a version
@@ -151,19 +154,31 @@ impl Parser {
         // (RFC 9368, section 2.3).
         if let (Some(false), Some(known)) = (is_client, &mut self.keys)
             && known.version != long.version
-            && let Some(keys) = Keys::initial(long.version, &known.id)
+            && let Some(secret) = Secret::initial(long.version, &known.id)
+            && let Some(client) = secret.keys(true)
         {
-            (known.version, known.keys) = (long.version, keys);
+            known.version = long.version;
+            (known.secret, known.client, known.server) = (secret, client, None);
         }
-        let known = self.keys.as_deref().filter(|it| it.version == long.version);
-        if let (Some(is_client), Some(known)) = (is_client, known)
-            && let Some(payload) = open(&known.keys[usize::from(!is_client)])
-        {
-            return Some((is_client, payload));
+        let known = self.keys.as_deref_mut();
+        let known = known.filter(|it| it.version == long.version);
+        if let (Some(is_client), Some(known)) = (is_client, known) {
+            let keys = match is_client {
+                true => Some(&known.client),
+                false => {
+                    let server = known.server.take();
+                    known.server = server.or_else(|| known.secret.keys(false));
+                    known.server.as_ref()
+                }
+            };
+            if let Some(payload) = keys.and_then(&mut open) {
+                return Some((is_client, payload));
+            }
         }
         if is_client != Some(false)
-            && let Some(keys) = Keys::initial(long.version, long.destination)
-            && let Some(payload) = open(&keys[0])
+            && let Some(secret) = Secret::initial(long.version, long.destination)
+            && let Some(client) = secret.keys(true)
+            && let Some(payload) = open(&client)
         {
             // Of another version all begins anew.
             if self
@@ -177,7 +192,9 @@ impl Parser {
             self.keys = Some(Box::new(Known {
                 version: long.version,
                 id: long.destination.to_vec(),
-                keys,
+                secret,
+                client,
+                server: None,
             }));
             self.client = Some(from_initiator);
             return Some((true, payload));

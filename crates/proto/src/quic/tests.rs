@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::keys::Keys;
+use super::keys::{Keys, Secret};
 use super::{Events, Kind, Packet, Parser, Version, look};
 use crate::Look;
 use crate::tls::{self, ClientHello, ServerHello};
@@ -88,7 +88,8 @@ const SERVER: &[u8] = b"srv";
 
 /// Two packets of the client, of which the second begins the hello, and the server's.
 fn connection(version: u32, id: &[u8]) -> Vec<(bool, Vec<u8>)> {
-    let [client, server] = Keys::initial(Version(version), id).expect("a known version");
+    let secret = Secret::initial(Version(version), id).expect("a known version");
+    let [client, server] = [true, false].map(|is_client| secret.keys(is_client).expect("keys"));
     let hello = client_hello();
     let crypto = |place, bytes| {
         let mut frame = crypto(place, bytes);
@@ -248,7 +249,7 @@ proptest! {
     /// Frames of any kind, in packets that can be opened.
     #[test]
     fn frames_do_not_panic(frames in prop::collection::vec(any::<u8>(), 0..200)) {
-        let [client, _] = Keys::initial(Version(1), ID).expect("a known version");
+        let client = Secret::initial(Version(1), ID).and_then(|it| it.keys(true)).expect("keys");
         read(&[(true, initial(1, &client, [ID, CLIENT], 0, &frames))]);
         crate::fuzz::quic(&frames);
     }

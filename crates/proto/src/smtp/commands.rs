@@ -70,6 +70,9 @@ pub fn look_client(bytes: &[u8]) -> Look {
     // A domain or an address; others say more words, so that the server has to tell.
     let is_host = |host: &[u8]| !host.is_empty() && host.iter().all(u8::is_ascii_graphic);
     let mut result = Look::No;
+    if !bytes.is_empty() && !matches!(bytes[0] | 0x20, b'h' | b'e' | b'l') {
+        return result;
+    }
     for verb in first {
         let length = verb.len().min(bytes.len());
         let (Some(theirs), Some(verb)) = (bytes.get(..length), verb.get(..length)) else {

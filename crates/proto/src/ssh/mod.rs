@@ -5,9 +5,9 @@
 
 mod parser;
 
-use data_encoding::HEXLOWER;
+use data_encoding::{BASE64_NOPAD, HEXLOWER};
 use md5::{Digest, Md5};
-use sha2::Sha256;
+use ring::digest::{SHA256, digest};
 
 pub use parser::{Events, Parser, look};
 
@@ -67,16 +67,8 @@ pub fn agreed<'a>(client: &'a [u8], server: &[u8]) -> Option<&'a [u8]> {
 
 /// The fingerprint of a host key, as programs show it: `SHA256:` and base64 without padding.
 pub fn key_fingerprint(key: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = "SHA256:".to_owned();
-    for part in Sha256::digest(key).chunks(3) {
-        let bits = part
-            .iter()
-            .fold(0_u32, |sum, &byte| sum << 8 | u32::from(byte));
-        let bits = bits << (8 * (3 - part.len()));
-        for digit in 0..=part.len() {
-            text.push(char::from(DIGITS[(bits >> (18 - 6 * digit) & 63) as usize]));
-        }
-    }
-    text
+    format!(
+        "SHA256:{}",
+        BASE64_NOPAD.encode(digest(&SHA256, key).as_ref())
+    )
 }

@@ -4,8 +4,8 @@ use core::fmt::Write;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use data_encoding::{HEXLOWER, HEXUPPER};
-use sha1::Sha1;
-use sha2::{Digest, Sha256};
+use ring::digest::{SHA256, digest};
+use sha1::{Digest, Sha1};
 use x509_parser::asn1_rs::{Any, Oid, Tag};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
@@ -19,7 +19,7 @@ const MAX_TEXT: usize = 16 << 10;
 
 /// SHA-256 of a certificate as it was sent, in hexadecimal.
 pub fn sha256(der: &[u8]) -> String {
-    HEXLOWER.encode(&Sha256::digest(der))
+    HEXLOWER.encode(digest(&SHA256, der).as_ref())
 }
 
 /// SHA-1 of a certificate as it was sent, in hexadecimal.

@@ -2,11 +2,10 @@
 //! ([its description](https://github.com/FoxIO-LLC/ja4/blob/main/technical_details/JA4.md)). The other
 //! fingerprints of that family are under another licence, and absent.
 
+use super::hello::{ClientHello, ServerHello, extension, is_grease};
 use data_encoding::HEXLOWER;
 use md5::{Digest, Md5};
-use sha2::Sha256;
-
-use super::hello::{ClientHello, ServerHello, extension, is_grease};
+use ring::digest::{SHA256, digest};
 
 /// Over what a hello came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +109,8 @@ pub fn ja4(hello: &ClientHello<'_>, carrier: Carrier) -> String {
     let mut rest = sixteens(extensions.into_iter());
     let signatures = sixteens(hello.signatures().filter(known));
     if !rest.is_empty() && !signatures.is_empty() {
-        rest.push('_');
-        rest.push_str(&signatures);
+        rest.push(b'_');
+        rest.extend_from_slice(&signatures);
     }
     short_hash(&mut text, &rest);
     text
@@ -131,19 +130,21 @@ fn protocol(name: &[u8]) -> [char; 2] {
 }
 
 /// Numbers of four hexadecimal digits, with commas between them.
-fn sixteens(numbers: impl Iterator<Item = u16>) -> String {
-    let mut text = String::new();
-    for (index, number) in numbers.enumerate() {
-        text.push_str(if index > 0 { "," } else { "" });
-        HEXLOWER.encode_append(&number.to_be_bytes(), &mut text);
+fn sixteens(numbers: impl Iterator<Item = u16>) -> Vec<u8> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = Vec::with_capacity(5 * 32);
+    for number in numbers {
+        let [a, b, c, d] = [12, 8, 4, 0].map(|place| DIGITS[usize::from(number >> place & 15)]);
+        text.extend_from_slice(&[a, b, c, d, b',']);
     }
+    text.pop();
     text
 }
 
 /// Appends the first twelve digits of a SHA-256; of nothing, zeros.
-fn short_hash(text: &mut String, of: &str) {
+fn short_hash(text: &mut String, of: &[u8]) {
     match of {
-        "" => text.push_str("000000000000"),
-        of => HEXLOWER.encode_append(&Sha256::digest(of)[..6], text),
+        [] => text.push_str("000000000000"),
+        of => HEXLOWER.encode_append(&digest(&SHA256, of).as_ref()[..6], text),
     }
 }

@@ -571,7 +571,7 @@ fn check_text(definition: &Definition, rights: &Rights) -> Result<(), Refused> {
             "a stack for an agent is one text: it cannot include others",
         ));
     }
-    let checked = check(&document, &registry());
+    let checked = check(&document, registry());
     let Some(program) = checked.program else {
         let found = checked
             .diagnostics

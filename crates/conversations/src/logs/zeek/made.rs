@@ -608,20 +608,6 @@ pub(super) fn key_fingerprint<'a>(values: &Values<'a>) -> Cell<'a> {
 
 // NTP
 
-pub(super) fn ntp_mode(name: &str) -> Option<u16> {
-    const MODES: [&str; 8] = [
-        "reserved",
-        "symmetric_active",
-        "symmetric_passive",
-        "client",
-        "server",
-        "broadcast",
-        "control",
-        "private",
-    ];
-    MODES.iter().position(|it| *it == name).map(|it| it as u16)
-}
-
 /// A clock that was not set is at 0.
 pub(super) fn ntp_clock<'a>(values: &Values<'a>, name: Name) -> Cell<'a> {
     Cell::Seconds(values.time(name).unwrap_or_default())

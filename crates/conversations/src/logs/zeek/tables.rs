@@ -1,5 +1,6 @@
 //! The logs' columns, in Zeek's order.
 
+use super::super::names::ntp_mode;
 use super::made::*;
 use super::{Cell, Column, Field, Log, Made, Name, Unset, Values, column};
 
@@ -25,14 +26,24 @@ pub(in super::super) fn log(kind: &str) -> Option<&'static Log> {
     })
 }
 
+/// Columns: name, Zeek's type, and what is in it (a field of the record, something made of it, or nothing).
+macro_rules! columns {
+    [$($name:literal $kind:literal: $origin:ident $(($($make:tt)+))?;)*] => {
+        &[$(column($name, $kind, columns!(@$origin $($($make)+)?)),)*]
+    };
+    (@unset) => { Unset };
+    (@made $($make:tt)+) => { Made($($make)+) };
+    (@$field:ident) => { Field(Name::$field) };
+}
+
 /// Columns in front of most logs.
-const COMMON: &[Column] = &[
-    column("ts", "time", Made(begin)),
-    column("uid", "string", Made(uid)),
-    column("id.orig_h", "addr", Field(Name::src_ip)),
-    column("id.orig_p", "port", Field(Name::src_port)),
-    column("id.resp_h", "addr", Field(Name::dst_ip)),
-    column("id.resp_p", "port", Field(Name::dst_port)),
+const COMMON: &[Column] = columns![
+    "ts" "time": made(begin);
+    "uid" "string": made(uid);
+    "id.orig_h" "addr": src_ip;
+    "id.orig_p" "port": src_port;
+    "id.resp_h" "addr": dst_ip;
+    "id.resp_p" "port": dst_port;
 ];
 
 /// A log of which all records of a kind are.
@@ -48,41 +59,33 @@ const fn all(path: &'static str, front: &'static [Column], columns: &'static [Co
 
 static CONN: Log = all(
     "conn",
-    &[
-        column("ts", "time", Made(begin)),
-        column("uid", "string", Made(uid)),
-        column("id.orig_h", "addr", Field(Name::src_ip)),
-        column("id.orig_p", "port", Made(|it| port(it, Name::src_port))),
-        column("id.resp_h", "addr", Field(Name::dst_ip)),
-        column("id.resp_p", "port", Made(|it| port(it, Name::dst_port))),
+    columns![
+        "ts" "time": made(begin);
+        "uid" "string": made(uid);
+        "id.orig_h" "addr": src_ip;
+        "id.orig_p" "port": made(|it| port(it, Name::src_port));
+        "id.resp_h" "addr": dst_ip;
+        "id.resp_p" "port": made(|it| port(it, Name::dst_port));
     ],
-    &[
-        column("proto", "enum", Made(transport)),
-        column("service", "string", Made(service)),
-        column("duration", "interval", Made(duration)),
-        column(
-            "orig_bytes",
-            "count",
-            Made(|it| carried(it, Name::src_stream_bytes)),
-        ),
-        column(
-            "resp_bytes",
-            "count",
-            Made(|it| carried(it, Name::dst_stream_bytes)),
-        ),
-        column("conn_state", "string", Field(Name::state)),
-        column("local_orig", "bool", Made(|it| local(it, Name::src_ip))),
-        column("local_resp", "bool", Made(|it| local(it, Name::dst_ip))),
-        column("missed_bytes", "count", Field(Name::missing_bytes)),
-        column("history", "string", Made(history)),
-        column("orig_pkts", "count", Field(Name::src_packets)),
-        column("orig_ip_bytes", "count", Field(Name::src_ip_bytes)),
-        column("resp_pkts", "count", Field(Name::dst_packets)),
-        column("resp_ip_bytes", "count", Field(Name::dst_ip_bytes)),
-        column("tunnel_parents", "set[string]", Unset),
-        column("ip_proto", "count", Made(protocol_number)),
+    columns![
+        "proto" "enum": made(transport);
+        "service" "string": made(service);
+        "duration" "interval": made(duration);
+        "orig_bytes" "count": made(|it| carried(it, Name::src_stream_bytes));
+        "resp_bytes" "count": made(|it| carried(it, Name::dst_stream_bytes));
+        "conn_state" "string": state;
+        "local_orig" "bool": made(|it| local(it, Name::src_ip));
+        "local_resp" "bool": made(|it| local(it, Name::dst_ip));
+        "missed_bytes" "count": missing_bytes;
+        "history" "string": made(history);
+        "orig_pkts" "count": src_packets;
+        "orig_ip_bytes" "count": src_ip_bytes;
+        "resp_pkts" "count": dst_packets;
+        "resp_ip_bytes" "count": dst_ip_bytes;
+        "tunnel_parents" "set[string]": unset;
+        "ip_proto" "count": made(protocol_number);
         // As the policy script community-id-logging has it.
-        column("community_id", "string", Field(Name::community_id)),
+        "community_id" "string": community_id;
     ],
 );
 
@@ -92,70 +95,36 @@ static HTTP: Log = Log {
     ..all(
         "http",
         COMMON,
-        &[
-            column("trans_depth", "count", Field(Name::depth)),
-            column("method", "string", Field(Name::method)),
-            column("host", "string", Field(Name::host)),
-            column("uri", "string", Made(uri)),
-            column("referrer", "string", Field(Name::referrer)),
+        columns![
+            "trans_depth" "count": depth;
+            "method" "string": method;
+            "host" "string": host;
+            "uri" "string": made(uri);
+            "referrer" "string": referrer;
             // That of the response.
-            column("version", "string", Field(Name::response_version)),
-            column("user_agent", "string", Field(Name::user_agent)),
-            column("origin", "string", Field(Name::origin)),
-            column("request_body_len", "count", Field(Name::request_body_bytes)),
-            column("response_body_len", "count", Made(response_length)),
-            column("status_code", "count", Made(status)),
-            column("status_msg", "string", Made(reason)),
-            column("info_code", "count", Unset),
-            column("info_msg", "string", Unset),
-            column("tags", "set[enum]", Made(|_| Cell::Empty)),
-            column("username", "string", Unset),
-            column("password", "string", Unset),
-            column("proxied", "set[string]", Unset),
-            column(
-                "orig_fuids",
-                "vector[string]",
-                Made(|it| files(it, Name::request_files)),
-            ),
-            column(
-                "orig_filenames",
-                "vector[string]",
-                Field(Name::request_file_names),
-            ),
-            column(
-                "orig_mime_types",
-                "vector[string]",
-                Made(|it| {
-                    types(
-                        it,
-                        Name::request_part_types,
-                        Name::request_mime_type,
-                        Name::request_body_bytes,
-                    )
-                }),
-            ),
-            column(
-                "resp_fuids",
-                "vector[string]",
-                Made(|it| files(it, Name::response_files)),
-            ),
-            column(
-                "resp_filenames",
-                "vector[string]",
-                Field(Name::response_file_names),
-            ),
-            column(
-                "resp_mime_types",
-                "vector[string]",
-                Made(|it| {
-                    types(
-                        it,
-                        Name::response_part_types,
-                        Name::response_mime_type,
-                        Name::response_body_bytes,
-                    )
-                }),
-            ),
+            "version" "string": response_version;
+            "user_agent" "string": user_agent;
+            "origin" "string": origin;
+            "request_body_len" "count": request_body_bytes;
+            "response_body_len" "count": made(response_length);
+            "status_code" "count": made(status);
+            "status_msg" "string": made(reason);
+            "info_code" "count": unset;
+            "info_msg" "string": unset;
+            "tags" "set[enum]": made(|_| Cell::Empty);
+            "username" "string": unset;
+            "password" "string": unset;
+            "proxied" "set[string]": unset;
+            "orig_fuids" "vector[string]": made(|it| files(it, Name::request_files));
+            "orig_filenames" "vector[string]": request_file_names;
+            "orig_mime_types" "vector[string]": made(|it| {
+                types(it, Name::request_part_types, Name::request_mime_type, Name::request_body_bytes)
+            });
+            "resp_fuids" "vector[string]": made(|it| files(it, Name::response_files));
+            "resp_filenames" "vector[string]": response_file_names;
+            "resp_mime_types" "vector[string]": made(|it| {
+                types(it, Name::response_part_types, Name::response_mime_type, Name::response_body_bytes)
+            });
         ],
     )
 };
@@ -166,93 +135,53 @@ static DNS: Log = Log {
     ..all(
         "dns",
         COMMON,
-        &[
-            column("proto", "enum", Field(Name::proto)),
-            column("trans_id", "count", Field(Name::trans_id)),
-            column(
-                "rtt",
-                "interval",
-                Made(|it| answered(it, |it| it.seconds(Name::latency))),
-            ),
-            column("query", "string", Made(query)),
-            column(
-                "qclass",
-                "count",
-                Made(|it| asked(it, |it| number(it, Name::qclass, dns_class))),
-            ),
-            column(
-                "qclass_name",
-                "string",
-                Made(|it| asked(it, dns_class_name)),
-            ),
-            column(
-                "qtype",
-                "count",
-                Made(|it| asked(it, |it| number(it, Name::qtype, dns_type))),
-            ),
-            column("qtype_name", "string", Made(|it| asked(it, dns_type_name))),
-            column(
-                "rcode",
-                "count",
-                Made(|it| number(it, Name::rcode, dns_code)),
-            ),
-            column("rcode_name", "string", Field(Name::rcode)),
-            column("AA", "bool", Made(|it| flag_of_answer(it, Name::aa))),
+        columns![
+            "proto" "enum": proto;
+            "trans_id" "count": trans_id;
+            "rtt" "interval": made(|it| answered(it, |it| it.seconds(Name::latency)));
+            "query" "string": made(query);
+            "qclass" "count": made(|it| asked(it, |it| number(it, Name::qclass, dns_class)));
+            "qclass_name" "string": made(|it| asked(it, dns_class_name));
+            "qtype" "count": made(|it| asked(it, |it| number(it, Name::qtype, dns_type)));
+            "qtype_name" "string": made(|it| asked(it, dns_type_name));
+            "rcode" "count": made(|it| number(it, Name::rcode, dns_code));
+            "rcode_name" "string": rcode;
+            "AA" "bool": made(|it| flag_of_answer(it, Name::aa));
             // Of the query.
-            column("TC", "bool", Made(|_| Cell::Bool(false))),
-            column("RD", "bool", Made(|it| flag_of_query(it, Name::rd))),
-            column("RA", "bool", Made(|it| flag_of_answer(it, Name::ra))),
-            column("Z", "count", Made(reserved)),
-            column("answers", "vector[string]", Made(answers)),
-            column("TTLs", "vector[interval]", Made(ttls)),
-            column("rejected", "bool", Made(rejected)),
-            column("opcode", "count", Made(dns_opcode)),
-            column("opcode_name", "string", Made(dns_opcode_name)),
+            "TC" "bool": made(|_| Cell::Bool(false));
+            "RD" "bool": made(|it| flag_of_query(it, Name::rd));
+            "RA" "bool": made(|it| flag_of_answer(it, Name::ra));
+            "Z" "count": made(reserved);
+            "answers" "vector[string]": made(answers);
+            "TTLs" "vector[interval]": made(ttls);
+            "rejected" "bool": made(rejected);
+            "opcode" "count": made(dns_opcode);
+            "opcode_name" "string": made(dns_opcode_name);
         ],
     )
 };
 
 static SSL: Log = all("ssl", COMMON, HANDSHAKE);
-static HANDSHAKE: &[Column] = &[
-    column("version", "string", Made(tls_version)),
-    column("cipher", "string", Field(Name::cipher)),
-    column("curve", "string", Field(Name::curve)),
-    column("server_name", "string", Field(Name::server_name)),
-    column("resumed", "bool", Made(|it| yes(it, Name::resumed))),
-    column("last_alert", "string", Field(Name::last_alert)),
-    column("next_protocol", "string", Field(Name::next_protocol)),
-    column("established", "bool", Made(|it| yes(it, Name::established))),
-    column("ssl_history", "string", Made(handshake_history)),
-    column(
-        "cert_chain_fps",
-        "vector[string]",
-        Made(|it| chain(it, Name::chain, Name::client_chain)),
-    ),
-    column(
-        "client_cert_chain_fps",
-        "vector[string]",
-        Made(|it| chain(it, Name::client_chain, Name::chain)),
-    ),
-    column("sni_matches_cert", "bool", Made(name_matches)),
+static HANDSHAKE: &[Column] = columns![
+    "version" "string": made(tls_version);
+    "cipher" "string": cipher;
+    "curve" "string": curve;
+    "server_name" "string": server_name;
+    "resumed" "bool": made(|it| yes(it, Name::resumed));
+    "last_alert" "string": last_alert;
+    "next_protocol" "string": next_protocol;
+    "established" "bool": made(|it| yes(it, Name::established));
+    "ssl_history" "string": made(handshake_history);
+    "cert_chain_fps" "vector[string]": made(|it| chain(it, Name::chain, Name::client_chain));
+    "client_cert_chain_fps" "vector[string]": made(|it| chain(it, Name::client_chain, Name::chain));
+    "sni_matches_cert" "bool": made(name_matches);
     // As policy scripts and packages have them.
-    column(
-        "subject",
-        "string",
-        Made(|it| distinguished(it, Name::subject)),
-    ),
-    column(
-        "issuer",
-        "string",
-        Made(|it| distinguished(it, Name::issuer)),
-    ),
-    column(
-        "client_subject",
-        "string",
-        Made(|it| distinguished(it, Name::client_subject)),
-    ),
-    column("ja3", "string", Field(Name::ja3)),
-    column("ja3s", "string", Field(Name::ja3s)),
-    column("ja4", "string", Field(Name::ja4)),
+    "subject" "string": made(|it| distinguished(it, Name::subject));
+    "issuer" "string": made(|it| distinguished(it, Name::issuer));
+    "client_subject" "string": made(|it| distinguished(it, Name::client_subject));
+    "ja3" "string": ja3;
+    "ja3s" "string": ja3s;
+    "ja4" "string": ja4;
 ];
 
 /// The handshake within QUIC, where there is one.
@@ -266,125 +195,81 @@ static QUIC: Log = Log {
     ..all(
         "quic",
         COMMON,
-        &[
-            column("version", "string", Made(quic_version)),
-            column(
-                "client_initial_dcid",
-                "string",
-                Field(Name::client_initial_dcid),
-            ),
-            column("client_scid", "string", Field(Name::client_scid)),
-            column("server_scid", "string", Field(Name::server_scid)),
-            column("server_name", "string", Field(Name::server_name)),
-            column("client_protocol", "string", Field(Name::client_protocol)),
-            column("history", "string", Unset),
+        columns![
+            "version" "string": made(quic_version);
+            "client_initial_dcid" "string": client_initial_dcid;
+            "client_scid" "string": client_scid;
+            "server_scid" "string": server_scid;
+            "server_name" "string": server_name;
+            "client_protocol" "string": client_protocol;
+            "history" "string": unset;
         ],
     )
 };
 
 static X509: Log = all(
     "x509",
-    &[column("ts", "time", Made(begin))],
-    &[
-        column("fingerprint", "string", Field(Name::sha256)),
-        column("certificate.version", "count", Field(Name::version)),
-        column("certificate.serial", "string", Made(serial)),
-        column(
-            "certificate.subject",
-            "string",
-            Made(|it| distinguished(it, Name::subject)),
-        ),
-        column(
-            "certificate.issuer",
-            "string",
-            Made(|it| distinguished(it, Name::issuer)),
-        ),
-        column(
-            "certificate.not_valid_before",
-            "time",
-            Field(Name::not_before),
-        ),
-        column(
-            "certificate.not_valid_after",
-            "time",
-            Field(Name::not_after),
-        ),
-        column("certificate.key_alg", "string", Field(Name::key_alg)),
-        column("certificate.sig_alg", "string", Field(Name::sig_alg)),
-        column("certificate.key_type", "string", Field(Name::key_type)),
-        column("certificate.key_length", "count", Field(Name::key_length)),
-        column(
-            "certificate.exponent",
-            "string",
-            Made(|it| Cell::of(it.number(Name::exponent), |it| Cell::Numbered("", it))),
-        ),
-        column("certificate.curve", "string", Field(Name::curve)),
-        column("san.dns", "vector[string]", Field(Name::san_dns)),
-        column("san.uri", "vector[string]", Field(Name::san_uri)),
-        column("san.email", "vector[string]", Field(Name::san_email)),
-        column("san.ip", "vector[addr]", Field(Name::san_ip)),
-        column("basic_constraints.ca", "bool", Field(Name::ca)),
-        column(
-            "basic_constraints.path_len",
-            "count",
-            Field(Name::path_length),
-        ),
-        column("host_cert", "bool", Made(|it| is_first_of(it, "server"))),
-        column("client_cert", "bool", Made(|it| is_first_of(it, "client"))),
+    columns!["ts" "time": made(begin);],
+    columns![
+        "fingerprint" "string": sha256;
+        "certificate.version" "count": version;
+        "certificate.serial" "string": made(serial);
+        "certificate.subject" "string": made(|it| distinguished(it, Name::subject));
+        "certificate.issuer" "string": made(|it| distinguished(it, Name::issuer));
+        "certificate.not_valid_before" "time": not_before;
+        "certificate.not_valid_after" "time": not_after;
+        "certificate.key_alg" "string": key_alg;
+        "certificate.sig_alg" "string": sig_alg;
+        "certificate.key_type" "string": key_type;
+        "certificate.key_length" "count": key_length;
+        "certificate.exponent" "string": made(|it| Cell::of(it.number(Name::exponent), |it| Cell::Numbered("", it)));
+        "certificate.curve" "string": curve;
+        "san.dns" "vector[string]": san_dns;
+        "san.uri" "vector[string]": san_uri;
+        "san.email" "vector[string]": san_email;
+        "san.ip" "vector[addr]": san_ip;
+        "basic_constraints.ca" "bool": ca;
+        "basic_constraints.path_len" "count": path_length;
+        "host_cert" "bool": made(|it| is_first_of(it, "server"));
+        "client_cert" "bool": made(|it| is_first_of(it, "client"));
     ],
 );
 
 static FILES: Log = all(
     "files",
-    &[
-        column("ts", "time", Made(begin)),
-        column("fuid", "string", Made(file_id)),
-        column("uid", "string", Made(uid)),
-        column("id.orig_h", "addr", Field(Name::src_ip)),
-        column("id.orig_p", "port", Field(Name::src_port)),
-        column("id.resp_h", "addr", Field(Name::dst_ip)),
-        column("id.resp_p", "port", Field(Name::dst_port)),
+    columns![
+        "ts" "time": made(begin);
+        "fuid" "string": made(file_id);
+        "uid" "string": made(uid);
+        "id.orig_h" "addr": src_ip;
+        "id.orig_p" "port": src_port;
+        "id.resp_h" "addr": dst_ip;
+        "id.resp_p" "port": dst_port;
     ],
-    &[
-        column(
-            "source",
-            "string",
-            Made(|it| Cell::of(it.text(Name::source), Cell::Upper)),
-        ),
-        column("depth", "count", Made(file_depth)),
-        column("analyzers", "set[string]", Made(file_analyzers)),
-        column(
-            "mime_type",
-            "string",
-            Made(|it| type_name(it, Name::mime_type, Name::bytes)),
-        ),
-        column(
-            "filename",
-            "string",
-            Made(|it| {
-                let is_named = it.text(Name::name_by) == Some("sender");
-                Cell::of(it.text(Name::file_name).filter(|_| is_named), Cell::Text)
-            }),
-        ),
-        column("duration", "interval", Field(Name::duration)),
-        column("local_orig", "bool", Made(file_is_local)),
-        column(
-            "is_orig",
-            "bool",
-            Made(|it| Cell::Bool(it.text(Name::sent_by) == Some("src"))),
-        ),
-        column("seen_bytes", "count", Field(Name::bytes)),
-        column("total_bytes", "count", Field(Name::total_bytes)),
-        column("missing_bytes", "count", Field(Name::missing_bytes)),
-        column("overflow_bytes", "count", Made(|_| Cell::Number(0))),
-        column("timedout", "bool", Made(file_timed_out)),
-        column("parent_fuid", "string", Made(file_parent)),
-        column("md5", "string", Field(Name::md5)),
-        column("sha1", "string", Field(Name::sha1)),
-        column("sha256", "string", Field(Name::sha256)),
-        column("extracted", "string", Field(Name::extracted)),
-        column("extracted_cutoff", "bool", Made(file_cutoff)),
-        column("extracted_size", "count", Made(file_extracted)),
+    columns![
+        "source" "string": made(|it| Cell::of(it.text(Name::source), Cell::Upper));
+        "depth" "count": made(file_depth);
+        "analyzers" "set[string]": made(file_analyzers);
+        "mime_type" "string": made(|it| type_name(it, Name::mime_type, Name::bytes));
+        "filename" "string": made(|it| {
+            let is_named = it.text(Name::name_by) == Some("sender");
+            Cell::of(it.text(Name::file_name).filter(|_| is_named), Cell::Text)
+        });
+        "duration" "interval": duration;
+        "local_orig" "bool": made(file_is_local);
+        "is_orig" "bool": made(|it| Cell::Bool(it.text(Name::sent_by) == Some("src")));
+        "seen_bytes" "count": bytes;
+        "total_bytes" "count": total_bytes;
+        "missing_bytes" "count": missing_bytes;
+        "overflow_bytes" "count": made(|_| Cell::Number(0));
+        "timedout" "bool": made(file_timed_out);
+        "parent_fuid" "string": made(file_parent);
+        "md5" "string": md5;
+        "sha1" "string": sha1;
+        "sha256" "string": sha256;
+        "extracted" "string": extracted;
+        "extracted_cutoff" "bool": made(file_cutoff);
+        "extracted_size" "count": made(file_extracted);
     ],
 );
 
@@ -401,32 +286,20 @@ static FTP: Log = Log {
     ..all(
         "ftp",
         COMMON,
-        &[
-            column(
-                "user",
-                "string",
-                Made(|it| Cell::Text(it.text(Name::user).unwrap_or("<unknown>"))),
-            ),
-            column("password", "string", Field(Name::password)),
-            column("command", "string", Field(Name::command)),
-            column("arg", "string", Made(ftp_argument)),
-            column("mime_type", "string", Unset),
-            column("file_size", "count", Field(Name::file_size)),
-            column("reply_code", "count", Field(Name::reply_code)),
-            column("reply_msg", "string", Field(Name::reply_msg)),
-            column(
-                "data_channel.passive",
-                "bool",
-                Made(|it| channel(it, |it| yes(it, Name::passive))),
-            ),
-            column(
-                "data_channel.orig_h",
-                "addr",
-                Made(|it| channel(it, channel_origin)),
-            ),
-            column("data_channel.resp_h", "addr", Field(Name::data_ip)),
-            column("data_channel.resp_p", "port", Field(Name::data_port)),
-            column("fuid", "string", Unset),
+        columns![
+            "user" "string": made(|it| Cell::Text(it.text(Name::user).unwrap_or("<unknown>")));
+            "password" "string": password;
+            "command" "string": command;
+            "arg" "string": made(ftp_argument);
+            "mime_type" "string": unset;
+            "file_size" "count": file_size;
+            "reply_code" "count": reply_code;
+            "reply_msg" "string": reply_msg;
+            "data_channel.passive" "bool": made(|it| channel(it, |it| yes(it, Name::passive)));
+            "data_channel.orig_h" "addr": made(|it| channel(it, channel_origin));
+            "data_channel.resp_h" "addr": data_ip;
+            "data_channel.resp_p" "port": data_port;
+            "fuid" "string": unset;
         ],
     )
 };
@@ -434,168 +307,134 @@ static FTP: Log = Log {
 static SMTP: Log = all(
     "smtp",
     COMMON,
-    &[
-        column("trans_depth", "count", Field(Name::trans_depth)),
-        column("helo", "string", Field(Name::helo)),
-        column("mailfrom", "string", Field(Name::mailfrom)),
-        column("rcptto", "set[string]", Field(Name::rcptto)),
-        column("date", "string", Field(Name::date)),
-        column("from", "string", Field(Name::from)),
-        column("to", "set[string]", Field(Name::to)),
-        column("cc", "set[string]", Field(Name::cc)),
-        column("reply_to", "string", Field(Name::reply_to)),
-        column("msg_id", "string", Field(Name::msg_id)),
-        column("in_reply_to", "string", Field(Name::in_reply_to)),
-        column("subject", "string", Field(Name::subject)),
-        column("x_originating_ip", "addr", Made(originating)),
-        column("first_received", "string", Made(|it| hop(it, 0))),
-        column("second_received", "string", Made(|it| hop(it, 1))),
-        column("last_reply", "string", Field(Name::last_reply)),
-        column("path", "vector[addr]", Made(mail_path)),
-        column("user_agent", "string", Field(Name::user_agent)),
-        column("tls", "bool", Made(|it| yes(it, Name::tls))),
-        column(
-            "fuids",
-            "vector[string]",
-            Made(|it| Cell::Ids(b'F', it.numbers(Name::files))),
-        ),
+    columns![
+        "trans_depth" "count": trans_depth;
+        "helo" "string": helo;
+        "mailfrom" "string": mailfrom;
+        "rcptto" "set[string]": rcptto;
+        "date" "string": date;
+        "from" "string": from;
+        "to" "set[string]": to;
+        "cc" "set[string]": cc;
+        "reply_to" "string": reply_to;
+        "msg_id" "string": msg_id;
+        "in_reply_to" "string": in_reply_to;
+        "subject" "string": subject;
+        "x_originating_ip" "addr": made(originating);
+        "first_received" "string": made(|it| hop(it, 0));
+        "second_received" "string": made(|it| hop(it, 1));
+        "last_reply" "string": last_reply;
+        "path" "vector[addr]": made(mail_path);
+        "user_agent" "string": user_agent;
+        "tls" "bool": made(|it| yes(it, Name::tls));
+        "fuids" "vector[string]": made(|it| Cell::Ids(b'F', it.numbers(Name::files)));
     ],
 );
 
 static SSH: Log = all(
     "ssh",
     COMMON,
-    &[
-        column("version", "count", Field(Name::version)),
-        column("auth_success", "bool", Field(Name::auth_success)),
-        column(
-            "auth_attempts",
-            "count",
-            Made(|it| Cell::Number(it.number(Name::auth_attempts).unwrap_or(0))),
-        ),
-        column("direction", "enum", Made(direction)),
-        column("client", "string", Field(Name::client)),
-        column("server", "string", Field(Name::server)),
-        column("cipher_alg", "string", Field(Name::cipher_alg)),
-        column("mac_alg", "string", Field(Name::mac_alg)),
-        column("compression_alg", "string", Field(Name::compression_alg)),
-        column("kex_alg", "string", Field(Name::kex_alg)),
-        column("host_key_alg", "string", Field(Name::host_key_alg)),
-        column("host_key_fingerprint", "string", Made(key_fingerprint)),
+    columns![
+        "version" "count": version;
+        "auth_success" "bool": auth_success;
+        "auth_attempts" "count": made(|it| Cell::Number(it.number(Name::auth_attempts).unwrap_or(0)));
+        "direction" "enum": made(direction);
+        "client" "string": client;
+        "server" "string": server;
+        "cipher_alg" "string": cipher_alg;
+        "mac_alg" "string": mac_alg;
+        "compression_alg" "string": compression_alg;
+        "kex_alg" "string": kex_alg;
+        "host_key_alg" "string": host_key_alg;
+        "host_key_fingerprint" "string": made(key_fingerprint);
     ],
 );
 
 static NTP: Log = all(
     "ntp",
     COMMON,
-    &[
-        column("version", "count", Field(Name::version)),
-        column("mode", "count", Made(|it| number(it, Name::mode, ntp_mode))),
-        column("stratum", "count", Field(Name::stratum)),
-        column("poll", "interval", Field(Name::poll)),
-        column("precision", "interval", Field(Name::precision)),
-        column("root_delay", "interval", Field(Name::root_delay)),
-        column("root_disp", "interval", Field(Name::root_disp)),
-        column("ref_id", "string", Field(Name::ref_id)),
-        column("ref_time", "time", Made(|it| ntp_clock(it, Name::ref_time))),
-        column("org_time", "time", Made(|it| ntp_clock(it, Name::org_time))),
-        column("rec_time", "time", Made(|it| ntp_clock(it, Name::rec_time))),
-        column("xmt_time", "time", Made(|it| ntp_clock(it, Name::xmt_time))),
-        column("num_exts", "count", Made(|_| Cell::Number(0))),
+    columns![
+        "version" "count": version;
+        "mode" "count": made(|it| number(it, Name::mode, ntp_mode));
+        "stratum" "count": stratum;
+        "poll" "interval": poll;
+        "precision" "interval": precision;
+        "root_delay" "interval": root_delay;
+        "root_disp" "interval": root_disp;
+        "ref_id" "string": ref_id;
+        "ref_time" "time": made(|it| ntp_clock(it, Name::ref_time));
+        "org_time" "time": made(|it| ntp_clock(it, Name::org_time));
+        "rec_time" "time": made(|it| ntp_clock(it, Name::rec_time));
+        "xmt_time" "time": made(|it| ntp_clock(it, Name::xmt_time));
+        "num_exts" "count": made(|_| Cell::Number(0));
     ],
 );
 
 /// Its lines are made of several records ([`Leases`](super::Leases)).
 pub(in super::super) static DHCP: Log = all(
     "dhcp",
-    &[column("ts", "time", Unset)],
-    &[
-        column("uids", "set[string]", Unset),
-        column("client_addr", "addr", Unset),
-        column("server_addr", "addr", Unset),
-        column("mac", "string", Unset),
-        column("host_name", "string", Unset),
-        column("client_fqdn", "string", Unset),
-        column("domain", "string", Unset),
-        column("requested_addr", "addr", Unset),
-        column("assigned_addr", "addr", Unset),
-        column("lease_time", "interval", Unset),
-        column("client_message", "string", Unset),
-        column("server_message", "string", Unset),
-        column("msg_types", "vector[string]", Unset),
-        column("duration", "interval", Unset),
+    columns!["ts" "time": unset;],
+    columns![
+        "uids" "set[string]": unset;
+        "client_addr" "addr": unset;
+        "server_addr" "addr": unset;
+        "mac" "string": unset;
+        "host_name" "string": unset;
+        "client_fqdn" "string": unset;
+        "domain" "string": unset;
+        "requested_addr" "addr": unset;
+        "assigned_addr" "addr": unset;
+        "lease_time" "interval": unset;
+        "client_message" "string": unset;
+        "server_message" "string": unset;
+        "msg_types" "vector[string]": unset;
+        "duration" "interval": unset;
     ],
 );
 
 static SNMP: Log = all(
     "snmp",
     COMMON,
-    &[
-        column(
-            "duration",
-            "interval",
-            Made(|it| Cell::Seconds(it.span(Name::latency).unwrap_or_default())),
-        ),
-        column("version", "string", Field(Name::version)),
-        column("community", "string", Field(Name::community)),
-        column(
-            "get_requests",
-            "count",
-            Made(|it| bindings(it, &["get", "getnext"])),
-        ),
-        column(
-            "get_bulk_requests",
-            "count",
-            Made(|it| bindings(it, &["getbulk"])),
-        ),
-        column("get_responses", "count", Made(responses)),
-        column("set_requests", "count", Made(|it| bindings(it, &["set"]))),
-        column("display_string", "string", Unset),
-        column("up_since", "time", Unset),
+    columns![
+        "duration" "interval": made(|it| Cell::Seconds(it.span(Name::latency).unwrap_or_default()));
+        "version" "string": version;
+        "community" "string": community;
+        "get_requests" "count": made(|it| bindings(it, &["get", "getnext"]));
+        "get_bulk_requests" "count": made(|it| bindings(it, &["getbulk"]));
+        "get_responses" "count": made(responses);
+        "set_requests" "count": made(|it| bindings(it, &["set"]));
+        "display_string" "string": unset;
+        "up_since" "time": unset;
     ],
 );
 
 static WEIRD: Log = all(
     "weird",
     COMMON,
-    &[
-        column(
-            "name",
-            "string",
-            Made(|values| Cell::of(super::super::names::zeek(values), Cell::Text)),
-        ),
-        column("addl", "string", Field(Name::detail)),
-        column("notice", "bool", Made(|_| Cell::Bool(false))),
-        column("peer", "string", Made(|_| Cell::Text("flowgauge"))),
-        column(
-            "source",
-            "string",
-            Made(|values| {
-                let within = values.text(Name::protocol).or(values.text(Name::proto));
-                Cell::of(within, Cell::Upper)
-            }),
-        ),
+    columns![
+        "name" "string": made(|values| Cell::of(super::super::names::zeek(values), Cell::Text));
+        "addl" "string": detail;
+        "notice" "bool": made(|_| Cell::Bool(false));
+        "peer" "string": made(|_| Cell::Text("flowgauge"));
+        "source" "string": made(|values| {
+            let within = values.text(Name::protocol).or(values.text(Name::proto));
+            Cell::of(within, Cell::Upper)
+        });
     ],
 );
 
 /// How a worker is getting on, as far as Zeek has names for it.
 pub(super) static STATS: Log = all(
     "stats",
-    &[column("ts", "time", Made(begin))],
-    &[
-        column(
-            "peer",
-            "string",
-            Made(|values: &Values<'_>| {
-                Cell::of(values.number(Name::worker), |it| {
-                    Cell::Numbered("worker-", it)
-                })
-            }),
-        ),
-        column("mem", "count", Made(megabytes)),
-        column("pkts_proc", "count", Field(Name::new_packets)),
-        column("bytes_recv", "count", Field(Name::new_bytes)),
-        column("pkts_dropped", "count", Field(Name::new_memory_dropped)),
-        column("reassem_tcp_size", "count", Field(Name::segment_memory)),
+    columns!["ts" "time": made(begin);],
+    columns![
+        "peer" "string": made(|values: &Values<'_>| {
+            Cell::of(values.number(Name::worker), |it| Cell::Numbered("worker-", it))
+        });
+        "mem" "count": made(megabytes);
+        "pkts_proc" "count": new_packets;
+        "bytes_recv" "count": new_bytes;
+        "pkts_dropped" "count": new_memory_dropped;
+        "reassem_tcp_size" "count": segment_memory;
     ],
 );

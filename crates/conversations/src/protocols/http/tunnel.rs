@@ -1,10 +1,14 @@
 //! What goes through a proxy behind CONNECT (RFC 9110, section 9.3.6), or within WebSocket (RFC 6455).
 
+use std::sync::LazyLock;
+
 use flowgauge_stack::StreamEnd;
 
-use super::super::detect::{self, BEGINNING, Found};
+use super::super::detect::{BEGINNING, Detector, Found};
 use super::super::table::{Piece, Talks};
 use super::super::{ALL, At, Connection, Give, Seen};
+
+static DETECTOR: LazyLock<Detector> = LazyLock::new(|| Detector::new(ALL.to_vec()));
 
 /// Connections within one another that are read, beside the outermost.
 pub(super) const DEPTH: u8 = 4;
@@ -87,7 +91,7 @@ impl Inner {
                     is_udp: false,
                 };
                 let is_all = said[at.side()].len() >= BEGINNING;
-                match detect::look(ALL, &seen, is_all) {
+                match DETECTOR.look(&seen, is_all) {
                     Found::More => {}
                     Found::Protocol(place) => self.begin(usize::from(place), at, give),
                     Found::Usual(_) | Found::Nothing => *self = Inner::Other,
