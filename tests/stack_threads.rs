@@ -256,7 +256,7 @@ fn program(file: &Path) -> Program {
     let text = STACKS.replace("FILE", &file.display().to_string());
     let id = sources.add("test", text).expect("room");
     let document = parse(&sources, id).unwrap_or_else(|error| panic!("{}", error.show(&sources)));
-    let checked = check(&document, &registry());
+    let checked = check(&document, registry());
     let said = checked.diagnostics.iter();
     let said: Vec<String> = said.map(|found| found.show(&sources).to_string()).collect();
     checked

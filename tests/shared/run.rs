@@ -13,7 +13,7 @@ use flowgauge_wire::{
 
 /// The program of a text, or what is wrong with it.
 pub fn program(text: &str) -> Result<Program, String> {
-    program_of(text, &registry())
+    program_of(text, registry())
 }
 
 fn program_of(text: &str, components: &Registry) -> Result<Program, String> {
@@ -37,7 +37,7 @@ pub struct Run {
 
 impl Run {
     pub fn new(text: &str) -> Run {
-        Run::with(text, &registry())
+        Run::with(text, registry())
     }
 
     /// With other components than those of the program.

@@ -63,7 +63,6 @@ pub(crate) struct AdminOptions {
 
 /// What an agent can be asked.
 #[derive(Debug, Subcommand)]
-#[command(defer = true)]
 pub(crate) enum AdminCommand {
     /// Start a stack
     Start(DefinitionOptions),

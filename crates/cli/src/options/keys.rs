@@ -14,7 +14,6 @@ pub(crate) struct KeysOptions {
 
 /// What can be done with keys.
 #[derive(Debug, Subcommand)]
-#[command(defer = true)]
 pub(crate) enum KeysCommand {
     /// Create a certificate authority
     Authority(FolderOptions),

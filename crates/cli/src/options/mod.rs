@@ -59,7 +59,6 @@ pub(crate) struct Cli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-#[command(defer = true)]
 pub(crate) enum Command {
     /// Write one record per flow
     Flows(FlowsOptions),

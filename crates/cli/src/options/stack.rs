@@ -18,7 +18,6 @@ pub(crate) struct StackOptions {
 
 /// What can be done with stacks.
 #[derive(Debug, Subcommand)]
-#[command(defer = true)]
 pub(crate) enum StackCommand {
     /// List the components that stacks are made of
     List(ListOptions),
