@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use flowgauge_capture::PacketSource;
-use flowgauge_capture::generate::{Config, Preset, generate};
+use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream, StreamStatus, Want};
 use flowgauge_wire::Nanos;
 
