@@ -217,8 +217,16 @@ fn run(
             let result = state.result.as_ref().and_then(ResultValue::number);
             format!("{}: {} items, {result:?}", node.label, state.passed.items)
         });
-        let written = fs::read(folder.join(format!("{name}.json"))).unwrap_or_default();
-        (name, (counted.collect(), written))
+        let written = fs::read_to_string(folder.join(format!("{name}.json"))).unwrap_or_default();
+        // Packets are numbered from the beginning of the capture, which who comes later has not seen alone.
+        let lines = written
+            .lines()
+            .map(|line| match line.strip_prefix("{\"number\":") {
+                Some(numbered) => numbered.trim_start_matches(|digit: char| digit.is_ascii_digit()),
+                None => line,
+            });
+        let written: String = lines.map(|line| format!("{line}\n")).collect();
+        (name, (counted.collect(), written.into_bytes()))
     });
     came.collect()
 }

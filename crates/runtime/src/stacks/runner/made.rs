@@ -91,8 +91,8 @@ impl Made {
         };
         let mut making: BTreeMap<usize, Making> = BTreeMap::new();
         let (mut shared, mut alone, mut sources) = (Vec::new(), Vec::new(), Vec::new());
-        let new = stacks.iter().zip(members).enumerate();
-        for (_, (stack, member)) in new.clone().filter(|(index, _)| is_new(*index)) {
+        let all = || stacks.iter().zip(members);
+        for (_, (stack, member)) in all().enumerate().filter(|(index, _)| is_new(*index)) {
             let mut stages = stack.stages(workers > 1);
             let Some(stage) = stages.first().copied() else {
                 continue;
@@ -170,7 +170,7 @@ impl Made {
                     .push(Waiting::new(name.clone(), Kind::OfSource, work));
             }
         }
-        for (_, (stack, member)) in new {
+        for (stack, member) in all() {
             if let Some(making) = making.remove(&member.number) {
                 made.behind(member, stack, making, limit, common)?;
             }
@@ -271,7 +271,7 @@ impl Runner {
                 }
                 _ => {}
             }
-            self.to_be_started(waiting);
+            self.starts_later(waiting);
         }
     }
 
@@ -296,7 +296,7 @@ impl Runner {
                     now,
                 });
                 let waiting = Waiting::new(name.clone(), Kind::OfPackets, work);
-                self.to_be_started(waiting);
+                self.starts_later(waiting);
             }
             let mut waiting = self.waiting.iter_mut();
             let found = waiting.find(|waiting| waiting.name == name);
@@ -313,7 +313,7 @@ impl Runner {
         lane.parts.append(&mut parts);
     }
 
-    pub(super) fn to_be_started(&mut self, waiting: Waiting) {
+    pub(super) fn starts_later(&mut self, waiting: Waiting) {
         let number = self.numbered;
         self.numbered += 1;
         self.waiting.push(Waiting { number, ..waiting });
