@@ -15,7 +15,7 @@ use crate::support::stacks::{presets, with_section};
 
 /// What runs beside the stacks of the folder: components with an engine, and options that change what it does. Some
 /// of them have the same engine, others must not.
-const VARIANTS: [(&str, &str, &str); 18] = [
+pub(crate) const VARIANTS: [(&str, &str, &str); 18] = [
     ("classified", "flows", "classify = yes"),
     ("flows_by_vlan", "flows", "vlan_aware = yes"),
     ("flows_verified", "flows", "checksums = verify"),
@@ -387,7 +387,7 @@ impl Run {
 }
 
 /// Where two files differ, whose lines may come in another order.
-fn difference(
+pub(crate) fn difference(
     path: &Path,
     one: Option<&[u8]>,
     other: Option<&[u8]>,

@@ -216,6 +216,68 @@ fn the_filter_is_in_force_in_the_kernel() {
 }
 
 #[test]
+fn sighup_replaces_stacks_and_loses_no_packet() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let folder = support::scratch("live-reload");
+    let file = folder.join("run.stack");
+    let write = |name: &str| format!("output {{ file = {}/{name}.json }}", folder.display());
+    let stays = format!("[stack stays]\nudpscan count packets {}\n", write("stays"));
+    let of = |name: &str| format!("[stack {name}]\nflows {}\n", write(name));
+    let frames = udp_frames(700, 200).into_iter().map(|one| one.bytes);
+    let trace = Trace::of(frames.collect());
+    for workers in ["1", "2"] {
+        std::fs::write(&file, format!("{stays}{}", of("first"))).unwrap();
+        let path = file.display().to_string();
+        let arguments = [
+            "stack",
+            "run",
+            "--json",
+            "-f",
+            &path,
+            "-i",
+            "fg1",
+            "--workers",
+            workers,
+        ];
+        let program = Program::start(&lab, &arguments);
+        trace.replay(&lab, "fg0");
+        program.wait_for_packets(700);
+        std::fs::write(&file, format!("{stays}[stack no]\nnothing\n")).unwrap();
+        program.signal_and_wait(Signal::SIGHUP, "go on as they were");
+        std::fs::write(&file, format!("{stays}{}", of("second"))).unwrap();
+        // Packets come while it changes.
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(|| (0..20).for_each(|_| trace.replay(&lab, "fg0")));
+            program.signal_and_wait(Signal::SIGHUP, "1 ended, 1 began, 1 went on");
+            sending.join().unwrap();
+        });
+        program.wait_for_packets(21 * 700);
+        let outcome = program.stop(Signal::SIGINT);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        let ledger = ledger(&outcome.stderr);
+        assert_eq!((ledger.received, ledger.delivered), (21 * 700, 21 * 700));
+        let counts: Vec<Value> = outcome.json_lines();
+        let count = |stack: &str, component: &str| {
+            let of_it = |row: &&Value| row["stack"] == stack && row["component"] == component;
+            counts.iter().find(of_it).unwrap()["value"].as_u64()
+        };
+        assert_eq!(count("stays", "count"), Some(21 * 700));
+        // Each packet is in the flows of one of the two.
+        let packets_of = |name: &str| -> u64 {
+            let text = std::fs::read_to_string(folder.join(format!("{name}.json"))).unwrap();
+            let flows = text
+                .lines()
+                .map(|line| serde_json::from_str::<Value>(line).unwrap());
+            flows
+                .map(|flow| flow["src_packets"].as_u64().unwrap())
+                .sum()
+        };
+        assert!(packets_of("first") >= 700 && packets_of("second") > 0);
+        assert_eq!(packets_of("first") + packets_of("second"), 21 * 700);
+    }
+}
+
+#[test]
 fn any_captures_on_all_interfaces() {
     let Some(lab) = Lab::new(1500) else { return };
     let path = support::scratch("live-any").join("any.pcapng");

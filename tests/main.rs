@@ -7,6 +7,7 @@ mod c;
 mod support;
 
 mod c_examples;
+mod changing_stacks;
 mod equal_pairs;
 mod equal_results;
 mod priorities;

@@ -92,12 +92,25 @@ fn real_captures() {
 }
 
 /// A source in smaller batches.
-struct Small {
+pub(crate) struct Small {
     inner: Box<dyn PacketSource + Send>,
     size: usize,
     memory: Vec<u8>,
     packets: Vec<PacketDescriptor>,
     at: usize,
+}
+
+impl Small {
+    /// With batches of so many packets.
+    pub(crate) fn new(inner: Box<dyn PacketSource + Send>, size: usize) -> Small {
+        Small {
+            inner,
+            size,
+            memory: Vec::new(),
+            packets: Vec::new(),
+            at: 0,
+        }
+    }
 }
 
 impl PacketSource for Small {
@@ -185,13 +198,7 @@ fn run(capture: &Path, file: &Path, workers: usize, size: Option<usize>) -> Vec<
         Ok(source) => {
             let mut source: Box<dyn PacketSource + Send> = Box::new(source);
             if let Some(size) = size {
-                source = Box::new(Small {
-                    inner: source,
-                    size,
-                    memory: Vec::new(),
-                    packets: Vec::new(),
-                    at: 0,
-                });
+                source = Box::new(Small::new(source, size));
             }
             loop {
                 match runner.step(&mut source) {

@@ -194,6 +194,13 @@ impl Program {
         signal::kill(self.pid(), signal).unwrap();
     }
 
+    /// Sends a signal, and waits until it says something of it.
+    pub(crate) fn signal_and_wait(&self, signal: Signal, text: &str) {
+        let seen = self.stderr.lock().0.len();
+        self.signal(signal);
+        self.stderr.wait_for(seen, text);
+    }
+
     /// Waits until its statistics, asked for again and again, count so many packets.
     pub(crate) fn wait_for_packets(&self, count: u64) {
         let started = Instant::now();

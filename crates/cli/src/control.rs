@@ -18,6 +18,20 @@ pub(crate) struct Control {
     stop: Arc<AtomicBool>,
     statistics: Arc<AtomicBool>,
     trigger: Arc<AtomicBool>,
+    reload: Arc<AtomicBool>,
+    /// Whether the run is to end when the terminal that it was started from is closed.
+    ends_with_terminal: bool,
+}
+
+/// What SIGHUP does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hangup {
+    /// It ends the run, but under nohup.
+    Stops,
+    /// Nothing: logs are begun anew when they were moved.
+    IsIgnored,
+    /// The stacks are read again. It ends the run where the terminal was closed.
+    Reloads,
 }
 
 impl Control {
@@ -27,22 +41,25 @@ impl Control {
     /// # Errors
     /// When the system refuses a handler.
     pub(crate) fn install() -> Result<Control, Failure> {
-        Control::install_for(false)
+        Control::install_for(Hangup::Stops)
     }
 
-    /// The same; where logs are written, which are begun anew when they were moved, SIGHUP ends nothing.
+    /// The same, with what SIGHUP does.
     ///
     /// # Errors
     /// When the system refuses a handler.
-    pub(crate) fn install_for(writes_logs: bool) -> Result<Control, Failure> {
-        let control = Control::default();
+    pub(crate) fn install_for(hangup: Hangup) -> Result<Control, Failure> {
+        let control = Control {
+            ends_with_terminal: hangup == Hangup::Reloads && !is_ignored(SIGHUP) && has_terminal(),
+            ..Control::default()
+        };
         control
-            .register(writes_logs)
+            .register(hangup)
             .map_err(|error| Failure::run(format!("cannot handle signals: {error}"), None))?;
         Ok(control)
     }
 
-    fn register(&self, writes_logs: bool) -> std::io::Result<()> {
+    fn register(&self, hangup: Hangup) -> std::io::Result<()> {
         for signal in [SIGINT, SIGTERM] {
             // Compiling a filter of thousands of terms takes its time, and nothing is captured yet.
             let compiles = ending::cannot_stop();
@@ -56,10 +73,11 @@ impl Control {
             signal_hook::flag::register(signal, Arc::clone(&self.stop))?;
         }
         signal_hook::flag::register(SIGUSR1, Arc::clone(&self.statistics))?;
-        if !is_ignored(SIGHUP) {
-            let flag = match writes_logs {
-                true => Arc::default(),
-                false => Arc::clone(&self.stop),
+        if hangup == Hangup::Reloads || !is_ignored(SIGHUP) {
+            let flag = match hangup {
+                Hangup::Stops => Arc::clone(&self.stop),
+                Hangup::IsIgnored => Arc::default(),
+                Hangup::Reloads => Arc::clone(&self.reload),
             };
             signal_hook::flag::register(SIGHUP, flag)?;
         }
@@ -104,6 +122,19 @@ impl Control {
         self.trigger.load(Ordering::Relaxed) && self.trigger.swap(false, Ordering::Relaxed)
     }
 
+    /// Whether the stacks are to be read again: SIGHUP came since the last call, from elsewhere than a terminal that
+    /// was closed.
+    #[inline]
+    pub(crate) fn reload_wanted(&self) -> bool {
+        if !self.reload.load(Ordering::Relaxed) || !self.reload.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        if self.ends_with_terminal && !has_terminal() {
+            self.stop();
+        }
+        !self.stopped()
+    }
+
     /// Whether the run is to end.
     #[inline]
     pub(crate) fn stopped(&self) -> bool {
@@ -125,6 +156,11 @@ impl Control {
     pub(crate) fn statistics_wanted(&self) -> bool {
         self.statistics.load(Ordering::Relaxed) && self.statistics.swap(false, Ordering::Relaxed)
     }
+}
+
+/// Whether this process has a terminal, which was not closed.
+fn has_terminal() -> bool {
+    std::fs::File::open("/dev/tty").is_ok()
 }
 
 /// Whether whoever started this process wants a signal to be ignored.

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::memory;
 use crate::options::{CommonOptions, EngineOptions, InputOptions, OutputOptions};
 use crate::sinks;
-use crate::stack::execute::Running;
+use crate::stack::execute::{Origin, Running};
 use crate::stack::{print, read, refuse_overwriting};
 
 /// A command's stack.
@@ -223,8 +223,8 @@ impl Preset {
         }
         let program = self.program()?;
         refuse_overwriting(input, &program.stacks)?;
-        let mut running = Running::begin(program, input, common, None, false)?;
-        running.run();
+        let mut running = Running::begin(program, input, common, None, Origin::Command)?;
+        running.run(&mut |_| {});
         Ok(running)
     }
 }

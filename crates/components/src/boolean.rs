@@ -6,7 +6,7 @@ use crate::words::{TokenKind, Trouble, Words};
 const MAX_DEPTH: usize = 64;
 
 /// Tests, and how they are combined.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Tree<T> {
     All(Vec<Tree<T>>),
     Any(Vec<Tree<T>>),

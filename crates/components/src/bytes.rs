@@ -1,7 +1,8 @@
 //! `bytes`: how many bytes came.
 
 use flowgauge_stack::{
-    Component, ComponentInfo, Input, ItemType, Items, Outlet, ResultInfo, ResultValue, options,
+    Component, ComponentInfo, Input, ItemType, Items, Outlet, ResultInfo, ResultValue, forked,
+    options,
 };
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -41,12 +42,15 @@ enum Of {
     Payload,
 }
 
+#[derive(Clone)]
 struct Bytes {
     of: Of,
     sum: u64,
 }
 
 impl Component for Bytes {
+    forked!();
+
     fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
         self.sum += match items {
             Items::Packets(packets) => {

@@ -15,7 +15,7 @@ use flowgauge_record::schema::{Field, FieldKind, Schema};
 use flowgauge_record::{FieldVisitor, ValueRef};
 use flowgauge_stack::{
     Component, ComponentInfo, Input, ItemType, Items, Outlet, ResultInfo, ResultValue,
-    SettingError, Settings, options,
+    SettingError, Settings, forked, options,
 };
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
@@ -47,6 +47,7 @@ options! {
     condition: Text = required, "which records";
 }
 
+#[derive(Clone)]
 struct Where {
     condition: Condition,
     passed: u64,
@@ -63,6 +64,8 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
 }
 
 impl Component for Where {
+    forked!();
+
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         let Items::Records(records) = items else {
             return;
@@ -96,6 +99,7 @@ impl Component for Where {
 }
 
 /// A condition on records of any kind.
+#[derive(Clone)]
 struct Condition {
     tree: Tree<usize>,
     tests: Vec<Test>,
@@ -106,6 +110,7 @@ struct Condition {
 }
 
 /// What is asked of a field.
+#[derive(Clone)]
 struct Test {
     name: String,
     /// Where it stands, in characters from 1.
@@ -113,6 +118,7 @@ struct Test {
     relation: Relation,
 }
 
+#[derive(Clone)]
 enum Relation {
     /// It has a value.
     Exists,
@@ -123,6 +129,7 @@ enum Relation {
 }
 
 /// The tests of the fields of one kind of record, in the order of the fields.
+#[derive(Clone)]
 struct Bound {
     schema: Schema,
     steps: Vec<Step>,

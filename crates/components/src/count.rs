@@ -1,6 +1,8 @@
 //! `count`: how many packets, or other items, came.
 
-use flowgauge_stack::{Component, ComponentInfo, Input, Items, Outlet, ResultInfo, ResultValue};
+use flowgauge_stack::{
+    Component, ComponentInfo, Input, Items, Outlet, ResultInfo, ResultValue, forked,
+};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "count",
@@ -15,9 +17,12 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..flowgauge_kit::OF_PACKETS
 };
 
+#[derive(Clone)]
 struct Count(u64);
 
 impl Component for Count {
+    forked!();
+
     fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
         self.0 += items.len() as u64;
     }

@@ -1,6 +1,6 @@
 //! `discard`: the end of what is not wanted.
 
-use flowgauge_stack::{Component, ComponentInfo, Input, Items, Outlet, Output};
+use flowgauge_stack::{Component, ComponentInfo, Input, Items, Outlet, Output, forked};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "discard",
@@ -13,9 +13,12 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..flowgauge_kit::OF_PACKETS
 };
 
+#[derive(Clone)]
 struct Discard;
 
 impl Component for Discard {
+    forked!();
+
     fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
         items.clear();
     }

@@ -42,7 +42,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
 }
 
 /// What is asked of a packet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Test {
     /// It has the field; with a mask, a value with one of its bits.
     Exists(Operand),
@@ -62,7 +62,7 @@ enum Pairs {
 }
 
 /// Something that has values.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Operand {
     Field {
         field: &'static Field,

@@ -48,6 +48,13 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
 }
 
 impl Component for Packets {
+    fn fork(&self) -> Option<Box<dyn Component>> {
+        Some(Box::new(Packets {
+            expression: self.expression.clone(),
+            filters: Vec::new(),
+        }))
+    }
+
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         let Items::Packets(packets) = items else {
             return;

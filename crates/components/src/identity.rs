@@ -1,7 +1,7 @@
 //! `identity`: lets everything through. It costs what any component costs, which it is there to
 //! measure.
 
-use flowgauge_stack::{Component, ComponentInfo, Input, Items, Outlet};
+use flowgauge_stack::{Component, ComponentInfo, Input, Items, Outlet, forked};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "identity",
@@ -11,11 +11,14 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..flowgauge_kit::OF_PACKETS
 };
 
+#[derive(Clone)]
 struct Identity {
     seen: u64,
 }
 
 impl Component for Identity {
+    forked!();
+
     fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
         // It looks at each packet, as others do.
         if let Items::Packets(packets) = items {

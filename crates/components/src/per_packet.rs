@@ -1,7 +1,7 @@
 //! Components that are a function of a packet: they find a value for each, or let some through.
 
 use flowgauge_stack::{
-    Component, ComponentInfo, Items, Outlet, PacketValues, Packets, Parallel, ResultValue,
+    Component, ComponentInfo, Items, Outlet, PacketValues, Packets, Parallel, ResultValue, forked,
 };
 use flowgauge_wire::Decoded;
 
@@ -63,17 +63,20 @@ where
 /// A component that lets those packets through for which `wanted` says so.
 pub(crate) fn only<W>(wanted: W) -> Box<dyn Component>
 where
-    W: FnMut(&Packets<'_>, &Decoded) -> bool + Send + 'static,
+    W: FnMut(&Packets<'_>, &Decoded) -> bool + Clone + Send + 'static,
 {
     Box::new(Only(wanted))
 }
 
+#[derive(Clone)]
 struct Only<W>(W);
 
 impl<W> Component for Only<W>
 where
-    W: FnMut(&Packets<'_>, &Decoded) -> bool + Send,
+    W: FnMut(&Packets<'_>, &Decoded) -> bool + Clone + Send + 'static,
 {
+    forked!();
+
     fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
         if let Items::Packets(packets) = items {
             let all = *packets;

@@ -143,6 +143,17 @@ impl Handler for GiveClassified<'_> {
 }
 
 impl Component for Flows {
+    fn fork(&self) -> Option<Box<dyn Component>> {
+        // What classifies cannot be copied.
+        let is_plain = self.state.is_none();
+        is_plain.then(|| {
+            Box::new(Flows {
+                state: None,
+                ..*self
+            }) as _
+        })
+    }
+
     fn take(&mut self, feed: Feed<'_, '_>, out: &mut dyn Outlet) {
         let (seed, records) = (self.seed, &mut self.records);
         match &mut self.state {

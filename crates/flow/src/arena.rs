@@ -11,7 +11,7 @@ const SMALL: usize = 1 << 12;
 /// Values by index. Address space for all there may ever be is reserved with the first one, so that
 /// growth copies nothing and an entry is one bounds check away; memory is only taken as entries are
 /// written. Where so much address space is not to be had, growth copies.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Arena<T> {
     entries: Vec<T>,
     limit: usize,

@@ -40,7 +40,7 @@ impl Extra {
 }
 
 /// The extra parts of all flows.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Extras {
     slab: Slab<Extra>,
     /// First of the free ones.

@@ -26,7 +26,7 @@ pub(crate) struct HeldSyn {
 }
 
 /// By flow.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct HeldSyns {
     by_flow: HashMap<u32, HeldSyn, FoldedState>,
     /// There was no room for so many.

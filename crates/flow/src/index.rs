@@ -46,7 +46,7 @@ enum Near {
     Unknown,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Table {
     slots: Words,
     /// 32 - log2(slots).
@@ -165,7 +165,7 @@ impl Table {
 }
 
 /// An old table on its way into the new one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Moving {
     table: Table,
     /// Next slot to look at; the slot before it was free when it was passed.
@@ -175,7 +175,7 @@ struct Moving {
 }
 
 /// From a hash to a record number.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Index {
     table: Table,
     moving: Option<Moving>,

@@ -8,7 +8,7 @@ const SHIFT: u32 = CHUNK.trailing_zeros();
 
 /// Values by index. A chunk is written for the first time when its entries are, so that memory that
 /// is never needed is never touched, and growth copies nothing.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     chunks: Vec<Vec<T>>,
     len: u32,

@@ -155,7 +155,7 @@ impl Follower for () {
 }
 
 /// Follows flows through batches of decoded packets.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FlowTracker {
     pub(crate) config: FlowConfig,
     pub(crate) index: Index,

@@ -45,7 +45,7 @@ pub(crate) fn ticks_of(timeout_ns: u64) -> u64 {
 }
 
 /// Flows with the same timeout, by when they were last looked at.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Wheel {
     /// First flow of each bucket.
     heads: Vec<u32>,

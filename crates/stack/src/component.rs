@@ -631,6 +631,12 @@ pub trait Component: Send {
         }
     }
 
+    /// A copy that goes on from here ([`forked!`](crate::forked)): where several stacks share it, each that is removed while
+    /// the others run gets what it would get at the end of the input. `None`: that one does not get what is kept here.
+    fn fork(&self) -> Option<Box<dyn Component>> {
+        None
+    }
+
     /// Whether [`Component::tick`] is wanted; it is by those that work in intervals.
     fn has_timer(&self) -> bool {
         self.interval().is_some()
@@ -674,6 +680,16 @@ pub trait Component: Send {
 
     /// Forgets its result.
     fn reset(&mut self) {}
+}
+
+/// [`Component::fork`] of a component that can be cloned.
+#[macro_export]
+macro_rules! forked {
+    () => {
+        fn fork(&self) -> Option<Box<dyn $crate::Component>> {
+            Some(Box::new(self.clone()))
+        }
+    };
 }
 
 /// A component's result.

@@ -32,7 +32,7 @@ impl Required {
 }
 
 /// An engine that takes packets in a stack.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Engine {
     shard: Box<Shard>,
     chosen: Chosen,
@@ -315,7 +315,7 @@ pub fn account(shard: &Shard) -> Account {
 }
 
 /// The selected packets as a batch of their own.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Chosen {
     packets: Vec<PacketDescriptor>,
 }

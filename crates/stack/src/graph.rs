@@ -106,8 +106,10 @@ struct Running {
     parent: Option<NodeId>,
     /// Whose results its options name.
     references: Vec<(&'static str, NodeId)>,
-    /// Of one that is in another part: its result.
+    /// Of one that is in another part, or could not be copied: its result.
     elsewhere: Option<ResultValue>,
+    /// It could not be copied: what is known of it is told all the same.
+    is_left: bool,
     label: String,
     passed: Passed,
     /// Of a demultiplexer: keys that have ended.
@@ -120,7 +122,47 @@ struct Running {
     subscription: Option<Subscription>,
 }
 
+impl Running {
+    /// A copy that goes on from here, if there can be one.
+    fn fork(&self) -> Option<Running> {
+        let component = match &self.component {
+            Some(component) => Some(component.fork()?),
+            None => None,
+        };
+        let by_key = match &self.by_key {
+            Some(by_key) => Some(Box::new(by_key.fork()?)),
+            None => None,
+        };
+        Some(Running {
+            component,
+            subscription: self.subscription.clone(),
+            by_key,
+            ..self.without_component()
+        })
+    }
+
+    /// What is known of it, without what it does.
+    fn without_component(&self) -> Running {
+        Running {
+            component: None,
+            inner: self.inner.clone(),
+            next: self.next,
+            parent: self.parent,
+            references: self.references.clone(),
+            elsewhere: self.elsewhere.clone(),
+            is_left: false,
+            label: self.label.clone(),
+            passed: self.passed,
+            keys_ended: self.keys_ended,
+            spent: self.spent,
+            by_key: None,
+            subscription: None,
+        }
+    }
+}
+
 /// Whose engine a component subscribes to.
+#[derive(Clone)]
 enum Subscription {
     /// The graph's; not here while it is at work.
     Own(Option<Box<Engine>>),
@@ -211,6 +253,7 @@ impl<T: Tail> Graph<T> {
                 parent: node.parent,
                 references: node.references.clone(),
                 elsewhere: None,
+                is_left: false,
                 label: node.label.clone(),
                 passed: Passed::default(),
                 keys_ended: 0,
@@ -244,6 +287,37 @@ impl<T: Tail> Graph<T> {
             has_enough: false,
             is_over: false,
         })
+    }
+
+    /// A copy that goes on from here, with another tail. Where a component cannot be copied it has none.
+    pub fn fork<U: Tail>(&self, tail: U) -> Graph<U> {
+        let copies: Option<Vec<Running>> = self.nodes.iter().map(Running::fork).collect();
+        let is_whole = copies.is_some();
+        let left = |(id, node): (NodeId, &Running)| Running {
+            elsewhere: self.result(id),
+            is_left: node.component.is_some(),
+            ..node.without_component()
+        };
+        let without = || (0..).map(NodeId).zip(&self.nodes).map(left).collect();
+        Graph {
+            nodes: copies.unwrap_or_else(without),
+            entry: self.entry.filter(|_| is_whole),
+            tail,
+            timed: self.timed.clone(),
+            intervals: self.intervals.clone(),
+            looks: self.looks.clone(),
+            exports: self.exports.clone(),
+            now: self.now,
+            before: self.before,
+            batch: self.batch,
+            ended: Vec::new(),
+            stopwatch: None,
+            current: self.current,
+            failure: None,
+            is_ending: self.is_ending,
+            has_enough: self.has_enough,
+            is_over: self.is_over,
+        }
     }
 
     /// Opens what components need. To be called before anything else.
@@ -461,7 +535,7 @@ impl<T: Tail> Graph<T> {
     /// What went through each component, and its result.
     pub fn read(&self, give: &mut dyn FnMut(NodeId, Passed, Option<ResultValue>)) {
         for (id, node) in (0..).map(NodeId).zip(&self.nodes) {
-            if node.component.is_some() {
+            if node.component.is_some() || node.is_left {
                 give(id, node.passed, self.result(id));
             }
         }

@@ -90,6 +90,19 @@ pub struct Sequential {
     pub because: &'static str,
 }
 
+impl Node {
+    /// Whether it is another one's component, with the same options and the same places in it.
+    pub fn does_as(&self, other: &Node) -> bool {
+        let settings = self.settings.iter().zip(other.settings.iter());
+        core::ptr::eq(self.info, other.info)
+            && self.inner == other.inner
+            && self.settings.iter().count() == other.settings.iter().count()
+            && settings.into_iter().all(|(one, other)| {
+                one.option.name == other.option.name && one.value == other.value
+            })
+    }
+}
+
 /// What is in a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inner {
@@ -139,6 +152,20 @@ impl Stack {
                 None => return id.0..ends.0 + 1,
             }
         }
+    }
+
+    /// Whether another one has the same name, the same components and the same options.
+    pub fn does_as(&self, other: &Stack) -> bool {
+        let mut nodes = self.nodes.iter().zip(&other.nodes);
+        self.name == other.name
+            && self.entry == other.entry
+            && self.nodes.len() == other.nodes.len()
+            && nodes.all(|(one, other)| {
+                one.does_as(other)
+                    && one.label == other.label
+                    && (one.next, one.parent) == (other.next, other.parent)
+                    && one.references == other.references
+            })
     }
 
     /// Whether it begins with a component that is its own source.

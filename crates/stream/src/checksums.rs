@@ -43,7 +43,7 @@ pub struct DamagedSender {
     pub packets: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Checksums {
     policy: ChecksumPolicy,
     good: KnownPairs,

@@ -76,7 +76,7 @@ pub(crate) type Connection = [Side; 2];
 
 /// Connections by the number of their flow: 128 bytes for each flow of TCP or UDP that is in the
 /// flow table at the same time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Connections {
     connections: Arena<Connection>,
     unseen: Side,

@@ -10,7 +10,7 @@ use crate::streams::{Pass, stream_id};
 use crate::wants::Skip;
 
 /// Totals over all streams.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Delivered {
     pub(crate) bytes: u64,
     pub(crate) chunks: u64,

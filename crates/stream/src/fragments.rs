@@ -38,7 +38,7 @@ impl Amount {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fragments {
     defragmenter: Defragmenter<Decoded>,
     /// The batch's packets while they are sorted.

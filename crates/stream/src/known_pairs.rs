@@ -26,7 +26,7 @@ const FEWEST: usize = 1 << 10;
 const SENDERS: u64 = 3;
 
 /// Pairs of sender and receiver, with a protocol, of whom a right checksum was seen.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct KnownPairs {
     seed: &'static HashSeed,
     recent: Box<[u64; RECENT]>,
@@ -145,7 +145,7 @@ fn place(print: u64) -> usize {
 }
 
 /// Fingerprints, each at its place or behind those it meets there; 0 where there is none.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Table {
     /// A power of two, or none; at most half of them are in use.
     slots: Words,

@@ -18,7 +18,7 @@ use crate::vlans::{VlanAware, Vlans};
 use crate::wants::Want;
 
 /// Everything that is kept of the traffic of one core: one flow table, one reassembler, one ledger.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Shard {
     config: ShardConfig,
     decoder: Decoder,

@@ -21,7 +21,7 @@ const PLAIN: TcpFlags =
     TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0 | TcpFlags::ACK.0);
 pub(crate) const CONTROL: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Streams {
     pub(crate) connections: Connections,
     pub(crate) reassembler: Reassembler,

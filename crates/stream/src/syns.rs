@@ -12,7 +12,7 @@ use crate::streams::Pass;
 const MOST_BYTES: usize = 4 << 20;
 
 /// The last one of each flow.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Syns {
     by_flow: HashMap<u32, Syn, FoldedState>,
     bytes: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Syns {
 }
 
 /// One, and all that is read of it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Syn {
     pub(crate) packet: Decoded,
     descriptor: PacketDescriptor,

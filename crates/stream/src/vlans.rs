@@ -32,7 +32,7 @@ const MOST: usize = 1 << 14;
 const MOST_CONTEXTS: usize = 64;
 
 /// The VLANs that pairs of addresses are in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Vlans {
     pairs: HashMap<Pair, Contexts, FoldedState>,
     /// The most pairs.
@@ -46,7 +46,7 @@ pub(crate) struct Vlans {
 type Pair = (Address, Address);
 
 /// Those of a pair; mostly there is one.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Contexts {
     first: Context,
     others: Vec<Context>,

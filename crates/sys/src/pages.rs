@@ -101,6 +101,14 @@ impl Words {
     }
 }
 
+impl Clone for Words {
+    fn clone(&self) -> Words {
+        let mut copy = Words::zeroed(self.len);
+        copy.copy_from_slice(self);
+        copy
+    }
+}
+
 impl Default for Words {
     fn default() -> Words {
         Words::zeroed(0)
@@ -158,7 +166,10 @@ mod tests {
             for (at, word) in words.iter_mut().enumerate() {
                 *word = at as u64;
             }
-            assert!(words.iter().zip(0..).all(|(&word, at)| word == at));
+            let copy = words.clone();
+            words.fill(0);
+            assert!(copy.iter().zip(0..).all(|(&word, at)| word == at));
+            assert_eq!(copy.len(), len);
         }
         assert!(Words::default().is_empty());
     }

@@ -288,7 +288,7 @@ pub struct Tunnel {
 }
 
 /// The decoded packets of one batch, reused from batch to batch.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct DecodedBatch {
     /// One per packet or reassembled datagram, in order.
     pub packets: Vec<Decoded>,

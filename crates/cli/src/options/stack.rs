@@ -27,7 +27,7 @@ pub(crate) enum StackCommand {
     Fmt(FormatOptions),
     /// Show the components of a stack and their connections
     Show(ShowOptions),
-    /// Run a stack on files or interfaces
+    /// Run a stack on files or interfaces (SIGHUP reloads its file)
     Run(Box<RunOptions>),
     /// Measure what a stack costs per packet, component by component
     Bench(BenchOptions),

@@ -1,6 +1,7 @@
 //! Stacks that run: their input, signals, what is said meanwhile and at the end.
 
 use core::time::Duration;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use flowgauge_record::results::{ResultRow, Value};
@@ -13,12 +14,14 @@ use flowgauge_stack::{
 use flowgauge_sys::own;
 use flowgauge_wire::{Ledger, Place};
 
+use super::read;
+use super::run::refuse_overwriting;
 use super::watch::{self, Watch, WatchOptions};
 use crate::anonymize;
-use crate::control::Control;
+use crate::control::{Control, Hangup};
 use crate::engine;
 use crate::failure::Failure;
-use crate::input::{self, Opened};
+use crate::input::{self, Opened, Source};
 use crate::options::{CommonOptions, InputOptions};
 use crate::preset::{with_options, with_stack_options};
 use crate::progress::Progress;
@@ -41,9 +44,22 @@ pub(crate) struct Running {
     started: Instant,
     watch: Option<Watch>,
     quiet: bool,
+    origin: Origin,
     /// Whether the user wrote the stack: who gave a command does not know its components.
     names_components: bool,
+    /// Of each stack the packets and bytes that had come before it began.
+    before: Vec<(u64, u64)>,
     outcome: Outcome,
+}
+
+/// Where stacks come from.
+pub(crate) enum Origin {
+    /// A command.
+    Command,
+    /// The user wrote them.
+    Stack,
+    /// A file of the user's, which is read again at SIGHUP; with the input that they run on.
+    File(PathBuf, Box<InputOptions>),
 }
 
 impl Running {
@@ -56,13 +72,18 @@ impl Running {
         input: &InputOptions,
         common: &CommonOptions,
         watch: Option<WatchOptions>,
-        names_components: bool,
+        origin: Origin,
     ) -> Result<Running, Failure> {
+        let names_components = !matches!(origin, Origin::Command);
         // Before anything is made: sources begin at once.
         if program.stacks.iter().any(|stack| stack.has_source()) {
             anonymize::refuse_if_forced("a stack with a source of its own")?;
         }
-        let control = Control::install_for(program.stacks.iter().any(writes_logs))?;
+        let control = Control::install_for(match origin {
+            Origin::File(..) => Hangup::Reloads,
+            _ if program.stacks.iter().any(writes_logs) => Hangup::IsIgnored,
+            _ => Hangup::Stops,
+        })?;
         super::agent::end_with_agent(&control);
         own::adopt_listeners();
         control.say_what_takes_long(common.quiet);
@@ -112,6 +133,8 @@ impl Running {
         control.begin();
         let started = Instant::now();
         Ok(Running {
+            before: vec![(0, 0); runner.stacks().len()],
+            origin,
             runner,
             control,
             opened,
@@ -125,10 +148,11 @@ impl Running {
         })
     }
 
-    /// Runs to the end of the input, or until it is to stop.
-    pub(crate) fn run(&mut self) {
+    /// Runs to the end of the input, or until it is to stop. The results of stacks that are removed meanwhile are given
+    /// then.
+    pub(crate) fn run(&mut self, give: &mut dyn FnMut(&ResultRow<'_>)) {
         if let Some(opened) = self.opened.take() {
-            self.read(opened);
+            self.read(opened, give);
         }
         // Interfaces end of their own accord when they are stopped, after the packets in their rings.
         while self.runner.is_reading() || (self.runner.has_sources() && !self.control.stopped()) {
@@ -137,6 +161,10 @@ impl Running {
             self.say_watched();
             if !self.wants_anything() {
                 self.control.stop();
+            }
+            if self.control.reload_wanted() {
+                let source = self.outcome.ledger.clone();
+                self.reload(source, give);
             }
             if self.control.statistics_wanted() {
                 self.say_statistics();
@@ -157,7 +185,11 @@ impl Running {
             let what = format!("packets got lost within flowgauge, which is a fault of it: {line}");
             self.failures.push(what);
         }
-        self.write_last(&source, &snapshot);
+        let stacks = self.runner.stacks().to_vec();
+        let mut written = Vec::new();
+        for (index, (stack, state)) in stacks.iter().zip(&snapshot.stacks).enumerate() {
+            self.write_last(stack, state, self.before[index], &source, &mut written);
+        }
         let is_only = self.runner.stacks().len() == 1;
         for (stack, state) in self.runner.stacks().iter().zip(&snapshot.stacks) {
             for note in self.notes(stack, state, is_only) {
@@ -178,31 +210,106 @@ impl Running {
         self.outcome.statistics = self.statistics(&snapshot);
     }
 
-    /// Lets components write what they write when all is known, as if their stack were the only one.
-    fn write_last(&mut self, source: &Ledger, snapshot: &Snapshot) {
-        let mut written: Vec<&LastWord> = Vec::new();
-        for (stack, state) in self.runner.stacks().iter().zip(&snapshot.stacks) {
-            for last in accounts(state).filter_map(|(_, account)| account.last.as_ref()) {
-                if written.contains(&last) {
-                    continue;
+    /// Lets the components of a stack write what they write when all is known, as if it were the only one.
+    fn write_last<'a>(
+        &mut self,
+        stack: &Stack,
+        state: &'a StackState,
+        before: (u64, u64),
+        source: &Ledger,
+        written: &mut Vec<&'a LastWord>,
+    ) {
+        for last in accounts(state).filter_map(|(_, account)| account.last.as_ref()) {
+            if written.contains(&last) {
+                continue;
+            }
+            written.push(last);
+            let mut notes = self.outcome.notes.clone();
+            notes.extend(self.notes(stack, state, true));
+            let run = RunEnd {
+                ledger: &self.accounted_by(stack, state, before, source),
+                notes: &notes,
+            };
+            if let Err(failure) = last.0.write(&run) {
+                if self.runner.stacks().len() > 1 {
+                    say!("flowgauge: error: {}", failure.message);
                 }
-                written.push(last);
-                let mut notes = self.outcome.notes.clone();
-                notes.extend(self.notes(stack, state, true));
-                let run = RunEnd {
-                    ledger: &self.accounted_by(stack, state, source),
-                    notes: &notes,
-                };
-                if let Err(failure) = last.0.write(&run) {
-                    if self.runner.stacks().len() > 1 {
-                        say!("flowgauge: error: {}", failure.message);
-                    }
-                    self.failures.push(failure.message);
-                    let hint = failure.hint.as_deref();
-                    self.hint = hint.map(with_options_of(self.names_components));
-                }
+                self.failures.push(failure.message);
+                let hint = failure.hint.as_deref();
+                self.hint = hint.map(with_options_of(self.names_components));
             }
         }
+    }
+
+    /// Reads the file of the stacks again, of whose input `source` tells so far: those that changed are replaced. One that
+    /// cannot be used changes nothing.
+    fn reload(&mut self, mut source: Ledger, give: &mut dyn FnMut(&ResultRow<'_>)) {
+        let changed = self.read_again().and_then(|program| {
+            let changed = self.runner.replace(program);
+            changed.map_err(|error| Failure::Usage {
+                what: error.to_string(),
+                hint: error.hint().map(str::to_owned),
+            })
+        });
+        let changed = match changed {
+            Ok(changed) => changed,
+            Err(failure) => {
+                let _code = failure.report();
+                say!("the stacks go on as they were");
+                return;
+            }
+        };
+        let report = self.runner.sources();
+        source.merge(&report.ledger);
+        self.outcome.errors.extend(report.errors);
+        let now = (source.delivered(), source.delivered_bytes());
+        let before = core::mem::take(&mut self.before);
+        let was = changed.was.iter();
+        self.before = was.map(|was| was.map_or(now, |was| before[was])).collect();
+        let begun = changed.was.iter().filter(|was| was.is_none()).count();
+        let gone = |index: &usize| !changed.was.contains(&Some(*index));
+        let before_gone = (0..before.len()).filter(gone).map(|index| before[index]);
+        for (ended, before) in changed.ended.iter().zip(before_gone) {
+            let mut written = Vec::new();
+            self.write_last(&ended.stack, &ended.state, before, &source, &mut written);
+            results(&ended.stack, &ended.state, give);
+            let notes = self.notes(&ended.stack, &ended.state, true);
+            self.outcome.notes.extend(notes);
+            if let Some(failure) = &ended.failure {
+                say!("flowgauge: error: {failure}");
+                self.failures.push(String::new());
+            }
+        }
+        if !self.quiet {
+            say!(
+                "{}: {} ended, {begun} began, {} went on",
+                count(self.runner.stacks().len() as u64, "stack"),
+                changed.ended.len(),
+                self.runner.stacks().len() - begun
+            );
+        }
+        self.say_failures();
+    }
+
+    /// The stacks as their file has them now, if they can run on.
+    fn read_again(&self) -> Result<Program, Failure> {
+        let Origin::File(file, input) = &self.origin else {
+            return Err(Failure::usage("the stacks are in no file", "use -f"));
+        };
+        let program = read::program(read::text(Some(file), None)?)?;
+        refuse_overwriting(input, &program.stacks)?;
+        let (with_source, without): (Vec<_>, Vec<_>) =
+            program.stacks.iter().partition(|stack| stack.has_source());
+        if !with_source.is_empty() {
+            anonymize::refuse_if_forced("a stack with a source of its own")?;
+        }
+        if !without.is_empty() && input.read.is_empty() && input.interface.is_empty() {
+            return Err(Failure::usage(
+                "a stack without a source of its own was added, and the run has no input",
+                "begin another run with -r or -i",
+            ));
+        }
+        Ok(program)
     }
 
     fn wants_anything(&self) -> bool {
@@ -210,7 +317,7 @@ impl Running {
     }
 
     /// Takes the packets of the input through the stacks.
-    fn read(&mut self, opened: Opened) {
+    fn read(&mut self, opened: Opened, give: &mut dyn FnMut(&ResultRow<'_>)) {
         let (live, file_bytes) = (opened.live, opened.file_bytes);
         let mut sources = opened.sources;
         if sources.len() > 1 {
@@ -223,6 +330,10 @@ impl Running {
         let progress = Progress::new(file_bytes.filter(|_| !self.quiet && !live));
         let mut batches: u64 = 0;
         while (live || !self.control.stopped()) && self.runner.wants_packets() {
+            if self.control.reload_wanted() {
+                self.settle(source, &progress);
+                self.reload(source.ledger(), give);
+            }
             match self.runner.step(source) {
                 Ok(Some(step)) => progress.add_step(step.packets, step.captured_bytes),
                 Ok(None) => break,
@@ -239,17 +350,21 @@ impl Running {
                 self.say_statistics();
             }
         }
-        // What others were let go on to.
-        loop {
-            match self.runner.settle(source) {
-                Ok(Some(step)) => progress.add_step(step.packets, step.captured_bytes),
-                Ok(None) => break,
-                Err(error) => self.outcome.errors.push(error),
-            }
-        }
+        self.settle(source, &progress);
         progress.finish();
         self.outcome.ledger = source.ledger();
         self.outcome.notes.extend(source.notes());
+    }
+
+    /// Takes what other threads were let go on to.
+    fn settle(&mut self, source: &mut Source, progress: &Progress) {
+        loop {
+            match self.runner.settle(source) {
+                Ok(Some(step)) => progress.add_step(step.packets, step.captured_bytes),
+                Ok(None) => return,
+                Err(error) => self.outcome.errors.push(error),
+            }
+        }
     }
 
     /// Says how it goes, when it is time.
@@ -270,43 +385,10 @@ impl Running {
     }
 
     /// The results of all components that have one.
-    pub(crate) fn results(&self, mut give: impl FnMut(&ResultRow<'_>)) {
+    pub(crate) fn results(&self, give: &mut dyn FnMut(&ResultRow<'_>)) {
         let snapshot = self.runner.snapshot();
         for (stack, state) in self.runner.stacks().iter().zip(&snapshot.stacks) {
-            for (id, node) in stack.iter() {
-                let result = state.component(id).and_then(|state| state.result.as_ref());
-                let (Some(info), Some(result)) = (node.info.result, result) else {
-                    continue;
-                };
-                let cell = result.cell();
-                let row = ResultRow {
-                    stack: stack.name.as_deref(),
-                    component: &node.label,
-                    result: info.summary,
-                    value: Value(&cell),
-                    unit: info.unit,
-                    row: None,
-                };
-                match result {
-                    ResultValue::Table(table) => table.iter().for_each(|cells| {
-                        give(&ResultRow {
-                            row: Some(cells),
-                            ..row
-                        });
-                    }),
-                    _ => give(&row),
-                }
-                let by_key = state.component(id).and_then(|state| state.by_key.as_ref());
-                let name = format!("{}, by key", info.summary);
-                by_key.into_iter().flat_map(Table::iter).for_each(|cells| {
-                    give(&ResultRow {
-                        result: &name,
-                        value: Value(&Cell::None),
-                        row: Some(cells),
-                        ..row
-                    });
-                });
-            }
+            results(stack, state, give);
         }
     }
 
@@ -324,18 +406,26 @@ impl Running {
     /// A source's ledger, with what came of its packets in the only stack.
     fn accounted(&self, source: &Ledger, snapshot: &Snapshot) -> Ledger {
         match (self.runner.stacks(), snapshot.stacks.as_slice()) {
-            ([stack], [state]) => self.accounted_by(stack, state, source),
+            ([stack], [state]) => self.accounted_by(stack, state, self.before[0], source),
             _ => source.clone(),
         }
     }
 
     /// A source's ledger with what came of its packets in the component of a stack that gets all of them.
-    fn accounted_by(&self, stack: &Stack, state: &StackState, source: &Ledger) -> Ledger {
+    /// It began when `before` had come.
+    fn accounted_by(
+        &self,
+        stack: &Stack,
+        state: &StackState,
+        before: (u64, u64),
+        source: &Ledger,
+    ) -> Ledger {
         let mut accounts = accounts(state);
         let Some((_, account)) = accounts.find(|(id, _)| *id == stack.entry) else {
             return source.clone();
         };
         let mut taken = account.ledger.clone();
+        taken.take(before.0, before.1);
         if !self.runner.wants_packets() {
             // It had enough: what was read beyond that is of no concern.
             let rest = source.delivered().saturating_sub(taken.received());
@@ -378,7 +468,7 @@ impl Running {
         let ledger = self.accounted(&ledger, &snapshot);
         say!("{}", summary::ledger_line(&ledger));
         summary::print_statistics(&ledger, &self.statistics(&snapshot), self.started.elapsed());
-        self.results(|row| say!("{row}"));
+        self.results(&mut |row| say!("{row}"));
     }
 
     /// What went through each component, and what was counted in it, for `--stats`.
@@ -459,6 +549,44 @@ impl Running {
                 None,
             )),
         }
+    }
+}
+
+/// The results of the components of a stack that have one.
+fn results(stack: &Stack, state: &StackState, give: &mut dyn FnMut(&ResultRow<'_>)) {
+    for (id, node) in stack.iter() {
+        let result = state.component(id).and_then(|state| state.result.as_ref());
+        let (Some(info), Some(result)) = (node.info.result, result) else {
+            continue;
+        };
+        let cell = result.cell();
+        let row = ResultRow {
+            stack: stack.name.as_deref(),
+            component: &node.label,
+            result: info.summary,
+            value: Value(&cell),
+            unit: info.unit,
+            row: None,
+        };
+        match result {
+            ResultValue::Table(table) => table.iter().for_each(|cells| {
+                give(&ResultRow {
+                    row: Some(cells),
+                    ..row
+                });
+            }),
+            _ => give(&row),
+        }
+        let by_key = state.component(id).and_then(|state| state.by_key.as_ref());
+        let name = format!("{}, by key", info.summary);
+        by_key.into_iter().flat_map(Table::iter).for_each(|cells| {
+            give(&ResultRow {
+                result: &name,
+                value: Value(&Cell::None),
+                row: Some(cells),
+                ..row
+            });
+        });
     }
 }
 
@@ -581,12 +709,12 @@ mod tests {
             let program =
                 read::checked("test", format!("[stack]\n{stack} - count")).expect("a stack");
             let common = &options.output.common;
-            let running = Running::begin(program, &options.input, common, None, false);
+            let running = Running::begin(program, &options.input, common, None, Origin::Command);
             let mut running = running.expect("it begins");
             let opened = running.opened.as_mut().expect("a file");
             let inner = opened.sources.pop().expect("a source");
             opened.sources.push(Box::new(Losing { inner, loses }));
-            running.run();
+            running.run(&mut |_| {});
             match running.conclude(common) {
                 Ok(()) => assert!(!loses, "{stack}"),
                 Err(Failure::Run { what, .. }) => {

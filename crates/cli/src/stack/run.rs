@@ -4,10 +4,10 @@ use core::time::Duration;
 use std::path::Path;
 
 use flowgauge_record::RecordWriter;
-use flowgauge_record::results::RESULT_SCHEMA;
+use flowgauge_record::results::{RESULT_SCHEMA, ResultRow};
 use flowgauge_stack::{OptionKind, OptionValue, Program, Stack};
 
-use super::execute::Running;
+use super::execute::{Origin, Running};
 use super::read;
 use super::watch::{WatchOptions, WatchStyle};
 use crate::confinement;
@@ -48,15 +48,21 @@ pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
             false => WatchStyle::Lines,
         },
     });
-    let mut running = Running::begin(program, input, common, watch, true)?;
+    let file = options.stack.file.as_deref();
+    let origin = match file.filter(|file| file.as_os_str() != "-" && options.folder.is_none()) {
+        Some(file) => Origin::File(file.to_owned(), Box::new(input.clone())),
+        None => Origin::Stack,
+    };
+    let mut running = Running::begin(program, input, common, watch, origin)?;
     let mut writer = output.map(|output| RecordWriter::new(output, format, RESULT_SCHEMA));
-    running.run();
-    running.results(|row| match &mut writer {
+    let mut give = |row: &ResultRow<'_>| match &mut writer {
         Some(writer) => writer.write(row),
         // Standard output has what a component writes.
         None if common.quiet => {}
         None => say!("{row}"),
-    });
+    };
+    running.run(&mut give);
+    running.results(&mut give);
     let written = writer.as_mut().map_or(Ok(()), |writer| {
         writer.flush();
         failure::of_writer(writer)

@@ -7,7 +7,7 @@ use flowgauge_record::text::harmless_lines;
 use flowgauge_runtime::stacks::shared_engines;
 use flowgauge_stack::{Inner, NodeId, Program, Stack};
 
-use super::execute::Running;
+use super::execute::{Origin, Running};
 use super::read;
 use super::run::{refuse_overwriting, writes};
 use super::watch::{WatchOptions, WatchStyle};
@@ -61,8 +61,8 @@ fn run_and_show(
         every: Duration::from_secs(seconds),
         style: WatchStyle::Graph { on_error },
     });
-    let mut running = Running::begin(program, input, &options.common, watch, true)?;
-    running.run();
+    let mut running = Running::begin(program, input, &options.common, watch, Origin::Stack)?;
+    running.run(&mut |_| {});
     let shown = running.show(on_error);
     running.conclude(&options.common).and(shown)
 }

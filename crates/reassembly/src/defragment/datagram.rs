@@ -12,7 +12,7 @@ const KEPT_HEADER: usize = 128;
 /// The most pages a datagram has.
 const MAX_PAGES: usize = (1 << 16) / PAGE;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Datagram<T> {
     pub(super) key: Key,
     pub(super) tag: T,
@@ -33,7 +33,7 @@ pub(super) struct Datagram<T> {
 }
 
 /// What datagrams share.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Store {
     pub(super) pages: Pages,
     /// Pieces looked at or moved to find the places of others.

@@ -221,7 +221,7 @@ impl DefragmentStatistics {
 }
 
 /// Puts datagrams together. `T` is what the caller wants to remember of each.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Defragmenter<T> {
     config: DefragmentConfig,
     policies: Option<HostPolicies>,

@@ -9,7 +9,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// Pages by number. Grows by slabs and never shrinks; a freed page is the next one given out, while
 /// it is still in the cache.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pages {
     slabs: Vec<Box<[u8]>>,
     free: Vec<u32>,

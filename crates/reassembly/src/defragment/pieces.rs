@@ -19,7 +19,7 @@ pub(super) const KEPT: usize = 16;
 ///
 /// They stand in leaves of up to [`LEAF`], so that a datagram in thousands of fragments, in
 /// whatever order, costs some dozens of steps for each. The usual few are one leaf.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pieces {
     leaves: Vec<Vec<Piece>>,
     covered: u32,

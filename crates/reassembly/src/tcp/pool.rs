@@ -19,7 +19,7 @@ pub(super) const BLOCK_COST: u64 =
 
 /// Blocks by index, each with its [`Piece`]. Grows by slabs up to its limit and never shrinks; a
 /// freed block is the next one given out, while it is still in the cache.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pool {
     slabs: Vec<Box<[u8]>>,
     pieces: Vec<Piece>,

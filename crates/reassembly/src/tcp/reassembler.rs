@@ -13,7 +13,7 @@ use super::queue::{Doubt, Newcomer, Queue};
 use super::receiver::{GapCause, Receiver};
 
 /// Holds what came too early, for all streams of a shard.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Reassembler {
     pub(super) config: ReassemblyConfig,
     pub(super) pool: Pool,

@@ -1,7 +1,7 @@
 //! Where a thread writes down what its components have counted, when somebody asks.
 
 use core::time::Duration;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -18,6 +18,8 @@ pub(super) struct Board {
     resets: AtomicU64,
     state: Mutex<Written>,
     written: Condvar,
+    /// The thread is to give back what it has.
+    is_paused: AtomicBool,
     /// Wakes the thread.
     bell: Arc<Bell>,
 }
@@ -45,6 +47,7 @@ impl Board {
             resets: AtomicU64::new(0),
             state: Mutex::default(),
             written: Condvar::new(),
+            is_paused: AtomicBool::new(false),
             bell,
         }
     }
@@ -80,6 +83,17 @@ impl Board {
         state.counts.clear();
         counts(&mut |count| state.counts.push(count));
         self.written.notify_all();
+    }
+
+    /// Has the thread give back what it has, unless it comes to its end, when it has taken what waits for it.
+    pub(super) fn pause(&self) {
+        self.is_paused.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+
+    /// Of the thread: whether it is to give back what it has.
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused.load(Ordering::Acquire)
     }
 
     /// Asks; [`Board::read`] takes the answer.

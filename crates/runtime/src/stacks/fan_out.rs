@@ -63,25 +63,29 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// A thread that takes the packets of its own source through a lane. A source ends of its own accord.
+/// A thread that takes the packets of its own source through a lane. A source ends of its own accord. Returns what goes on
+/// elsewhere.
 pub(super) fn run_own(
     mut lane: Lane,
     mut source: OwnSource,
-    mut reader: Reader,
+    mut reader: Box<Reader>,
     reading: &Arc<Reading>,
     common: &Common,
     board: &Board,
-) {
+) -> Option<(Lane, OwnSource, Box<Reader>)> {
     let ending = Ending(reading, common);
     let mut answered = Answered::default();
-    let mut now = flowgauge_wire::Nanos(0);
     let mut batches: u64 = 0;
     while lane.wants_packets() {
+        if board.is_paused() {
+            reading.lock().ledger = source.ledger();
+            core::mem::forget(ending);
+            return Some((lane, source, reader));
+        }
         let mut is_idle = false;
         let step = reader.lent(&mut source, |packets, pieces, time| {
-            now = time;
             is_idle = packets.batch.is_empty();
-            lane.packets(packets, pieces);
+            lane.packets(packets, pieces, time);
             lane.send();
         });
         match step {
@@ -100,7 +104,7 @@ pub(super) fn run_own(
             board.write(&mut answered, false, |give| lane.counts(give));
         }
     }
-    lane.finish(now);
+    lane.finish();
     {
         let mut state = reading.lock();
         state.ledger = source.ledger();
@@ -108,4 +112,5 @@ pub(super) fn run_own(
     }
     board.write(&mut answered, true, |give| lane.counts(give));
     drop(ending);
+    None
 }

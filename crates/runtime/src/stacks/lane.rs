@@ -24,11 +24,14 @@ pub(super) struct Lane {
     pub(super) parts: Vec<Part>,
     /// Which worker's packets; `None`: all.
     pub(super) worker: Option<usize>,
+    /// The capture clock behind the last batch.
+    pub(super) now: Nanos,
 }
 
 impl Lane {
-    /// Takes packets through all parts.
-    pub(super) fn packets(&mut self, packets: Packets<'_>, pieces: &[Cut]) {
+    /// Takes packets through all parts, and the clock to `now`.
+    pub(super) fn packets(&mut self, packets: Packets<'_>, pieces: &[Cut], now: Nanos) {
+        self.now = now;
         for part in &mut self.parts {
             if !part.is_over() {
                 part.pieces(packets, pieces);
@@ -39,6 +42,7 @@ impl Lane {
     /// Takes a batch through all parts, and what is left of it to the next stages. Where it ends a group all threads have what came
     /// before, so this is where it waits for those behind. Whether it had to.
     pub(super) fn shared(&mut self, shared: &Arc<SharedBatch>) -> bool {
+        self.now = shared.now;
         let batch = shared.batch();
         let mut packets = shared.packets(&batch);
         for part in &mut self.parts {
@@ -62,7 +66,7 @@ impl Lane {
     }
 
     /// What is gathered goes to the next stages.
-    fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         self.parts.iter_mut().for_each(Part::flush);
     }
 
@@ -82,8 +86,20 @@ impl Lane {
     }
 
     /// The input is over.
-    pub(super) fn finish(&mut self, now: Nanos) {
+    pub(super) fn finish(&mut self) {
+        let now = self.now;
         self.parts.iter_mut().for_each(|part| part.finish(now));
+    }
+
+    /// Nothing more comes to its thread: it goes back, for others to change, or its input is over.
+    pub(super) fn end(mut self, board: &Board, answered: &mut Answered) -> Option<Lane> {
+        if board.is_paused() {
+            self.flush();
+            return Some(self);
+        }
+        self.finish();
+        board.write(answered, true, |give| self.counts(give));
+        None
     }
 
     pub(super) fn counts(&self, give: &mut dyn FnMut(Count)) {
@@ -113,6 +129,8 @@ enum Next<T> {
     Thing(T),
     /// Somebody asks for counts.
     Question,
+    /// What the thread has is to go back.
+    Pause,
     End,
 }
 
@@ -157,24 +175,25 @@ fn next<Q: Queue>(
         return Next::Thing(thing);
     }
     bell.wait(|| {
-        let is_closed = queue.is_over();
+        // In this order: what was sent before is taken.
+        let (is_closed, is_paused) = (queue.is_over(), board.is_paused());
         match queue.take() {
             Some(thing) => Some(Next::Thing(thing)),
             None if is_closed => Some(Next::End),
+            None if is_paused => Some(Next::Pause),
             None => board.is_asked(answered).then_some(Next::Question),
         }
     })
 }
 
-/// A thread that takes batches of the source.
+/// A thread that takes batches of the source. Returns what goes on elsewhere.
 pub(super) fn run_lane(
     mut lane: Lane,
     mut queue: Receiver<SharedGroup>,
     bell: &Bell,
     board: &Board,
-) {
+) -> Option<Lane> {
     let mut answered = Answered::default();
-    let mut now = Nanos(0);
     loop {
         let group = match next(&mut queue, bell, board, &answered) {
             Next::Thing(group) => group,
@@ -182,7 +201,7 @@ pub(super) fn run_lane(
                 lane.answer(board, &mut answered);
                 continue;
             }
-            Next::End => break,
+            Next::Pause | Next::End => break,
         };
         let mut group = group.into_iter().peekable();
         if let Some(first) = group.peek() {
@@ -193,15 +212,14 @@ pub(super) fn run_lane(
                 next.fetch(lane.worker);
             }
             lane.shared(&shared);
-            now = shared.now;
             lane.answer(board, &mut answered);
         }
     }
-    lane.finish(now);
-    board.write(&mut answered, true, |give| lane.counts(give));
+    lane.end(board, &mut answered)
 }
 
-/// A thread that reads what all read from a source of its own. (What is wrong with it the first thread says.)
+/// A thread that reads what all read from a source of its own. (What is wrong with it the first thread says.) Returns what
+/// goes on elsewhere.
 pub(super) fn run_apart(
     mut lane: Lane,
     mut source: OwnSource,
@@ -209,9 +227,9 @@ pub(super) fn run_apart(
     pace: &Pace,
     bell: &Bell,
     board: &Board,
-) {
+) -> Option<Lane> {
     let mut answered = Answered::default();
-    let (mut now, mut read) = (Nanos(0), 0);
+    let mut read = 0;
     loop {
         if !pace.is_committed(read) {
             // Others may wait for what is gathered here.
@@ -224,16 +242,15 @@ pub(super) fn run_apart(
                 Ok(Some((shared, _))) => {
                     lane.shared(&shared);
                     lane.relieve();
-                    now = shared.now;
                     read += 1;
                 }
-                Ok(None) => break,
+                // Nothing more is let go on to.
+                Ok(None) => read = u64::MAX,
                 Err(_) => {}
             },
         }
     }
-    lane.finish(now);
-    board.write(&mut answered, true, |give| lane.counts(give));
+    lane.end(board, &mut answered)
 }
 
 /// A stage behind others.
@@ -244,7 +261,7 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    fn counts(&self, give: &mut dyn FnMut(Count)) {
+    pub(super) fn counts(&self, give: &mut dyn FnMut(Count)) {
         self.part.counts(&mut |mut count| {
             let thread = self.thread.as_ref();
             if let Some((_, dropped)) = thread.filter(|(thread, _)| *thread == count.id) {
@@ -262,8 +279,13 @@ impl Behind {
     }
 }
 
-/// A thread that takes what other threads left of each batch.
-pub(super) fn run_behind(mut behind: Behind, mut entries: Vec<Entry>, bell: &Bell, board: &Board) {
+/// A thread that takes what other threads left of each batch. Returns what goes on elsewhere.
+pub(super) fn run_behind(
+    mut behind: Behind,
+    mut entries: Vec<Entry>,
+    bell: &Bell,
+    board: &Board,
+) -> Option<(Behind, Vec<Entry>)> {
     let mut answered = Answered::default();
     let mut messages = Vec::with_capacity(entries.len());
     let mut joining = Joining::default();
@@ -280,6 +302,8 @@ pub(super) fn run_behind(mut behind: Behind, mut entries: Vec<Entry>, bell: &Bel
                 match found {
                     Next::Thing(message) => break message,
                     Next::Question => {}
+                    // All entries have had as many messages.
+                    Next::Pause => return Some((behind, entries)),
                     // The stack is over before its input is.
                     Next::End => break 'input,
                 }
@@ -306,17 +330,24 @@ pub(super) fn run_behind(mut behind: Behind, mut entries: Vec<Entry>, bell: &Bel
         }
     }
     board.write(&mut answered, true, |give| behind.counts(give));
+    None
 }
 
 /// The same behind threads that read a source each: there are no common batches, and what comes is taken
 /// as it comes.
-pub(super) fn run_behind_any(mut behind: Behind, entries: Vec<Entry>, bell: &Bell, board: &Board) {
+pub(super) fn run_behind_any(
+    mut behind: Behind,
+    entries: Vec<Entry>,
+    bell: &Bell,
+    board: &Board,
+) -> Option<(Behind, Vec<Entry>)> {
     let mut answered = Answered::default();
     let mut joining = Joining::default();
     let mut entries: Vec<Option<Entry>> = entries.into_iter().map(Some).collect();
     let mut at = 0;
     while !behind.part.is_over() && entries.iter().any(Option::is_some) {
         let found = bell.wait(|| {
+            let is_paused = board.is_paused();
             // Each in turn, so that a busy one does not keep the others waiting.
             for _ in 0..entries.len() {
                 at = (at + 1) % entries.len();
@@ -330,6 +361,9 @@ pub(super) fn run_behind_any(mut behind: Behind, entries: Vec<Entry>, bell: &Bel
                 if is_closed {
                     return Some(Next::End);
                 }
+            }
+            if is_paused {
+                return Some(Next::Pause);
             }
             board.is_asked(&answered).then_some(Next::Question)
         });
@@ -352,6 +386,7 @@ pub(super) fn run_behind_any(mut behind: Behind, entries: Vec<Entry>, bell: &Bel
                 }
             }
             (Next::End, from) => *from = None,
+            (Next::Pause, _) => return Some((behind, entries.into_iter().flatten().collect())),
             (Next::Question, _) => {}
         }
         if board.is_asked(&answered) {
@@ -363,6 +398,7 @@ pub(super) fn run_behind_any(mut behind: Behind, entries: Vec<Entry>, bell: &Bel
     }
     behind.part.finish(behind.part.now());
     board.write(&mut answered, true, |give| behind.counts(give));
+    None
 }
 
 /// A thread for a stack with a source of its own.

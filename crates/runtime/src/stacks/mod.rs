@@ -43,6 +43,11 @@
 //! for somebody who goes on.
 //!
 //! A stack whose component fails or panics is over in all its parts; the others go on.
+//!
+//! # Stacks that come and go
+//!
+//! [`Runner::replace`] changes which stacks run between two batches: the threads that take packets come back with their parts,
+//! those of stacks that go on stay where they are, and all threads start again.
 
 mod board;
 mod crossing;
@@ -60,5 +65,5 @@ mod subscribers;
 pub use fan_out::SourceReport;
 pub use part::StackFailure;
 pub use plan::shared_engines;
-pub use runner::{Runner, RunnerOptions, SetupError, Step};
+pub use runner::{Change, Ended, Runner, RunnerOptions, SetupError, Step};
 pub use snapshot::{ComponentState, Snapshot, StackState};

@@ -24,13 +24,50 @@ pub struct StackFailure {
     pub failure: ComponentFailure,
 }
 
+/// A stack that runs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Member {
+    /// No other's.
+    pub(super) number: usize,
+    standing: Arc<Standing>,
+}
+
+/// How a stack stands.
+#[derive(Debug, Default)]
+struct Standing {
+    /// It does nothing any more.
+    is_over: AtomicBool,
+    has_failed: AtomicBool,
+    /// It needs no further input.
+    has_enough: AtomicBool,
+}
+
+impl Member {
+    pub(super) fn new(number: usize) -> Member {
+        Member {
+            number,
+            standing: Arc::default(),
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.standing.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Whether a component of it has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.standing.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Whether it does anything with further input.
+    pub(super) fn wants_input(&self) -> bool {
+        !self.standing.has_enough.load(Ordering::Relaxed) && !self.is_over()
+    }
+}
+
 /// What all threads of a run know.
 #[derive(Debug, Default)]
 pub(super) struct Common {
-    /// By stack.
-    over: Vec<AtomicBool>,
-    /// By stack: it needs no further input.
-    enough: Vec<AtomicBool>,
     failures: Mutex<Vec<StackFailure>>,
     changed: Condvar,
     has_failures: AtomicBool,
@@ -40,43 +77,19 @@ pub(super) struct Common {
 }
 
 impl Common {
-    pub(super) fn new(stacks: usize) -> Common {
-        let no = || (0..stacks).map(|_| AtomicBool::new(false)).collect();
-        Common {
-            over: no(),
-            enough: no(),
-            ..Common::default()
-        }
-    }
-
-    pub(super) fn is_over(&self, stack: usize) -> bool {
-        self.over
-            .get(stack)
-            .is_none_or(|over| over.load(Ordering::Relaxed))
-    }
-
-    /// Whether a stack does anything with further input.
-    pub(super) fn wants_input(&self, stack: usize) -> bool {
-        let enough = self.enough.get(stack);
-        let has_enough = enough.is_none_or(|enough| enough.load(Ordering::Relaxed));
-        !has_enough && !self.is_over(stack)
-    }
-
     /// A stack needs no further input.
-    fn satisfy(&self, stack: usize) {
-        let enough = self.enough.get(stack);
-        if enough.is_some_and(|enough| !enough.swap(true, Ordering::Relaxed)) {
+    pub(super) fn satisfy(&self, member: &Member) {
+        if !member.standing.has_enough.swap(true, Ordering::Relaxed) {
             self.notify();
         }
     }
 
     /// A stack does nothing any more; `failure`: because of that.
-    pub(super) fn end(&self, stack: usize, failure: Option<ComponentFailure>) {
-        let was_over = self
-            .over
-            .get(stack)
-            .is_none_or(|over| over.swap(true, Ordering::Relaxed));
+    pub(super) fn end(&self, member: &Member, failure: Option<ComponentFailure>) {
+        let was_over = member.standing.is_over.swap(true, Ordering::Relaxed);
         if let (false, Some(failure)) = (was_over, failure) {
+            member.standing.has_failed.store(true, Ordering::Relaxed);
+            let stack = member.number;
             self.failures().push(StackFailure { stack, failure });
             self.has_failures.store(true, Ordering::Release);
         }
@@ -95,6 +108,18 @@ impl Common {
 
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn has_failures(&self) -> bool {
+        self.has_failures.load(Ordering::Acquire)
+    }
+
+    /// Failures are told again.
+    pub(super) fn put_back(&self, failures: Vec<StackFailure>) {
+        if !failures.is_empty() {
+            self.failures().extend(failures);
+            self.has_failures.store(true, Ordering::Release);
+        }
     }
 
     /// The failures since it was asked last.
@@ -121,7 +146,7 @@ impl Common {
 /// Components of a stack, or such as several stacks begin with, and what follows them.
 pub(super) struct Part {
     /// Whose they are.
-    stacks: Vec<usize>,
+    members: Vec<Member>,
     graph: Graph<Next>,
     common: Arc<Common>,
     /// Whether its packets are those that a worker gets with groups.
@@ -182,6 +207,17 @@ impl Tail for Next {
 }
 
 impl Next {
+    /// Takes out what is of stacks that leave: see [`Part::split`].
+    fn split(&mut self, leaves: &dyn Fn(&Member) -> bool) -> Next {
+        match self {
+            Next::Parts(parts) => Next::Parts(Part::split(parts, leaves)),
+            Next::Subscribers(subscribers) => {
+                Next::Subscribers(Box::new(subscribers.split(leaves)))
+            }
+            Next::Nothing | Next::Crossing(_) => Next::Nothing,
+        }
+    }
+
     fn parts(&self) -> &[Part] {
         match self {
             Next::Parts(parts) => parts,
@@ -223,9 +259,9 @@ pub(super) struct Count {
 }
 
 impl Part {
-    pub(super) fn new(stacks: Vec<usize>, graph: Graph<Next>, common: &Arc<Common>) -> Part {
+    pub(super) fn new(members: Vec<Member>, graph: Graph<Next>, common: &Arc<Common>) -> Part {
         Part {
-            stacks,
+            members,
             graph,
             common: Arc::clone(common),
             is_by_group: false,
@@ -247,25 +283,56 @@ impl Part {
         self.is_by_group
     }
 
-    /// Opens what components need.
-    ///
-    /// # Errors
-    /// A component cannot begin.
-    pub(super) fn start(&mut self) -> Result<(), StackFailure> {
-        let stack = self.stacks.first().copied().unwrap_or(0);
+    /// Opens what components need; a stack with one that cannot begin has failed.
+    pub(super) fn start(&mut self) {
         let started = self.graph.start();
-        started.map_err(|failure| StackFailure { stack, failure })?;
-        self.parts().iter_mut().try_for_each(Part::start)
+        self.note(started);
+        self.parts().iter_mut().for_each(Part::start);
     }
 
     /// Whose it is.
-    pub(super) fn stacks(&self) -> &[usize] {
-        &self.stacks
+    pub(super) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Takes out what is of stacks that leave. Of what they share with others they get copies, which go on from here.
+    pub(super) fn split(parts: &mut Vec<Part>, leaves: &dyn Fn(&Member) -> bool) -> Vec<Part> {
+        let mut left = Vec::new();
+        for mut part in core::mem::take(parts) {
+            if part.members.iter().all(leaves) {
+                left.push(part);
+                continue;
+            }
+            left.extend(part.copy(leaves));
+            parts.push(part);
+        }
+        left
+    }
+
+    /// A copy for those of its stacks that leave, if any does.
+    pub(super) fn copy(&mut self, leaves: &dyn Fn(&Member) -> bool) -> Option<Part> {
+        let leaving: Vec<Member> = self
+            .members
+            .iter()
+            .filter(|it| leaves(it))
+            .cloned()
+            .collect();
+        if leaving.is_empty() {
+            return None;
+        }
+        self.members.retain(|member| !leaves(member));
+        let tail = self.graph.tail_mut().split(leaves);
+        Some(Part {
+            members: leaving,
+            graph: self.graph.fork(tail),
+            common: Arc::clone(&self.common),
+            ..*self
+        })
     }
 
     /// Whether there is nothing to do any more.
     pub(super) fn is_over(&mut self) -> bool {
-        if !self.is_over && self.stacks.iter().all(|&stack| self.common.is_over(stack)) {
+        if !self.is_over && self.members.iter().all(Member::is_over) {
             self.is_over = true;
             self.crossings(&mut Crossing::close);
         }
@@ -274,20 +341,19 @@ impl Part {
 
     /// Whether it does anything with further input.
     pub(super) fn wants_input(&self) -> bool {
-        let mut stacks = self.stacks.iter();
-        stacks.any(|&stack| self.common.wants_input(stack))
+        self.members.iter().any(Member::wants_input)
     }
 
     fn note(&mut self, result: Result<(), ComponentFailure>) {
         if self.graph.has_enough() {
-            for &stack in &self.stacks {
-                self.common.satisfy(stack);
+            for member in &self.members {
+                self.common.satisfy(member);
             }
         }
         if result.is_err() || self.graph.is_over() {
             self.is_over = true;
-            for &stack in &self.stacks {
-                self.common.end(stack, result.clone().err());
+            for member in &self.members {
+                self.common.end(member, result.clone().err());
             }
             self.crossings(&mut Crossing::close);
         }
@@ -477,9 +543,9 @@ impl Part {
     pub(super) fn counts(&self, give: &mut dyn FnMut(Count)) {
         self.graph.read(&mut |id, passed, result| {
             let by_key = self.graph.result_by_key(id);
-            for &stack in &self.stacks {
+            for member in &self.members {
                 give(Count {
-                    stack,
+                    stack: member.number,
                     id,
                     passed,
                     result: result.clone(),

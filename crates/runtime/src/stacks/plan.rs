@@ -5,14 +5,14 @@ use std::sync::Arc;
 use flowgauge_stack::engine::Required;
 use flowgauge_stack::{ComponentKind, Graph, Inner, NodeId, SettingError, Stack, Stage};
 
-use super::part::{Common, Next, Part};
+use super::part::{Common, Member, Next, Part};
 use super::subscribers::Subscribers;
 
 /// The first stage of a stack.
 #[derive(Clone)]
 pub(super) struct First<'a> {
     /// Which of the stacks it is.
-    stack: usize,
+    member: Member,
     of: &'a Stack,
     /// The components of its outermost row.
     row: Vec<NodeId>,
@@ -22,7 +22,7 @@ pub(super) struct First<'a> {
 }
 
 impl<'a> First<'a> {
-    pub(super) fn new(stack: usize, of: &'a Stack, stage: &Stage) -> First<'a> {
+    pub(super) fn new(member: Member, of: &'a Stack, stage: &Stage) -> First<'a> {
         let row = stage.from.map_or(Vec::new(), |from| {
             of.row(from)
                 .take_while(|&id| Some(id) != stage.until)
@@ -33,7 +33,7 @@ impl<'a> First<'a> {
             .iter()
             .any(|(_, node)| matches!(node.inner, Inner::PerKey(_)));
         First {
-            stack,
+            member,
             of,
             row,
             until: stage.until,
@@ -42,8 +42,8 @@ impl<'a> First<'a> {
     }
 
     /// Which of the stacks it is.
-    pub(super) fn stack(&self) -> usize {
-        self.stack
+    pub(super) fn number(&self) -> usize {
+        self.member.number
     }
 
     /// The engine that its component at `place` subscribes to, if it does.
@@ -73,20 +73,14 @@ impl<'a> First<'a> {
         range == other.of.subtree(theirs)
             && range.map(NodeId).all(|id| {
                 let (one, other) = (self.of.node(id), other.of.node(id));
-                let settings = one.settings.iter().zip(other.settings.iter());
-                core::ptr::eq(one.info, other.info)
+                one.does_as(other)
                     && !one.info.effects
                     && one.info.kind != ComponentKind::Thread
                     && one.references.is_empty()
                     && other.references.is_empty()
                     && !self.of.is_referenced(id)
                     && !theirs_of.is_referenced(id)
-                    && one.inner == other.inner
                     && (id == mine || one.next == other.next)
-                    && one.settings.iter().count() == other.settings.iter().count()
-                    && settings.into_iter().all(|(one, other)| {
-                        one.option.name == other.option.name && one.value == other.value
-                    })
             })
     }
 }
@@ -115,7 +109,7 @@ pub(super) fn parts(
     firsts: Vec<First<'_>>,
     place: usize,
     common: &Arc<Common>,
-    tail: &mut dyn FnMut(usize) -> Next,
+    tail: &mut dyn FnMut(&Member) -> Next,
 ) -> Result<Vec<Part>, SettingError> {
     let Some(stack) = firsts.first().map(|first| first.of) else {
         return Ok(Vec::new());
@@ -130,15 +124,15 @@ pub(super) fn parts(
             made.append(&mut parts);
             continue;
         }
-        let stacks = parts.iter().flat_map(|part| part.stacks().to_vec());
-        let (stacks, is_by_group) = (stacks.collect(), parts[0].is_by_group());
+        let members = parts.iter().flat_map(|part| part.members().to_vec());
+        let (members, is_by_group) = (members.collect(), parts[0].is_by_group());
         let engines: Vec<_> = parts.iter_mut().filter_map(Part::share_engine).collect();
         let Some(engine) = engines.into_iter().next() else {
             continue;
         };
         let next = Next::Subscribers(Box::new(Subscribers::new(engine, parts)));
         let graph = Graph::part(stack, None, None, next)?;
-        made.push(Part::new(stacks, graph, common).with_groups(is_by_group));
+        made.push(Part::new(members, graph, common).with_groups(is_by_group));
     }
     Ok(made)
 }
@@ -165,7 +159,7 @@ pub fn shared_engines(stacks: &[Stack]) -> Vec<Vec<(usize, NodeId)>> {
         .filter(|(_, stack)| !stack.has_source());
     let firsts = with_packets.filter_map(|(index, stack)| {
         let stages = stack.stages(false);
-        Some(First::new(index, stack, stages.first()?))
+        Some(First::new(Member::new(index), stack, stages.first()?))
     });
     let mut found = Vec::new();
     find_shared(firsts.collect(), 0, &mut found);
@@ -176,7 +170,7 @@ fn find_shared(firsts: Vec<First<'_>>, place: usize, found: &mut Vec<Vec<(usize,
     for together in by_engine(groups(firsts, place), place) {
         if together.len() > 1 {
             let all = together.iter().flatten();
-            let all = all.filter_map(|first| Some((first.stack, *first.row.get(place)?)));
+            let all = all.filter_map(|first| Some((first.number(), *first.row.get(place)?)));
             found.push(all.collect());
         }
         for group in together.into_iter().filter(|group| group.len() > 1) {
@@ -201,21 +195,21 @@ fn part(
     group: Vec<First<'_>>,
     place: usize,
     common: &Arc<Common>,
-    tail: &mut dyn FnMut(usize) -> Next,
+    tail: &mut dyn FnMut(&Member) -> Next,
 ) -> Result<Option<Part>, SettingError> {
     let Some(leader) = group.first().cloned() else {
         return Ok(None);
     };
-    let stacks: Vec<usize> = group.iter().map(|first| first.stack).collect();
+    let members = group.iter().map(|first| first.member.clone()).collect();
     let from = leader.row.get(place).copied();
     let (until, next) = if group.len() == 1 {
-        (leader.until, tail(leader.stack))
+        (leader.until, tail(&leader.member))
     } else {
         let end = place + shared(&group, place);
         let until = leader.row.get(end).copied().or(leader.until);
         (until, Next::Parts(parts(group, end, common, tail)?))
     };
     let graph = Graph::part(leader.of, from, until, next)?;
-    let part = Part::new(stacks, graph, common);
+    let part = Part::new(members, graph, common);
     Ok(Some(part.with_groups(leader.is_by_group)))
 }

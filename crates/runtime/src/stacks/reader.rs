@@ -168,41 +168,45 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// For so many workers. `waiting` batches may be held elsewhere at once. Components that are `timed`
-    /// look at the clock every tick, and at the ends of `intervals`.
-    pub(super) fn new(
-        workers: usize,
-        decodes: bool,
-        waiting: usize,
-        is_timed: bool,
-        mut intervals: Vec<Nanos>,
-    ) -> Reader {
-        let options = DecodeOptions::default();
-        intervals.extend(is_timed.then_some(TICK));
-        intervals.sort_unstable();
-        intervals.dedup();
+    /// For one worker that wants headers and has no component that looks at the clock.
+    pub(super) fn new() -> Reader {
         Reader {
-            // Before the first packet.
-            next_look: if intervals.is_empty() {
-                Nanos(u64::MAX)
-            } else {
-                Nanos(0)
-            },
-            intervals,
+            next_look: Nanos(u64::MAX),
+            intervals: Vec::new(),
             packets: 0,
             pieces: Vec::new(),
-            decoder: Decoder::new(options.clone()),
+            decoder: Decoder::new(DecodeOptions::default()),
             clock: CaptureClock::default(),
-            decodes,
+            decodes: true,
             decoded: DecodedBatch::new(),
-            spread: (workers > 1).then(|| {
-                let spread = Spread::new(workers, options).with_groups();
-                spread.with_first(first_share(workers))
-            }),
-            workers,
+            spread: None,
+            workers: 1,
             shares: None,
-            pool: MemoryPool::new(waiting),
+            pool: MemoryPool::new(2),
             home: Arc::default(),
+        }
+    }
+
+    /// From the next batch on: for so many workers. `waiting` batches may be held elsewhere at once.
+    pub(super) fn set(&mut self, workers: usize, decodes: bool, waiting: usize) {
+        if workers > 1 && self.spread.is_none() {
+            let spread = Spread::new(workers, DecodeOptions::default()).with_groups();
+            self.spread = Some(spread.with_first(first_share(workers)));
+        }
+        (self.workers, self.decodes) = (workers, decodes);
+        self.pool = MemoryPool::new(waiting);
+    }
+
+    /// From the next packet on components that are `timed` look at the clock every tick, and at the ends of `intervals`.
+    pub(super) fn look_at(&mut self, is_timed: bool, intervals: &[Nanos]) {
+        self.intervals = intervals.to_vec();
+        self.intervals.extend(is_timed.then_some(TICK));
+        self.intervals.sort_unstable();
+        self.intervals.dedup();
+        self.look();
+        if self.packets == 0 && !self.intervals.is_empty() {
+            // Before the first packet.
+            self.next_look = Nanos(0);
         }
     }
 

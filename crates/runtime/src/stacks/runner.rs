@@ -1,28 +1,31 @@
 //! What a program uses: [`Runner`].
 
+mod change;
+mod made;
 mod sources;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use flowgauge_capture::{Error, PacketSource};
-use flowgauge_stack::{ComponentFailure, Failure, Graph, Program, SettingError, Stack, Stage};
+use flowgauge_stack::{ComponentFailure, Failure, Program, SettingError, Stack};
 use flowgauge_wire::Nanos;
 
+pub use self::change::{Change, Ended};
+use self::made::Made;
 use self::sources::Apart;
-use super::board::Board;
+use super::board::{Answered, Board};
 use super::crossing::{Crossing, Ends, Entry, crossing};
 use super::fan_out::{OwnSource, Reading, SourceReport, run_own};
 use super::lane::{
     Behind, Lane, SharedGroup, run_apart, run_behind, run_behind_any, run_lane, run_source,
 };
 use super::pace::Pace;
-use super::part::{Common, Count, Next, Part, StackFailure};
-use super::plan::{First, groups, parts};
+use super::part::{Common, Count, Member, Next, Part, StackFailure};
 use super::reader::{Reader, SharedBatch};
 use super::snapshot::{Snapshot, StackState};
 use crate::queue::{Bell, Receiver, Sender, queue};
@@ -73,6 +76,12 @@ pub enum SetupError {
     /// A thread cannot be started.
     #[error("{0}")]
     Thread(ThreadFailure),
+    /// Each worker reads a source of its own, and a new stack needs all packets on one thread.
+    #[error("a new stack needs all packets on one thread, and each worker has a source of its own")]
+    Alone,
+    /// Threads have not read as much of the source as others: [`Runner::settle`] comes first.
+    #[error("some threads have not read as much as others")]
+    Unsettled,
 }
 
 impl SetupError {
@@ -81,7 +90,8 @@ impl SetupError {
         match self {
             SetupError::Setting(error) => error.hint.as_deref(),
             SetupError::Start(failure) => failure.failure.failure.hint.as_deref(),
-            SetupError::Thread(_) => None,
+            SetupError::Alone => Some("end the run and begin another"),
+            SetupError::Thread(_) | SetupError::Unsettled => None,
         }
     }
 }
@@ -98,6 +108,11 @@ pub struct Step {
 /// Drives the stacks of a program. See the [module](super).
 pub struct Runner {
     stacks: Vec<Stack>,
+    /// Who they are.
+    members: Vec<Member>,
+    /// The number of the next.
+    numbers: usize,
+    workers: usize,
     common: Arc<Common>,
     reader: Reader,
     /// Whether batches are shared between threads.
@@ -106,6 +121,8 @@ pub struct Runner {
     inline: Lane,
     /// Threads that are not started yet: privileges are given up in between.
     waiting: Vec<Waiting>,
+    /// How many threads there were so far.
+    numbered: usize,
     /// To the threads that take batches of the source.
     lanes: Vec<Sender<SharedGroup>>,
     /// Batches that are to go to them together, and how many do.
@@ -119,30 +136,46 @@ pub struct Runner {
     /// Where workers read the same packets, each from a source of its own.
     apart: Option<Apart>,
     cores: Cores,
-    now: Nanos,
     is_finished: bool,
 }
 
 /// A thread that runs.
 struct Thread {
     name: String,
+    number: usize,
+    bell: Arc<Bell>,
+    kind: Kind,
     board: Arc<Board>,
-    stacks: Vec<usize>,
-    handle: Option<JoinHandle<()>>,
+    members: Vec<Member>,
+    /// What it does goes on where it was paused.
+    handle: Option<JoinHandle<Option<Work>>>,
 }
 
 /// A thread to be started.
 struct Waiting {
     name: String,
+    /// Which of the threads it is.
+    number: usize,
     bell: Arc<Bell>,
-    stacks: Vec<usize>,
+    kind: Kind,
     work: Work,
 }
 
+/// What a thread depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Packets of the source.
+    OfPackets,
+    /// What others make of them.
+    Behind,
+    /// The source of its stack.
+    OfSource,
+}
+
 enum Work {
-    Lane(Lane, Receiver<SharedGroup>),
+    Lane(Lane),
     Own(Lane, OwnSource, Box<Reader>, Arc<Reading>),
-    Apart(Lane, OwnSource, Box<Reader>, Arc<Pace>),
+    Apart(Lane, OwnSource, Box<Reader>),
     /// In step with all queues, or with whichever has something.
     Behind(Behind, Vec<Entry>, Order),
     Source(Part),
@@ -153,53 +186,6 @@ enum Work {
 enum Order {
     ByBatch,
     AsItComes,
-}
-
-/// The stages of a stack behind its first, and the ways to them, while they are being made.
-struct Making {
-    stages: Vec<Stage>,
-    /// The way into the second stage, from each thread of the first.
-    entries: Vec<Entry>,
-    bell: Arc<Bell>,
-    entrance: Entrance,
-}
-
-/// Bytes that may be on each way from a thread to the next: of all of them together, a part of what components may keep.
-fn on_a_way(stacks: &[Stack], workers: usize) -> usize {
-    let nodes = stacks.iter().flat_map(Stack::iter);
-    let memory = nodes.filter_map(|(_, node)| node.settings.size("memory"));
-    let all = match memory.reduce(u64::saturating_add) {
-        Some(memory) => (memory / 4).min(MOST_ON_THE_WAY),
-        None => MOST_ON_THE_WAY,
-    };
-    let ways = (stacks.len() * workers).max(1) as u64;
-    usize::try_from((all / ways).max(LEAST_ON_A_WAY)).unwrap_or(usize::MAX)
-}
-
-/// What the queue in front of a stage is.
-#[derive(Clone)]
-struct Entrance {
-    /// Messages, or groups of them, that may wait.
-    waiting: usize,
-    gathers: bool,
-    drops: Option<Arc<AtomicU64>>,
-}
-
-impl Entrance {
-    fn of(stack: &Stack, stage: &Stage) -> Entrance {
-        let settings = stage.thread.map(|id| &stack.node(id).settings);
-        let waiting = settings.and_then(|settings| settings.integer("queue"));
-        let drops = settings.is_some_and(|settings| settings.text("when_full") == Some("drop"));
-        Entrance {
-            waiting: waiting.map_or(WAITING, |waiting| waiting.max(1) as usize),
-            gathers: waiting.is_none(),
-            drops: drops.then(Arc::default),
-        }
-    }
-
-    fn crossing(&self, limit: usize, bell: &Arc<Bell>) -> (Crossing, Entry) {
-        crossing(self.waiting, self.gathers, self.drops.clone(), limit, bell)
-    }
 }
 
 impl Runner {
@@ -213,15 +199,21 @@ impl Runner {
         stacks
             .iter_mut()
             .for_each(|stack| stack.set_copies(workers));
-        let common = Arc::new(Common::new(stacks.len()));
         let mut runner = Runner {
-            reader: Reader::new(1, true, 2, false, Vec::new()),
+            members: (0..stacks.len()).map(Member::new).collect(),
+            numbers: stacks.len(),
+            workers,
+            stacks,
+            common: Arc::default(),
+            reader: Reader::new(),
             shares: false,
             inline: Lane {
                 parts: Vec::new(),
                 worker: None,
+                now: Nanos(0),
             },
             waiting: Vec::new(),
+            numbered: 0,
             lanes: Vec::new(),
             group: Vec::new(),
             together: TOGETHER,
@@ -230,194 +222,38 @@ impl Runner {
             readings: Vec::new(),
             apart: None,
             cores: options.cores.clone(),
-            now: Nanos(0),
             is_finished: false,
-            common,
-            stacks: Vec::new(),
         };
-        runner.make(&stacks, workers).map_err(SetupError::Setting)?;
-        runner.start().map_err(SetupError::Start)?;
-        let packets = stacks.iter().filter(|stack| !stack.has_source());
-        let decodes = packets.into_iter().any(Stack::needs_decoded);
-        runner.shares = !runner.waiting.is_empty();
-        let held: usize = runner.waiting.iter().map(Waiting::held).sum();
-        runner.set_looks();
-        let (is_timed, intervals) = runner.times();
-        let sharing = runner.inline.worker.map_or(1, |_| workers);
-        runner.reader = Reader::new(
-            sharing,
-            decodes,
-            held + runner.ahead() + 4,
-            is_timed,
-            intervals,
-        );
-        runner.stacks = stacks;
+        let (stacks, common) = (&runner.stacks, &runner.common);
+        let made = Made::new(stacks, &runner.members, &|_| true, workers, common);
+        let mut made = made.map_err(SetupError::Setting)?;
+        made.start(&|| common.has_failures());
+        if let Some(failure) = common.take_failures().into_iter().next() {
+            return Err(SetupError::Start(failure));
+        }
+        runner.install(made);
+        runner.prepare();
         Ok(runner)
     }
 
-    fn make(&mut self, stacks: &[Stack], workers: usize) -> Result<(), SettingError> {
-        let mut making: BTreeMap<usize, Making> = BTreeMap::new();
-        let (mut shared, mut alone, mut sources) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, stack) in stacks.iter().enumerate() {
-            let mut stages = stack.stages(workers > 1);
-            let Some(stage) = stages.first().copied() else {
-                continue;
-            };
-            let first = First::new(index, stack, &stage);
-            if stack.has_source() {
-                sources.push(first);
-            } else if stage.is_parallel {
-                shared.push(first);
-            } else {
-                alone.push(first);
-            }
-            stages.remove(0);
-            let Some(&second) = stages.first() else {
-                continue;
-            };
-            let mut entrance = Entrance::of(stack, &second);
-            if stage.is_parallel && entrance.drops.is_some() {
-                // Of several threads all messages are needed to put a batch together: what is to be
-                // dropped is dropped behind that.
-                stages.insert(
-                    0,
-                    Stage {
-                        from: None,
-                        until: None,
-                        is_parallel: false,
-                        thread: None,
-                    },
-                );
-                entrance = Entrance {
-                    waiting: WAITING,
-                    gathers: true,
-                    drops: None,
-                };
-            }
-            if stage.is_parallel && !entrance.gathers {
-                // Where the first worker waits for room, the others have to have what it has.
-                self.together = 1;
-            }
-            let stage = Making {
-                stages,
-                entries: Vec::new(),
-                bell: Bell::new(),
-                entrance,
-            };
-            making.insert(index, stage);
-        }
-        let limit = on_a_way(stacks, workers);
-        let common = Arc::clone(&self.common);
-        let mut tail = |stack: usize| match making.get_mut(&stack) {
-            None => Next::Nothing,
-            Some(making) => {
-                let (crossing, entry) = making.entrance.crossing(limit, &making.bell);
-                making.entries.push(entry);
-                Next::Crossing(Box::new(crossing))
-            }
-        };
-        if !shared.is_empty() {
-            for worker in 0..workers {
-                let parts = parts(shared.clone(), 0, &common, &mut tail)?;
-                if worker == 0 {
-                    self.inline.parts = parts;
-                    self.inline.worker = Some(0);
-                } else {
-                    self.lane(format!("fg-stack-{worker}"), parts, Some(worker));
-                }
+    /// Tells the reader, and sources, what the stacks want, before threads start.
+    fn prepare(&mut self) {
+        let packets = self.stacks.iter().filter(|stack| !stack.has_source());
+        let decodes = packets.into_iter().any(Stack::needs_decoded);
+        self.shares = !self.waiting.is_empty();
+        let held: usize = self.waiting.iter().map(Waiting::held).sum();
+        self.set_looks();
+        let (is_timed, intervals) = self.times();
+        let workers = self.inline.worker.map_or(1, |_| self.workers);
+        let waiting = held + self.ahead() + 4;
+        self.reader.set(workers, decodes, waiting);
+        self.reader.look_at(is_timed, &intervals);
+        for waiting in &mut self.waiting {
+            if let Work::Own(_, _, reader, _) = &mut waiting.work {
+                reader.set(1, decodes, 2);
+                reader.look_at(is_timed, &intervals);
             }
         }
-        if workers > 1 {
-            for group in groups(alone, 0) {
-                let number = group.first().map_or(0, First::stack);
-                let parts = parts(group, 0, &common, &mut tail)?;
-                self.lane(format!("fg-stack-s{number}"), parts, None);
-            }
-        } else {
-            let parts = parts(alone, 0, &common, &mut tail)?;
-            self.inline.parts.extend(parts);
-        }
-        for first in sources {
-            let number = first.stack();
-            for part in parts(vec![first], 0, &common, &mut tail)? {
-                self.common.sources.fetch_add(1, Ordering::Relaxed);
-                self.waiting.push(Waiting {
-                    name: format!("fg-source-{number}"),
-                    bell: Bell::new(),
-                    stacks: vec![number],
-                    work: Work::Source(part),
-                });
-            }
-        }
-        for (index, making) in making {
-            if let Some(stack) = stacks.get(index) {
-                self.behind(index, stack, making, limit)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A thread that takes batches of the source.
-    fn lane(&mut self, name: String, parts: Vec<Part>, worker: Option<usize>) {
-        let bell = Bell::new();
-        let (sender, receiver) = queue(WAITING, &Bell::new(), &bell);
-        let mut stacks: Vec<usize> = parts.iter().flat_map(Part::stacks).copied().collect();
-        stacks.dedup();
-        self.lanes.push(sender);
-        self.waiting.push(Waiting {
-            name,
-            bell,
-            stacks,
-            work: Work::Lane(Lane { parts, worker }, receiver),
-        });
-    }
-
-    /// The threads of the stages behind the first.
-    fn behind(
-        &mut self,
-        index: usize,
-        stack: &Stack,
-        making: Making,
-        limit: usize,
-    ) -> Result<(), SettingError> {
-        let Making {
-            stages,
-            mut entries,
-            mut bell,
-            mut entrance,
-        } = making;
-        let mut stages = stages.into_iter().peekable();
-        let mut number = 1;
-        while let Some(stage) = stages.next() {
-            let (mut next, mut tail) = (None, Next::Nothing);
-            if let Some(behind) = stages.peek() {
-                let entrance = Entrance::of(stack, behind);
-                let bell = Bell::new();
-                let (crossing, entry) = entrance.crossing(limit, &bell);
-                tail = Next::Crossing(Box::new(crossing));
-                next = Some((vec![entry], bell, entrance));
-            }
-            let graph = Graph::part(stack, stage.from, stage.until, tail)?;
-            let thread = stage.thread.map(|thread| {
-                let drops = entrance.drops.clone();
-                (thread, drops.unwrap_or_default())
-            });
-            let behind = Behind {
-                part: Part::new(vec![index], graph, &self.common),
-                thread,
-            };
-            self.waiting.push(Waiting {
-                name: format!("fg-stack-{index}.{number}"),
-                bell: Arc::clone(&bell),
-                stacks: vec![index],
-                work: Work::Behind(behind, core::mem::take(&mut entries), Order::ByBatch),
-            });
-            number += 1;
-            if let Some(next) = next {
-                (entries, bell, entrance) = next;
-            }
-        }
-        Ok(())
     }
 
     /// Whether any component looks at the clock, and at the ends of which intervals some do.
@@ -427,7 +263,7 @@ impl Runner {
         self.inline.parts.iter().for_each(&mut add);
         for waiting in &self.waiting {
             match &waiting.work {
-                Work::Lane(lane, _) | Work::Own(lane, ..) | Work::Apart(lane, ..) => {
+                Work::Lane(lane) | Work::Own(lane, ..) | Work::Apart(lane, ..) => {
                     lane.parts.iter().for_each(&mut add);
                 }
                 Work::Behind(behind, ..) => add(&behind.part),
@@ -442,35 +278,21 @@ impl Runner {
     fn set_looks(&mut self) {
         let mut behind: BTreeMap<usize, (bool, Vec<Nanos>)> = BTreeMap::new();
         for waiting in &self.waiting {
-            if let (Work::Behind(behind_source, ..), Some(&stack)) =
-                (&waiting.work, waiting.stacks.first())
+            if let Work::Behind(behind_source, ..) = &waiting.work
+                && let Some(member) = behind_source.part.members().first()
             {
-                let (is_timed, intervals) = behind.entry(stack).or_default();
+                let (is_timed, intervals) = behind.entry(member.number).or_default();
                 behind_source.part.times(is_timed, intervals);
             }
         }
         for waiting in &mut self.waiting {
             if let Work::Source(part) = &mut waiting.work {
-                let stack = waiting.stacks.first().copied().unwrap_or(0);
-                let (mut is_timed, mut intervals) = behind.remove(&stack).unwrap_or_default();
+                let number = part.members().first().map_or(0, |member| member.number);
+                let (mut is_timed, mut intervals) = behind.remove(&number).unwrap_or_default();
                 part.times(&mut is_timed, &mut intervals);
                 part.set_looks(is_timed, &intervals);
             }
         }
-    }
-
-    fn start(&mut self) -> Result<(), StackFailure> {
-        self.inline.parts.iter_mut().try_for_each(Part::start)?;
-        for waiting in &mut self.waiting {
-            match &mut waiting.work {
-                Work::Lane(lane, _) | Work::Own(lane, ..) | Work::Apart(lane, ..) => {
-                    lane.parts.iter_mut().try_for_each(Part::start)?;
-                }
-                Work::Behind(behind, ..) => behind.part.start()?,
-                Work::Source(part) => part.start()?,
-            }
-        }
-        Ok(())
     }
 
     /// Starts the threads. [`Runner::step`] and [`Runner::wait`] do it where it was not done.
@@ -478,36 +300,42 @@ impl Runner {
     /// # Errors
     /// [`SetupError::Thread`].
     pub fn spawn(&mut self) -> Result<(), SetupError> {
-        for (number, waiting) in core::mem::take(&mut self.waiting).into_iter().enumerate() {
+        let apart = self
+            .waiting
+            .iter()
+            .filter(|it| matches!(it.work, Work::Apart(..)));
+        let pace = Arc::new(Pace::new(apart.map(|it| Arc::clone(&it.bell)).collect()));
+        if let Some(apart) = &mut self.apart {
+            apart.pace = Arc::clone(&pace);
+        }
+        for waiting in core::mem::take(&mut self.waiting) {
             let Waiting {
                 name,
+                number,
                 bell,
-                stacks,
+                kind,
                 work,
             } = waiting;
             let board = Arc::new(Board::new(Arc::clone(&bell)));
+            let members = work.members();
+            // What is known before it can be asked.
+            board.write(&mut Answered::default(), false, |give| work.counts(give));
             let (common, own) = (Arc::clone(&self.common), Arc::clone(&board));
-            let core = self.cores.of(number);
-            let handle = start_detached(name.clone(), core, move || match work {
-                Work::Lane(lane, queue) => run_lane(lane, queue, &bell, &own),
-                Work::Own(lane, source, reader, reading) => {
-                    run_own(lane, source, *reader, &reading, &common, &own);
-                }
-                Work::Apart(lane, source, reader, pace) => {
-                    run_apart(lane, source, *reader, &pace, &bell, &own);
-                }
-                Work::Behind(behind, entries, Order::ByBatch) => {
-                    run_behind(behind, entries, &bell, &own);
-                }
-                Work::Behind(behind, entries, Order::AsItComes) => {
-                    run_behind_any(behind, entries, &bell, &own);
-                }
-                Work::Source(part) => run_source(part, &common, &own),
+            let (rung, pace) = (Arc::clone(&bell), Arc::clone(&pace));
+            let queue = matches!(work, Work::Lane(_)).then(|| {
+                let (sender, receiver) = queue(WAITING, &Bell::new(), &bell);
+                self.lanes.push(sender);
+                receiver
             });
+            let work = move || work.run(queue, &pace, &rung, &common, &own);
+            let handle = start_detached(name.clone(), self.cores.of(number), work);
             self.threads.push(Thread {
                 name,
+                number,
+                bell,
+                kind,
                 board,
-                stacks,
+                members,
                 handle: Some(handle.map_err(SetupError::Thread)?),
             });
         }
@@ -522,8 +350,8 @@ impl Runner {
     /// Whether a stack wants packets of a source.
     pub fn wants_packets(&self) -> bool {
         let wants =
-            |(index, stack): (usize, &Stack)| !stack.has_source() && self.common.wants_input(index);
-        self.stacks.iter().enumerate().any(wants)
+            |(member, stack): (&Member, &Stack)| !stack.has_source() && member.wants_input();
+        self.members.iter().zip(&self.stacks).any(wants)
     }
 
     /// Whether a stack has a source of its own that goes on.
@@ -547,10 +375,9 @@ impl Runner {
             return self.step_apart(source);
         }
         if !self.shares {
-            let (inline, now) = (&mut self.inline, &mut self.now);
-            return self.reader.lent(source, |packets, pieces, time| {
-                *now = time;
-                inline.packets(packets, pieces);
+            let inline = &mut self.inline;
+            return self.reader.lent(source, |packets, pieces, now| {
+                inline.packets(packets, pieces, now);
             });
         }
         while !self.behind.is_empty()
@@ -562,7 +389,6 @@ impl Runner {
         let Some((shared, step)) = self.reader.shared(source, ends_group)? else {
             return Ok(None);
         };
-        self.now = shared.now;
         let is_at_hand = source.is_at_hand();
         if self.lanes.is_empty() {
             self.inline.shared(&shared);
@@ -627,9 +453,7 @@ impl Runner {
     /// Where threads cannot be started their stacks are over.
     fn spawn_or_fail(&mut self) {
         if let Err(error) = self.spawn() {
-            for index in 0..self.stacks.len() {
-                self.fail(&[index], error.to_string());
-            }
+            self.fail(&self.members, &error.to_string());
         }
     }
 
@@ -646,7 +470,19 @@ impl Runner {
 
     /// The stacks that failed since it was asked last.
     pub fn failures(&self) -> Vec<StackFailure> {
-        self.common.take_failures()
+        let failures = self.common.take_failures().into_iter();
+        let known = failures.filter_map(|failure| {
+            let stack = self.stack_of(failure.stack)?;
+            Some(StackFailure { stack, ..failure })
+        });
+        known.collect()
+    }
+
+    /// Which of the stacks a member is.
+    fn stack_of(&self, number: usize) -> Option<usize> {
+        self.members
+            .iter()
+            .position(|member| member.number == number)
     }
 
     /// Results and counts of all components. Packets do not wait for it: what a thread cannot say at
@@ -669,14 +505,18 @@ impl Runner {
         let mut snapshot = Snapshot {
             stacks: self.stacks.iter().map(StackState::of).collect(),
         };
-        self.inline.counts(&mut |count| snapshot.add(&count));
+        let mut add = |count: &Count| {
+            if let Some(stack) = self.stack_of(count.stack) {
+                snapshot.stacks[stack].add(count);
+            }
+        };
+        self.inline.counts(&mut |count| add(&count));
         for waiting in &self.waiting {
-            waiting.counts(&mut |count| snapshot.add(&count));
+            waiting.work.counts(&mut |count| add(&count));
         }
         let patience = Instant::now() + PATIENCE;
         for (thread, question) in self.threads.iter().zip(questions) {
-            let board = &thread.board;
-            board.read(question, patience, &mut |count| snapshot.add(count));
+            thread.board.read(question, patience, &mut add);
         }
         snapshot
     }
@@ -694,29 +534,38 @@ impl Runner {
         self.catch_up(usize::MAX);
         self.lanes.clear();
         self.apart = None;
-        self.inline.finish(self.now);
-        for thread in &mut self.threads {
-            let joined = thread.handle.take().map(JoinHandle::join);
-            if let Some(Err(payload)) = joined {
+        self.inline.finish();
+        for mut thread in core::mem::take(&mut self.threads) {
+            self.joined(&mut thread);
+            self.threads.push(thread);
+        }
+    }
+
+    /// Waits for the end of a thread. Returns what goes on elsewhere.
+    fn joined(&self, thread: &mut Thread) -> Option<Work> {
+        match thread.handle.take()?.join() {
+            Ok(work) => work,
+            Err(payload) => {
                 let failure = ThreadFailure::panicked(&thread.name, payload.as_ref());
-                for &stack in &thread.stacks {
+                for member in &thread.members {
                     let failure = ComponentFailure {
                         label: thread.name.clone(),
                         failure: Failure::new(failure.to_string()),
                     };
-                    self.common.end(stack, Some(failure));
+                    self.common.end(member, Some(failure));
                 }
+                None
             }
         }
     }
 
-    fn fail(&self, stacks: &[usize], message: String) {
-        for &stack in stacks {
+    fn fail(&self, members: &[Member], message: &str) {
+        for member in members {
             let failure = ComponentFailure {
                 label: "runtime".to_owned(),
-                failure: Failure::new(message.clone()),
+                failure: Failure::new(message),
             };
-            self.common.end(stack, Some(failure));
+            self.common.end(member, Some(failure));
         }
     }
 }
@@ -742,10 +591,20 @@ impl core::fmt::Debug for Runner {
 }
 
 impl Waiting {
+    fn new(name: String, kind: Kind, work: Work) -> Waiting {
+        Waiting {
+            name,
+            number: 0,
+            bell: Bell::new(),
+            kind,
+            work,
+        }
+    }
+
     /// Batches that it can hold at once.
     fn held(&self) -> usize {
         match &self.work {
-            Work::Lane(_, queue) => (queue.capacity() + 2) * TOGETHER,
+            Work::Lane(_) => (WAITING + 2) * TOGETHER,
             Work::Behind(_, entries, _) => {
                 let waiting = entries.iter().map(|entry| entry.capacity() + 2);
                 waiting.sum::<usize>() * TOGETHER
@@ -753,11 +612,74 @@ impl Waiting {
             Work::Source(_) | Work::Own(..) | Work::Apart(..) => 0,
         }
     }
+}
+
+impl Work {
+    /// Does it, on a thread of its own. Returns what goes on elsewhere.
+    fn run(
+        self,
+        queue: Option<Receiver<SharedGroup>>,
+        pace: &Pace,
+        bell: &Bell,
+        common: &Common,
+        board: &Board,
+    ) -> Option<Work> {
+        match self {
+            Work::Lane(lane) => run_lane(lane, queue?, bell, board).map(Work::Lane),
+            Work::Own(lane, source, reader, reading) => {
+                let (lane, source, reader) =
+                    run_own(lane, source, reader, &reading, common, board)?;
+                Some(Work::Own(lane, source, reader, reading))
+            }
+            Work::Apart(lane, source, reader) => {
+                run_apart(lane, source, *reader, pace, bell, board).map(Work::Lane)
+            }
+            Work::Behind(behind, entries, order) => {
+                let (behind, entries) = match order {
+                    Order::ByBatch => run_behind(behind, entries, bell, board)?,
+                    Order::AsItComes => run_behind_any(behind, entries, bell, board)?,
+                };
+                Some(Work::Behind(behind, entries, order))
+            }
+            Work::Source(part) => {
+                run_source(part, common, board);
+                None
+            }
+        }
+    }
+
+    /// The parts that take packets of the source.
+    fn lane(&mut self) -> Option<&mut Lane> {
+        match self {
+            Work::Lane(lane) | Work::Own(lane, ..) | Work::Apart(lane, ..) => Some(lane),
+            Work::Behind(..) | Work::Source(_) => None,
+        }
+    }
+
+    /// The part that does not.
+    fn own_part(&mut self) -> Option<&mut Part> {
+        match self {
+            Work::Behind(behind, ..) => Some(&mut behind.part),
+            Work::Source(part) => Some(part),
+            Work::Lane(_) | Work::Own(..) | Work::Apart(..) => None,
+        }
+    }
+
+    /// Whose it is.
+    fn members(&self) -> Vec<Member> {
+        match self {
+            Work::Lane(lane) | Work::Own(lane, ..) | Work::Apart(lane, ..) => {
+                lane.parts.iter().flat_map(Part::members).cloned().collect()
+            }
+            Work::Behind(behind, ..) => behind.part.members().to_vec(),
+            Work::Source(part) => part.members().to_vec(),
+        }
+    }
 
     fn counts(&self, give: &mut dyn FnMut(Count)) {
-        match &self.work {
-            Work::Lane(lane, _) | Work::Own(lane, ..) | Work::Apart(lane, ..) => lane.counts(give),
-            Work::Behind(behind, ..) => behind.part.counts(give),
+        match self {
+            Work::Lane(lane) | Work::Own(lane, ..) | Work::Apart(lane, ..) => lane.counts(give),
+            Work::Behind(behind, ..) => behind.counts(give),
             Work::Source(part) => part.counts(give),
         }
     }

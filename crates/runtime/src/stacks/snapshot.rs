@@ -38,16 +38,8 @@ impl StackState {
         }
     }
 
-    /// A component's.
-    pub fn component(&self, id: NodeId) -> Option<&ComponentState> {
-        self.components.get(id.index())
-    }
-}
-
-impl Snapshot {
     pub(super) fn add(&mut self, count: &Count) {
-        let stack = self.stacks.get_mut(count.stack);
-        let Some(state) = stack.and_then(|stack| stack.components.get_mut(count.id.index())) else {
+        let Some(state) = self.components.get_mut(count.id.index()) else {
             return;
         };
         state.passed.items += count.passed.items;
@@ -65,5 +57,10 @@ impl Snapshot {
             (mine @ None, theirs) => mine.clone_from(theirs),
             (Some(_), None) => {}
         }
+    }
+
+    /// A component's.
+    pub fn component(&self, id: NodeId) -> Option<&ComponentState> {
+        self.components.get(id.index())
     }
 }

@@ -6,7 +6,7 @@ use flowgauge_stack::NodeId;
 use flowgauge_stack::engine::{Engine, Event, Events, Feed, Step, Wants};
 use flowgauge_stream::{Skip, Want};
 
-use super::part::{Count, Part};
+use super::part::{Count, Member, Part};
 
 /// An engine, and the parts that what comes of it goes to.
 pub(super) struct Subscribers {
@@ -37,6 +37,15 @@ impl Shares {
     #[inline]
     fn of(&mut self, stream: u32, part: usize) -> Option<&mut Share> {
         self.0.get_mut(stream as usize)?.get_mut(part)
+    }
+
+    /// Those of the parts with these numbers, under new ones.
+    fn of_parts(&self, numbers: &[usize]) -> Shares {
+        let of_stream = |shares: &Vec<Share>| {
+            let of = |&number: &usize| shares.get(number).copied().unwrap_or_default();
+            numbers.iter().map(of).collect()
+        };
+        Shares(self.0.iter().map(of_stream).collect())
     }
 
     /// A stream begins.
@@ -106,6 +115,39 @@ impl Subscribers {
             all: Wants::default(),
             shares: Shares::default(),
         }
+    }
+
+    /// Takes out the parts of stacks that leave, with a copy of the engine, which goes on from here.
+    pub(super) fn split(&mut self, leaves: &dyn Fn(&Member) -> bool) -> Subscribers {
+        let (mut left, mut numbers) = (Vec::new(), Vec::new());
+        let (mut stay, mut stay_numbers) = (Vec::new(), Vec::new());
+        for (number, mut part) in core::mem::take(&mut self.parts).into_iter().enumerate() {
+            if part.members().iter().all(leaves) {
+                left.push(part);
+                numbers.push(number);
+                continue;
+            }
+            if let Some(copy) = part.copy(leaves) {
+                left.push(copy);
+                numbers.push(number);
+            }
+            stay.push(part);
+            stay_numbers.push(number);
+        }
+        let wants = |numbers: &[usize]| numbers.iter().map(|&it| self.wants[it]).collect();
+        let reads = |numbers: &[usize]| numbers.iter().map(|&it| self.reads[it]).collect();
+        let copy = Subscribers {
+            engine: self.engine.clone(),
+            parts: left,
+            wants: wants(&numbers),
+            reads: reads(&numbers),
+            all: self.all,
+            shares: self.shares.of_parts(&numbers),
+        };
+        let shares = self.shares.of_parts(&stay_numbers);
+        (self.wants, self.reads) = (wants(&stay_numbers), reads(&stay_numbers));
+        (self.parts, self.shares) = (stay, shares);
+        copy
     }
 
     pub(super) fn parts(&self) -> &[Part] {

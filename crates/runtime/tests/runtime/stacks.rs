@@ -6,12 +6,15 @@ use std::sync::{Condvar, Mutex};
 
 use crate::stacks_support::Generated;
 use flowgauge_flow::FlowRecord;
-use flowgauge_runtime::stacks::{Runner, RunnerOptions, Snapshot, shared_engines};
+use flowgauge_runtime::stacks::{
+    Change, Runner, RunnerOptions, SetupError, Snapshot, shared_engines,
+};
 use flowgauge_stack::engine::{Feed, Required};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, ComponentKind, Failure, Input, ItemType, Items, KeyTable,
     OptionInfo, OptionKind, Outlet, Output, Packets, Parallel, PerKey, Program, Received, Registry,
-    ResultInfo, ResultValue, Selection, Settings, Sources, StreamChunk, StreamInfo, check, parse,
+    ResultInfo, ResultValue, Selection, Settings, Sources, StreamChunk, StreamInfo, check, forked,
+    parse,
 };
 use flowgauge_stream::{Handler, ShardConfig};
 use flowgauge_wire::{Batch, DecodedBatch, Nanos, PacketDescriptor};
@@ -68,10 +71,12 @@ impl Component for Write {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Count(u64);
 
 impl Component for Count {
+    forked!();
+
     fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
         self.0 += items.len() as u64;
     }
@@ -269,9 +274,12 @@ impl Component for Frames {
 }
 
 /// Counts the flows that end, and panics at one.
+#[derive(Clone)]
 struct Flows(u64, u64);
 
 impl Component for Flows {
+    forked!();
+
     fn take(&mut self, feed: Feed<'_, '_>, _: &mut dyn Outlet) {
         feed.to(self);
     }
@@ -803,4 +811,175 @@ fn a_run_that_is_given_up_ends_its_threads() {
         runner.step(&mut source).expect("it is whole");
     }
     drop(runner);
+}
+
+/// A run of one program for so many batches, and then of another to the end of the input. Returns the packets before.
+fn run_changing(
+    texts: [&str; 2],
+    workers: usize,
+    lends: bool,
+    is_apart: bool,
+) -> (Runner, Change, u32) {
+    let mut runner = Runner::new(program(texts[0]), &options(workers)).expect("it can be made");
+    if is_apart {
+        let sources = (0..runner.apart()).map(|_| Box::new(Generated::new(20_000, lends)) as _);
+        let sources = sources.collect();
+        runner.read_apart(sources);
+    }
+    let mut source = Generated::new(20_000, lends);
+    for _ in 0..40 {
+        runner.step(&mut source).expect("nothing is damaged");
+    }
+    if is_apart {
+        let refused = runner.replace(program(texts[1]));
+        assert!(matches!(refused, Err(SetupError::Unsettled)), "{refused:?}");
+        while runner
+            .settle(&mut source)
+            .expect("nothing is damaged")
+            .is_some()
+        {}
+    }
+    let taken = source.next as u32;
+    let change = runner.replace(program(texts[1])).expect("it can be made");
+    while runner
+        .step(&mut source)
+        .expect("nothing is damaged")
+        .is_some()
+    {}
+    runner.finish();
+    assert!(runner.failures().is_empty());
+    (runner, change, taken)
+}
+
+#[test]
+fn stacks_begin_and_end_between_the_same_packets_while_others_go_on() {
+    let row = "demux < count > remake count { as = all }";
+    let before = |name: &str| {
+        format!(
+            "[stack gone] {row} write {{ name = gone-{name} }}\n\
+             [stack keys] demux < percnx > thread write {{ name = keys-{name} }}\n\
+             [stack stays] {row} write {{ name = stays-{name} }}"
+        )
+    };
+    let after = |name: &str| {
+        format!(
+            "[stack stays] {row} write {{ name = stays-{name} }}\n\
+             [stack comes] {row} thread {{ queue = 2 }} write {{ name = comes-{name} }}\n\
+             [stack alone] thread count {as_counted}",
+            as_counted = "{ as = counted }"
+        )
+    };
+    let (_, failures) = run(&before("whole"), 1, 20_000, false);
+    assert_eq!(failures, [""; 0]);
+    let whole = written("stays-whole");
+    for (workers, lends, is_apart) in [
+        (1, false, false),
+        (2, false, false),
+        (2, true, false),
+        (4, true, false),
+        (2, false, true),
+        (3, false, true),
+    ] {
+        let name = format!("{workers}-{lends}-{is_apart}");
+        let texts = [before(&name), after(&name)];
+        let (runner, change, taken) =
+            run_changing([&texts[0], &texts[1]], workers, lends, is_apart);
+        assert!(taken > 1_000 && taken < 19_000, "{name}: {taken}");
+        assert_eq!(change.was, [Some(2), None, None]);
+        let at = taken as usize;
+        let stays = written(&format!("stays-{name}"));
+        let differs = stays
+            .iter()
+            .zip(&whole)
+            .position(|(one, other)| one != other);
+        assert_eq!((stays.len(), differs), (whole.len(), None), "{name}, {at}");
+        let gone = written(&format!("gone-{name}"));
+        assert_eq!(gone.last().map(String::as_str), Some("end"), "{name}");
+        assert!(gone[..at] == whole[..at] && gone.len() == at + 1, "{name}");
+        let comes = written(&format!("comes-{name}"));
+        assert!(comes == whole[at..], "{name}: {}", comes.len());
+        // What was kept for keys came out.
+        let keys = written(&format!("keys-{name}"));
+        let counts = keys.iter().filter_map(|line| line.split_once(": "));
+        let all: u64 = counts.map(|(_, count)| count.parse::<u64>().unwrap()).sum();
+        assert_eq!(
+            (all, keys.last().map(String::as_str)),
+            (at as u64, Some("end"))
+        );
+        let ended: Vec<&str> = change
+            .ended
+            .iter()
+            .filter_map(|it| it.stack.name.as_deref())
+            .collect();
+        assert_eq!(ended, ["gone", "keys"]);
+        let all = change.ended[0].stack.find("all").expect("it is there");
+        let all = change.ended[0]
+            .state
+            .component(all)
+            .and_then(|it| it.result.clone());
+        assert_eq!(all, Some(ResultValue::Sum(at as u64)), "{name}");
+        let snapshot = runner.snapshot();
+        assert_eq!(result(&runner, &snapshot, 0, "all"), 20_000);
+        assert_eq!(result(&runner, &snapshot, 1, "all"), 20_000 - at as u64);
+        assert_eq!(result(&runner, &snapshot, 2, "counted"), 20_000 - at as u64);
+    }
+}
+
+#[test]
+fn a_stack_that_shared_an_engine_or_its_beginning_ends_as_if_alone() {
+    let before = "[stack a] flows count [stack b] flows { n = 99999 } [stack c] flows count { name = c }\n\
+                  [stack d] count { name = d }";
+    let after = "[stack a] flows count [stack d] count { name = d }";
+    for workers in [1, 2] {
+        let (alone, _) = run("[stack] flows", workers, 20_000, false);
+        let all = result(&alone, &alone.snapshot(), 0, "flows");
+        let (runner, change, taken) = run_changing([before, after], workers, false, false);
+        let (alone, _) = run("[stack] flows", workers, taken, false);
+        let some = result(&alone, &alone.snapshot(), 0, "flows");
+        assert!(0 < some && some < all, "{some} and {all}");
+        for ended in &change.ended {
+            let flows = ended.stack.find("flows").expect("it is there");
+            let state = ended.state.component(flows).expect("it is there");
+            assert_eq!(
+                state.result,
+                Some(ResultValue::Sum(some)),
+                "{:?}",
+                ended.stack.name
+            );
+            let account = state.account.as_ref().expect("it has an engine");
+            assert_eq!(account.ledger.received(), u64::from(taken));
+        }
+        assert_eq!(change.ended.len(), 2);
+        let snapshot = runner.snapshot();
+        assert_eq!(result(&runner, &snapshot, 0, "flows"), all);
+        assert_eq!(result(&runner, &snapshot, 1, "count"), 20_000);
+    }
+}
+
+#[test]
+fn a_stack_that_has_failed_begins_anew() {
+    for workers in [1, 2] {
+        let text = "[stack fails] count fail { n = 1500 }\n[stack stays] count { as = all }";
+        let mut runner = Runner::new(program(text), &options(workers)).expect("it can be made");
+        let mut source = Generated::new(20_000, false);
+        for _ in 0..40 {
+            runner.step(&mut source).expect("nothing is damaged");
+        }
+        while runner.failures().is_empty() {
+            runner.wait(Duration::from_millis(10));
+        }
+        let change = runner.replace(program(text)).expect("it can be made");
+        assert_eq!(change.was, [None, Some(1)]);
+        assert_eq!(change.ended[0].failure, None, "it was told");
+        let taken = source.next as u64;
+        while runner
+            .step(&mut source)
+            .expect("nothing is damaged")
+            .is_some()
+        {}
+        runner.finish();
+        let snapshot = runner.snapshot();
+        assert_eq!(result(&runner, &snapshot, 0, "count"), 20_000 - taken);
+        assert_eq!(result(&runner, &snapshot, 1, "all"), 20_000);
+    }
 }

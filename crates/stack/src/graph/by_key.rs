@@ -51,6 +51,14 @@ pub(super) enum ByKey {
 }
 
 impl ByKey {
+    /// A copy, where there can be one.
+    pub(super) fn fork(&self) -> Option<ByKey> {
+        match self {
+            ByKey::Numbers(numbers) => Some(ByKey::Numbers(numbers.clone())),
+            ByKey::Tables(_) => None,
+        }
+    }
+
     pub(super) fn new(node: &Node, most: usize) -> ByKey {
         match node.info.result {
             Some(result) if !result.columns.is_empty() => {
@@ -69,6 +77,7 @@ impl ByKey {
 }
 
 /// Numbers by key.
+#[derive(Clone)]
 pub(super) struct Numbers {
     /// How many are kept of keys that have ended, and shown.
     most: usize,

@@ -8,54 +8,57 @@ use std::sync::Arc;
 
 use flowgauge_capture::{Error, PacketSource};
 
-use super::{Lane, Order, Pace, Reader, Reading, Runner, SourceReport, Step, Waiting, Work};
+use super::{Kind, Lane, Order, Pace, Reader, Reading, Runner, SourceReport, Step, Waiting, Work};
 
 /// What the calling thread knows of those who read beside it.
+#[derive(Default)]
 pub(super) struct Apart {
     pub(super) pace: Arc<Pace>,
     /// Batches that it has taken itself.
     pub(super) read: u64,
+    /// There is nothing more to be taken.
+    pub(super) is_at_end: bool,
 }
 
 impl Runner {
     /// Whether each worker can read a source of its own: all stacks that want packets can run on several
     /// cores.
     pub fn can_fan_out(&self) -> bool {
-        let is_shared = |waiting: &Waiting| match &waiting.work {
-            Work::Lane(lane, _) => lane.worker.is_some(),
+        let mut works = self.waiting.iter().map(|waiting| &waiting.work);
+        let is_shared = |work: &Work| match work {
+            Work::Lane(lane) => lane.worker.is_some(),
             _ => true,
         };
         (self.inline.parts.is_empty() || self.inline.worker.is_some())
-            && !self.lanes.is_empty()
-            && self.waiting.iter().all(is_shared)
+            && self.apart() > 0
+            && works.all(is_shared)
     }
 
     /// Gives each worker a source of its own instead of [`Runner::step`]; where there are fewer sources
     /// than workers, some workers have none. Both directions of a flow must come from the same source.
     pub fn fan_out(&mut self, sources: Vec<Box<dyn PacketSource + Send>>) {
-        let decodes = self.reader.decodes;
-        let (is_timed, intervals) = self.times();
         if self.inline.worker.take().is_some() {
-            let parts = core::mem::take(&mut self.inline.parts);
-            self.lane("fg-stack-0".to_owned(), parts, Some(0));
+            let lane = Lane {
+                parts: core::mem::take(&mut self.inline.parts),
+                worker: Some(0),
+                now: self.inline.now,
+            };
+            let name = "fg-stack-0".to_owned();
+            self.starts_later(Waiting::new(name, Kind::OfPackets, Work::Lane(lane)));
         }
-        self.lanes.clear();
         let mut sources = sources.into_iter();
         let waiting = core::mem::take(&mut self.waiting).into_iter();
         self.waiting = waiting
             .map(|waiting| {
                 let work = match waiting.work {
-                    Work::Lane(mut lane, queue) => match sources.next() {
+                    Work::Lane(mut lane) => match sources.next() {
                         Some(source) => {
                             lane.worker = None;
                             let reading = Arc::new(Reading::default());
                             self.readings.push(Arc::clone(&reading));
-                            let times = intervals.clone();
-                            let reader = Reader::new(1, decodes, 2, is_timed, times);
-                            let reader = Box::new(reader);
-                            Work::Own(lane, source, reader, reading)
+                            Work::Own(lane, source, Box::new(Reader::new()), reading)
                         }
-                        None => Work::Lane(lane, queue),
+                        None => Work::Lane(lane),
                     },
                     Work::Behind(behind, entries, _) if entries.len() > 1 => {
                         Work::Behind(behind, entries, Order::AsItComes)
@@ -65,6 +68,12 @@ impl Runner {
                 Waiting { work, ..waiting }
             })
             .collect();
+        self.prepare();
+    }
+
+    /// Whether workers have sources of their own.
+    pub(super) fn fans_out(&self) -> bool {
+        !self.readings.is_empty()
     }
 
     /// Whether a worker still reads a source of its own.
@@ -94,24 +103,20 @@ impl Runner {
         if sources.len() != self.apart() || sources.is_empty() {
             return;
         }
-        let is_lane = |work: &Work| matches!(work, Work::Lane(..));
-        let lanes = self.waiting.iter().filter(|waiting| is_lane(&waiting.work));
-        let bells = lanes.map(|waiting| Arc::clone(&waiting.bell)).collect();
-        let pace = Arc::new(Pace::new(bells));
-        self.lanes.clear();
         let mut sources = sources.into_iter();
         for waiting in &mut self.waiting {
-            let Work::Lane(lane, _) = &mut waiting.work else {
+            let Work::Lane(lane) = &mut waiting.work else {
                 continue;
             };
-            let parts = core::mem::take(&mut lane.parts);
-            let lane = Lane { parts, ..*lane };
+            let lane = Lane {
+                parts: core::mem::take(&mut lane.parts),
+                ..*lane
+            };
             if let Some(source) = sources.next() {
-                let reader = Box::new(self.reader.twin());
-                waiting.work = Work::Apart(lane, source, reader, Arc::clone(&pace));
+                waiting.work = Work::Apart(lane, source, Box::new(self.reader.twin()));
             }
         }
-        self.apart = Some(Apart { pace, read: 0 });
+        self.apart = Some(Apart::default());
     }
 
     /// Takes what other threads were let go on to: to be called when no more is to be read, so that all have
@@ -146,9 +151,11 @@ impl Runner {
     ) -> Result<Option<Step>, Error> {
         let read = self.apart.as_ref().map_or(0, |apart| apart.read);
         let Some((shared, step)) = self.reader.apart(source, read)? else {
+            if let Some(apart) = &mut self.apart {
+                apart.is_at_end = true;
+            }
             return Ok(None);
         };
-        self.now = shared.now;
         self.inline.shared(&shared);
         self.inline.relieve();
         if let Some(apart) = &mut self.apart {

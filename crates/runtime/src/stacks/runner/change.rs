@@ -1,0 +1,210 @@
+//! Stacks that are added, removed and replaced while others run.
+//!
+//! Threads that take packets of the source come back with what they do when they have done what was read; what is to end
+//! ends, what is new is made as at the start, and the threads start again. So all of them change between the same batches.
+
+use std::time::Instant;
+
+use flowgauge_stack::{ComponentFailure, Program, Stack};
+
+use super::made::Made;
+use super::{
+    Board, Count, Kind, Member, Order, Part, Runner, SetupError, StackState, Thread, Waiting, Work,
+    run_behind, run_behind_any,
+};
+
+/// A stack that was removed while others run.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Ended {
+    /// The stack.
+    pub stack: Stack,
+    /// What is known of it at its end.
+    pub state: StackState,
+    /// Why it did not come to its end, if a component failed that was not told of before.
+    pub failure: Option<ComponentFailure>,
+}
+
+/// What a change of stacks did.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Change {
+    /// Stacks that ended.
+    pub ended: Vec<Ended>,
+    /// Of each stack that runs now, which it was before; `None`: it has begun.
+    pub was: Vec<Option<usize>>,
+}
+
+impl Runner {
+    /// Has the stacks of `program` run from the next packet on, on all workers. Those that run already, with the same name,
+    /// components and options, go on with all their state, unless they have failed. The others of those that run end as at the
+    /// end of the input, and then the new ones begin: a component of theirs that cannot begin is among
+    /// [`failures`](Runner::failures), and the other stacks run. A new stack sees connections that began before it as if
+    /// they had been picked up in the middle.
+    ///
+    /// Where threads read apart ([`Runner::read_apart`]), [`Runner::settle`] is to be called before, until there is nothing
+    /// left; from then on one thread reads for all. To be called no more when the input is over.
+    ///
+    /// ```
+    /// use flowgauge_runtime::stacks::{Runner, RunnerOptions};
+    /// # fn checked(_: &str) -> flowgauge_stack::Program { flowgauge_stack::Program::default() }
+    ///
+    /// let mut runner = Runner::new(checked("[stack a] tcpscan count"), &RunnerOptions::default())?;
+    /// // ... runner.step(&mut source)? ...
+    /// let change = runner.replace(checked("[stack b] udpscan count"))?;
+    /// for ended in change.ended {
+    ///     println!("{:?}: {:?}", ended.stack.name, ended.state);
+    /// }
+    /// # Ok::<(), flowgauge_runtime::stacks::SetupError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SetupError::Setting`], [`SetupError::Alone`], [`SetupError::Unsettled`]: nothing has changed.
+    /// [`SetupError::Thread`].
+    pub fn replace(&mut self, program: Program) -> Result<Change, SetupError> {
+        if let Some(apart) = &self.apart
+            && !apart.is_at_end
+            && apart.pace.is_committed(apart.read)
+        {
+            return Err(SetupError::Unsettled);
+        }
+        let mut stacks = program.stacks;
+        let mut members = Vec::with_capacity(stacks.len());
+        let mut left: Vec<usize> = (0..self.stacks.len()).collect();
+        let mut was = Vec::with_capacity(stacks.len());
+        let mut number = self.numbers;
+        for stack in &mut stacks {
+            stack.set_copies(self.workers);
+            let goes_on =
+                |at: &usize| self.stacks[*at].does_as(stack) && !self.members[*at].has_failed();
+            let known = left
+                .iter()
+                .position(goes_on)
+                .map(|place| left.remove(place));
+            match known {
+                Some(at) => {
+                    *stack = self.stacks[at].clone();
+                    members.push(self.members[at].clone());
+                }
+                None => {
+                    members.push(Member::new(number));
+                    number += 1;
+                }
+            }
+            was.push(known);
+        }
+        let is_new = |index: usize| was[index].is_none();
+        let made = Made::new(&stacks, &members, &is_new, self.workers, &self.common);
+        let mut made = made.map_err(SetupError::Setting)?;
+        if self.fans_out() && made.alone.iter().any(|(_, parts)| !parts.is_empty()) {
+            return Err(SetupError::Alone);
+        }
+        self.numbers = number;
+        self.pause();
+        let left = left.into_iter();
+        let left = left.map(|at| (self.stacks[at].clone(), self.members[at].clone()));
+        let left = left.collect();
+        let ended = self.end_some(left);
+        made.start(&|| false);
+        self.stacks = stacks;
+        self.members = members;
+        self.install(made);
+        self.prepare();
+        self.spawn()?;
+        Ok(Change { ended, was })
+    }
+
+    /// Has the threads that take packets of the source come back with what they do, when they have done what was read.
+    fn pause(&mut self) {
+        self.send_group();
+        self.catch_up(usize::MAX);
+        self.inline.flush();
+        let of_packets = self.threads.iter().filter(|it| it.kind == Kind::OfPackets);
+        of_packets.for_each(|thread| thread.board.pause());
+        self.lanes.clear();
+        self.apart = None;
+        for kind in [Kind::OfPackets, Kind::Behind] {
+            let threads = core::mem::take(&mut self.threads).into_iter();
+            let (paused, others): (Vec<Thread>, Vec<Thread>) =
+                threads.partition(|it| it.kind == kind && it.handle.is_some());
+            self.threads = others;
+            for mut thread in paused {
+                // One behind another is to have all that this makes first.
+                thread.board.pause();
+                match self.joined(&mut thread) {
+                    Some(work) => self.waiting.push(Waiting {
+                        name: thread.name,
+                        number: thread.number,
+                        bell: thread.bell,
+                        kind,
+                        work,
+                    }),
+                    // It came to its end.
+                    None => self.threads.push(thread),
+                }
+            }
+        }
+    }
+
+    /// Ends stacks as at the end of the input. No thread of those that take packets of the source runs.
+    fn end_some(&mut self, ended: Vec<(Stack, Member)>) -> Vec<Ended> {
+        let leaves = |member: &Member| {
+            ended
+                .iter()
+                .any(|(_, leaving)| leaving.number == member.number)
+        };
+        let mut counts: Vec<Count> = Vec::new();
+        let mut note = |count: Count| counts.push(count);
+        for (_, member) in ended.iter().filter(|(stack, _)| stack.has_source()) {
+            self.common.satisfy(member);
+        }
+        let lanes = self.waiting.iter_mut().filter_map(|it| it.work.lane());
+        for lane in core::iter::once(&mut self.inline).chain(lanes) {
+            for mut part in Part::split(&mut lane.parts, &leaves) {
+                part.finish(lane.now);
+                part.counts(&mut note);
+            }
+        }
+        for waiting in core::mem::take(&mut self.waiting) {
+            match waiting.work {
+                Work::Behind(behind, entries, order)
+                    if behind.part.members().iter().all(leaves) =>
+                {
+                    let bell = &waiting.bell;
+                    let board = Board::new(bell.clone());
+                    match order {
+                        Order::ByBatch => run_behind(behind, entries, bell, &board),
+                        Order::AsItComes => run_behind_any(behind, entries, bell, &board),
+                    };
+                    board.read(0, Instant::now(), &mut |count| note(count.clone()));
+                }
+                Work::Lane(lane) if lane.parts.is_empty() => {}
+                work => self.waiting.push(Waiting { work, ..waiting }),
+            }
+        }
+        let threads = core::mem::take(&mut self.threads).into_iter();
+        let (over, others): (Vec<Thread>, Vec<Thread>) =
+            threads.partition(|thread| thread.members.iter().all(leaves));
+        self.threads = others;
+        for mut thread in over {
+            self.joined(&mut thread);
+            let board = &thread.board;
+            board.read(0, Instant::now(), &mut |count| note(count.clone()));
+        }
+        let mut failures = self.common.take_failures();
+        let ended = ended.into_iter().map(|(stack, member)| {
+            let mut state = StackState::of(&stack);
+            let of_it = counts.iter().filter(|count| count.stack == member.number);
+            of_it.for_each(|count| state.add(count));
+            let failed = failures.iter().position(|it| it.stack == member.number);
+            Ended {
+                stack,
+                state,
+                failure: failed.map(|at| failures.swap_remove(at).failure),
+            }
+        });
+        let ended = ended.collect();
+        self.common.put_back(failures);
+        ended
+    }
+}
