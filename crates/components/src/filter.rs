@@ -49,10 +49,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
 
 impl Component for Packets {
     fn fork(&self) -> Option<Box<dyn Component>> {
-        Some(Box::new(Packets {
-            expression: self.expression.clone(),
-            filters: Vec::new(),
-        }))
+        Some(Box::new(Packets(self.0.clone())))
     }
 
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
