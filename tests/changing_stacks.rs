@@ -250,7 +250,7 @@ fn program(text: &str) -> Program {
     let mut sources = Sources::default();
     let id = sources.add("test", text.to_owned()).expect("room");
     let document = parse(&sources, id).unwrap_or_else(|error| panic!("{}", error.show(&sources)));
-    let checked = check(&document, &registry());
+    let checked = check(&document, registry());
     let said = checked.diagnostics.iter();
     let said: Vec<String> = said.map(|found| found.show(&sources).to_string()).collect();
     checked
