@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use flowgauge_flow::FlowRecord;
 use flowgauge_reassembly::DefragmentStatistics;
-use flowgauge_stream::{Chunk, Handler, Remark, Shard, ShardConfig, Stream, Want};
+use flowgauge_stream::{BadPayload, Chunk, Handler, Remark, Shard, ShardConfig, Stream, Want};
 use flowgauge_wire::{Batch, Decoded, DecodedBatch, Nanos, PacketDescriptor};
 
 use crate::account::Account;
@@ -68,19 +68,14 @@ impl Engine {
         &self.shard
     }
 
-    /// What is to be told of it to who wants `streams`, or flow records alone.
-    pub fn account(&self, streams: bool) -> Account {
-        match streams {
-            true => account(&self.shard),
-            false => {
-                let (ledger, statistics, findings) = self.shard.of_flows();
-                Account {
-                    ledger,
-                    findings,
-                    shards: vec![statistics],
-                    ..Account::default()
-                }
-            }
+    /// What is to be told of it to one of several subscribers ([`Shard::account`]).
+    pub fn account(&self, streams: bool, bad: &BadPayload) -> Account {
+        let (ledger, statistics, findings) = self.shard.account(streams, bad);
+        Account {
+            ledger,
+            findings,
+            shards: vec![statistics],
+            ..Account::default()
         }
     }
 }
@@ -181,6 +176,7 @@ pub enum Event<'a> {
     Created(&'a Stream<'a>),
     Data(&'a Stream<'a>, &'a Chunk<'a>),
     Remark(&'a Stream<'a>, &'a Remark),
+    BadPayload(Option<u32>, &'a Decoded, bool),
     FragmentRemark(&'a Decoded, &'a DefragmentStatistics),
     Closed(&'a Stream<'a>),
     Terminated(&'a Stream<'a>, u64),
@@ -195,6 +191,7 @@ impl Event<'_> {
             Event::Created(stream) => handler.stream_created(stream),
             Event::Data(stream, chunk) => handler.stream_data(stream, chunk),
             Event::Remark(stream, remark) => handler.stream_remark(stream, remark),
+            Event::BadPayload(stream, packet, taken) => handler.bad_payload(stream, packet, taken),
             Event::FragmentRemark(packet, odd) => handler.fragment_remark(packet, odd),
             Event::Closed(stream) => handler.stream_closed(stream),
             Event::Terminated(stream, gap) => handler.stream_terminated(stream, gap),
@@ -211,6 +208,7 @@ impl Event<'_> {
             | Event::Remark(stream, _)
             | Event::Closed(stream)
             | Event::Terminated(stream, _) => Some(stream.id),
+            Event::BadPayload(stream, ..) => *stream,
             Event::Batch(..) | Event::FragmentRemark(..) | Event::Flow(_) => None,
         }
     }
@@ -278,6 +276,10 @@ impl<F: FnMut(Event<'_>, &mut VecDeque<Want>), const STREAMS: bool, const REMARK
 
     fn stream_remark(&mut self, stream: &Stream<'_>, remark: &Remark) {
         self.give(Event::Remark(stream, remark));
+    }
+
+    fn bad_payload(&mut self, stream: Option<u32>, packet: &Decoded, is_taken: bool) {
+        self.give(Event::BadPayload(stream, packet, is_taken));
     }
 
     fn fragment_remark(&mut self, packet: &Decoded, odd: &DefragmentStatistics) {

@@ -36,7 +36,7 @@ use crate::component::{
     StreamChunk,
 };
 use crate::deadline::first_after;
-use crate::engine::{Engine, Step};
+use crate::engine::{self, Engine, Step};
 use crate::program::{Inner, NodeId, Stack};
 use crate::selection::Selection;
 
@@ -548,7 +548,7 @@ impl<T: Tail> Graph<T> {
         let Some(Subscription::Own(Some(engine))) = &node.subscription else {
             return own;
         };
-        let mut account = engine.account(true);
+        let mut account = engine::account(engine.shard());
         account.merge(&own.unwrap_or_default());
         Some(Box::new(account))
     }

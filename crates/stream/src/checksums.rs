@@ -10,6 +10,7 @@ use flowgauge_wire::{
 };
 
 use crate::config::ChecksumPolicy;
+use crate::fragments::Amount;
 use crate::known_pairs::KnownPairs;
 use crate::statistics::ChecksumStatistics;
 
@@ -53,8 +54,27 @@ pub(crate) struct Checksums {
     noted: usize,
     /// Wrong checksums of packets that are left out of their flows for them, or would be.
     of_packets: Wrong,
-    /// Wrong checksums of packets whose payload is left out for them, or would be.
-    of_payload: Wrong,
+    /// Wrong checksums of payload that was to be read.
+    of_payload: BadPayload,
+}
+
+/// Packets whose payload was to be read and has a wrong checksum: of an engine, or of one of its subscribers.
+#[derive(Clone, Debug, Default)]
+pub struct BadPayload {
+    wrong: Wrong,
+    /// Those that were refused.
+    pub(crate) refused: Amount,
+}
+
+impl BadPayload {
+    /// One more, whose payload is taken all the same, or refused.
+    pub fn note(&mut self, packet: &Decoded, is_taken: bool) {
+        self.wrong.transport(packet, is_taken);
+        if !is_taken {
+            let (frames, bytes) = (u64::from(packet.frames), u64::from(packet.wire_len));
+            self.refused.add(frames, bytes);
+        }
+    }
 }
 
 /// Wrong checksums that were seen.
@@ -75,7 +95,7 @@ impl Checksums {
             judged: 0,
             noted: 0,
             of_packets: Wrong::default(),
-            of_payload: Wrong::default(),
+            of_payload: BadPayload::default(),
         }
     }
 
@@ -237,21 +257,22 @@ impl Checksums {
         }
     }
 
-    /// The wrong checksums that were seen; with `read` those of payload, too.
-    pub(crate) fn wrong(&self, read: bool) -> Wrong {
+    /// The wrong checksums that who reads payload sees, of which `of_payload` were bad.
+    pub(crate) fn wrong(&self, of_payload: &BadPayload) -> Wrong {
         let mut wrong = self.of_packets.clone();
-        if read {
-            wrong.merge(&self.of_payload);
-        }
+        wrong.merge(&of_payload.wrong);
         wrong
     }
 
-    /// The counters of [`wrong`](Checksums::wrong).
-    pub(crate) fn statistics(&self, read: bool) -> ChecksumStatistics {
+    /// Bad payload that was to be read.
+    pub(crate) fn of_payload(&self) -> &BadPayload {
+        &self.of_payload
+    }
+
+    /// Counters.
+    pub(crate) fn statistics(&self) -> ChecksumStatistics {
         let mut statistics = self.of_packets.statistics;
-        if read {
-            statistics.merge(&self.of_payload.statistics);
-        }
+        statistics.merge(&self.of_payload.wrong.statistics);
         statistics
     }
 
@@ -293,22 +314,20 @@ impl Checksums {
         is_taken
     }
 
-    /// Whether the payload of an [unverified](DecodeFlags::UNVERIFIED) packet may be read.
+    /// Whether the payload of an [unverified](DecodeFlags::UNVERIFIED) packet has no wrong checksum.
     #[inline]
-    pub(crate) fn takes_payload(
-        &mut self,
+    pub(crate) fn is_good(
+        &self,
         batch: &Batch<'_>,
         decoded: &DecodedBatch,
         packet: &Decoded,
     ) -> bool {
-        match verify_transport(decoded.bytes(batch, packet), packet) {
-            ChecksumVerdict::Good | ChecksumVerdict::Unknown => true,
-            ChecksumVerdict::Bad => self.takes_bad_payload(batch, decoded, packet),
-        }
+        verify_transport(decoded.bytes(batch, packet), packet) != ChecksumVerdict::Bad
     }
 
+    /// Whether payload may be read that has a wrong checksum.
     #[cold]
-    fn takes_bad_payload(
+    pub(crate) fn takes_bad_payload(
         &mut self,
         batch: &Batch<'_>,
         decoded: &DecodedBatch,
@@ -331,7 +350,7 @@ impl Checksums {
             self.noted = self.noted.max(before);
             self.is_offloaded(batch, decoded, packet)
         };
-        self.of_payload.transport(packet, is_taken);
+        self.of_payload.note(packet, is_taken);
         is_taken
     }
 

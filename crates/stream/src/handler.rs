@@ -520,6 +520,10 @@ pub trait Handler {
     /// A segment of the stream has other bytes than one that waits for the same place.
     fn stream_conflict(&mut self, _stream: u32) {}
 
+    /// The payload of a packet was to be read and has a wrong checksum, but is taken all the same, or is not. (The
+    /// packet may be the first of its flow: it has no streams then.)
+    fn bad_payload(&mut self, _stream: Option<u32>, _packet: &Decoded, _is_taken: bool) {}
+
     /// A segment of the stream that told something, where [`Handler::REMARKS`] says that this is wanted: behind
     /// what the segment made deliverable.
     fn stream_remark(&mut self, _stream: &Stream<'_>, _remark: &Remark) {}

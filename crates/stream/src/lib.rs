@@ -53,7 +53,7 @@ mod syns;
 mod vlans;
 mod wants;
 
-pub use checksums::{DamagedSender, OffloadingSender, is_partial};
+pub use checksums::{BadPayload, DamagedSender, OffloadingSender, is_partial};
 pub use config::{ChecksumPolicy, ShardConfig};
 pub use findings::Findings;
 pub use handler::{

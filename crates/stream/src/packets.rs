@@ -293,6 +293,7 @@ impl Streams {
             // The hole before what is not wanted is one.
             side.progress.settle_gap();
             side.progress.marks &= !SKIPS;
+            self.has_unwanted |= peer.half.is_abandoned();
             after(side, peer);
         }
         let forgotten = self.reassembler.take_forgotten();
@@ -300,6 +301,13 @@ impl Streams {
             handler.stream_forgotten(id, forgotten);
         }
         true
+    }
+
+    /// Whether nothing is wanted of a flow's streams.
+    #[inline]
+    pub(crate) fn is_unwanted(&self, flow: FlowId) -> bool {
+        let connection = self.connections.get(flow);
+        connection.is_some_and(|sides| sides.iter().all(|side| side.half.is_abandoned()))
     }
 
     /// Hands on all that waits for a direction.

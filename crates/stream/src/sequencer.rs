@@ -195,6 +195,6 @@ impl Sequencer {
 
     /// Counters of checksums.
     pub fn checksums(&self) -> ChecksumStatistics {
-        self.checksums.statistics(true)
+        self.checksums.statistics()
     }
 }

@@ -6,7 +6,7 @@ use flowgauge_wire::{
     Batch, Budget, DecodeFlags, DecodedBatch, Decoder, Ledger, Nanos, Place, hash_batch,
 };
 
-use crate::checksums::Checksums;
+use crate::checksums::{BadPayload, Checksums};
 use crate::config::ShardConfig;
 use crate::ends::EndStreams;
 use crate::findings::Findings;
@@ -122,26 +122,35 @@ impl Shard {
         &self.ledger
     }
 
-    /// What [`ledger`](Shard::ledger), [`statistics`](Shard::statistics) and [`findings`](Shard::findings) say to who takes flow records alone,
-    /// whatever is done for others.
-    pub fn of_flows(&self) -> (Ledger, ShardStatistics, Findings) {
+    /// What [`ledger`](Shard::ledger), [`statistics`](Shard::statistics) and [`findings`](Shard::findings) are to one
+    /// of several subscribers, whatever is done for others: one that reads `streams`, or takes flow records alone, and
+    /// to which so much of the payload that it was to read was `bad`.
+    pub fn account(&self, streams: bool, bad: &BadPayload) -> (Ledger, ShardStatistics, Findings) {
         let mut ledger = self.ledger.clone();
-        let damaged = self.streams.damaged;
-        ledger.restore(Place::Malformed, damaged.frames, damaged.bytes);
-        let wrong = self.checksums.wrong(false);
-        let statistics = ShardStatistics {
-            flow: self.tracker.statistics(),
-            defragment: self.fragments.defragmenter().statistics(),
-            checksums: wrong.statistics,
-            ..ShardStatistics::default()
-        };
+        let all = self.checksums.of_payload().refused;
+        let (frames, bytes) = (
+            all.frames - bad.refused.frames,
+            all.bytes - bad.refused.bytes,
+        );
+        ledger.restore(Place::Malformed, frames, bytes);
+        let wrong = self.checksums.wrong(bad);
+        let mut statistics = self.statistics();
+        if !streams {
+            statistics = ShardStatistics {
+                flow: statistics.flow,
+                defragment: statistics.defragment,
+                ..ShardStatistics::default()
+            };
+        }
+        statistics.checksums = wrong.statistics;
         let findings = Findings::new(&statistics, &wrong);
         (ledger, statistics, findings)
     }
 
     /// What a user should know of its input.
     pub fn findings(&self) -> Findings {
-        Findings::new(&self.statistics(), &self.checksums.wrong(true))
+        let wrong = self.checksums.wrong(self.checksums.of_payload());
+        Findings::new(&self.statistics(), &wrong)
     }
 
     /// Counters.
@@ -150,7 +159,7 @@ impl Shard {
             flow: self.tracker.statistics(),
             defragment: self.fragments.defragmenter().statistics(),
             reassembly: self.streams.reassembler().statistics(),
-            checksums: self.checksums.statistics(true),
+            checksums: self.checksums.statistics(),
             connections: self.streams.created,
             connections_high: self.streams.high,
             syns_refused: self.streams.syns.refused,

@@ -10,7 +10,6 @@ use flowgauge_wire::{
 use crate::checksums::Checksums;
 use crate::connection::{ANNOUNCED, Connection, Connections, OPEN, PEER_WAITS, Phase, Side};
 use crate::delivery::{Delivered, Delivery};
-use crate::fragments::Amount;
 use crate::handler::{Handler, Next, StreamFlow, StreamStatus};
 use crate::syns::Syns;
 
@@ -32,8 +31,8 @@ pub(crate) struct Streams {
     pub(crate) syns: Syns,
     /// The packet under way was refused, and is accounted for.
     pub(crate) is_refused: bool,
-    /// Packets that were refused because what they carry is damaged.
-    pub(crate) damaged: Amount,
+    /// Of some connection nothing was wanted in either direction.
+    pub(crate) has_unwanted: bool,
 }
 
 /// What is read while a packet is dealt with.
@@ -63,12 +62,24 @@ pub(crate) struct FollowStreams<'a, H> {
 }
 
 impl<H: Handler> FollowStreams<'_, H> {
+    /// Whether payload with a wrong checksum is taken all the same.
+    #[cold]
+    fn takes_bad_payload(&mut self, packet: &Decoded, flow: PacketFlow) -> bool {
+        let (batch, decoded) = (self.batch, self.decoded);
+        let is_taken = (self.checksums).takes_bad_payload(batch, decoded, packet);
+        let known = self.streams.connections.get(flow.id);
+        let stream = known
+            .is_some_and(|[side, _]| side.progress.is_known())
+            .then(|| stream_id(flow.id, packet.direction.index()));
+        self.handler.bad_payload(stream, packet, is_taken);
+        is_taken
+    }
+
     /// A packet that counts, but what it carries is damaged.
     #[cold]
     fn damaged(&mut self, pass: &Pass<'_>, packet: &Decoded, flow: PacketFlow) {
         let (frames, bytes) = (u64::from(packet.frames), u64::from(packet.wire_len));
         self.ledger.refuse(Place::Malformed, frames, bytes);
-        self.streams.damaged.add(frames, bytes);
         if H::PACKETS {
             let packet = Decoded {
                 flags: DecodeFlags(packet.flags.0 | DecodeFlags::BAD_PAYLOAD.0),
@@ -102,9 +113,10 @@ impl<H: Handler> Follower for FollowStreams<'_, H> {
             decoded: self.decoded,
             tracker,
         };
-        // (Also what nobody wants: the account of a subscriber does not depend on others.)
         let is_readable = !packet.flags.contains(DecodeFlags::UNVERIFIED)
-            || (self.checksums).takes_payload(self.batch, self.decoded, packet);
+            || self.streams.has_unwanted && self.streams.is_unwanted(flow.id)
+            || (self.checksums).is_good(self.batch, self.decoded, packet)
+            || self.takes_bad_payload(packet, flow);
         if !is_readable {
             return self.damaged(&pass, packet, flow);
         }
@@ -140,7 +152,7 @@ impl Streams {
             delivered: Delivered::default(),
             syns: Syns::default(),
             is_refused: false,
-            damaged: Amount::default(),
+            has_unwanted: false,
         }
     }
 

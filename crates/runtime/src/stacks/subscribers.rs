@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use flowgauge_stack::NodeId;
 use flowgauge_stack::engine::{Engine, Event, Events, Feed, Step, Wants};
-use flowgauge_stream::{Skip, Want};
+use flowgauge_stream::{BadPayload, Skip, Want};
 
 use super::part::{Count, Member, Part};
 
@@ -16,6 +16,8 @@ pub(super) struct Subscribers {
     wants: Vec<Option<Wants>>,
     /// Which parts have wanted streams.
     reads: Vec<bool>,
+    /// What was bad of the payload that each was to read.
+    bad: Vec<BadPayload>,
     /// What any of them has wanted.
     all: Wants,
     shares: Shares,
@@ -37,6 +39,15 @@ impl Shares {
     #[inline]
     fn of(&mut self, stream: u32, part: usize) -> Option<&mut Share> {
         self.0.get_mut(stream as usize)?.get_mut(part)
+    }
+
+    /// Whether a part wants nothing of a stream and the opposite one.
+    fn are_unwanted(&mut self, stream: u32, part: usize) -> bool {
+        let mut both = [stream, stream ^ 1].into_iter();
+        both.all(|stream| {
+            self.of(stream, part)
+                .is_some_and(|share| share.wants_nothing)
+        })
     }
 
     /// Those of the parts with these numbers, under new ones.
@@ -111,6 +122,7 @@ impl Subscribers {
             engine,
             wants: vec![Some(Wants::default()); parts.len()],
             reads: vec![false; parts.len()],
+            bad: vec![BadPayload::default(); parts.len()],
             parts,
             all: Wants::default(),
             shares: Shares::default(),
@@ -136,16 +148,22 @@ impl Subscribers {
         }
         let wants = |numbers: &[usize]| numbers.iter().map(|&it| self.wants[it]).collect();
         let reads = |numbers: &[usize]| numbers.iter().map(|&it| self.reads[it]).collect();
+        let bad = |numbers: &[usize]| numbers.iter().map(|&it| self.bad[it].clone()).collect();
         let copy = Subscribers {
             engine: self.engine.clone(),
             parts: left,
             wants: wants(&numbers),
             reads: reads(&numbers),
+            bad: bad(&numbers),
             all: self.all,
             shares: self.shares.of_parts(&numbers),
         };
         let shares = self.shares.of_parts(&stay_numbers);
-        (self.wants, self.reads) = (wants(&stay_numbers), reads(&stay_numbers));
+        (self.wants, self.reads, self.bad) = (
+            wants(&stay_numbers),
+            reads(&stay_numbers),
+            bad(&stay_numbers),
+        );
         (self.parts, self.shares) = (stay, shares);
         copy
     }
@@ -170,15 +188,22 @@ impl Subscribers {
             self.all = self.all.or(wanted);
         }
         let (parts, wants, reads) = (&mut self.parts, &self.wants, &self.reads);
-        let shares = &mut self.shares;
+        let (shares, bad) = (&mut self.shares, &mut self.bad);
         let mut asked = Vec::new();
         let each = |event: Event<'_>, wanted: &mut VecDeque<Want>| {
             if let Event::Created(stream) = event {
                 shares.clear(stream.id);
             }
             let stream = event.stream();
-            for (number, (part, wants)) in parts.iter_mut().zip(wants).enumerate() {
+            let states = wants.iter().zip(&mut *bad);
+            for (number, (part, (wants, bad))) in parts.iter_mut().zip(states).enumerate() {
                 if !wants.is_some_and(|wants| event.is_wanted(wants)) {
+                    continue;
+                }
+                if let Event::BadPayload(_, packet, is_taken) = event {
+                    if !stream.is_some_and(|stream| shares.are_unwanted(stream, number)) {
+                        bad.note(packet, is_taken);
+                    }
                     continue;
                 }
                 let share = stream.and_then(|stream| shares.of(stream, number));
@@ -201,11 +226,12 @@ impl Subscribers {
 
     /// What is known of all components; what is told of the engine is told of each that subscribes to it.
     pub(super) fn counts(&self, give: &mut dyn FnMut(Count)) {
-        for (part, reads) in self.parts.iter().zip(&self.reads) {
+        let states = self.reads.iter().zip(&self.bad);
+        for (part, (reads, bad)) in self.parts.iter().zip(states) {
             let subscriber: Option<NodeId> = part.subscriber();
             part.counts(&mut |mut count| {
                 if Some(count.id) == subscriber {
-                    let mut account = Box::new(self.engine.account(*reads));
+                    let mut account = Box::new(self.engine.account(*reads, bad));
                     account.merge(&count.account.take().unwrap_or_default());
                     count.account = Some(account);
                 }

@@ -3,8 +3,10 @@
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, Counts, DataChunk, Engine, EngineConfig, Events, StreamRef,
 };
-use flowgauge_stream::{ChecksumPolicy, Chunk, Handler, Shard, ShardConfig, Stream};
-use flowgauge_wire::{Batch, Checksum, Nanos, PacketDescriptor, PacketFlags, Place};
+use flowgauge_stream::{
+    BadPayload, ChecksumPolicy, Chunk, Handler, Shard, ShardConfig, Stream, Want,
+};
+use flowgauge_wire::{Batch, Checksum, Decoded, Nanos, PacketDescriptor, PacketFlags, Place};
 
 #[derive(Default)]
 struct Bytes(Vec<u8>);
@@ -247,6 +249,80 @@ fn payload_that_nobody_reads_is_verified_only_on_request() {
         assert_eq!(flows.0, 3);
     }
     assert_eq!(run(ChecksumPolicy::Auto, &frames).0, "ac");
+}
+
+/// After the first byte it wants nothing of its stream, and of the opposite one if `both`.
+struct Leaves {
+    both: bool,
+    bytes: Vec<u8>,
+    wants: Vec<Want>,
+    /// Bad payload that was refused.
+    bad: BadPayload,
+    count: u64,
+}
+
+impl Handler for Leaves {
+    const STREAMS: bool = true;
+
+    fn want(&mut self) -> Option<Want> {
+        self.wants.pop()
+    }
+
+    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
+        self.bytes.extend_from_slice(chunk.bytes);
+        self.wants.push(Want::Nothing(stream.id));
+        let other = self.both.then_some(Want::Nothing(stream.opposite));
+        self.wants.extend(other);
+    }
+
+    fn bad_payload(&mut self, stream: Option<u32>, packet: &Decoded, is_taken: bool) {
+        assert!(!is_taken);
+        assert!(stream.is_some());
+        self.bad.note(packet, is_taken);
+        self.count += 1;
+    }
+}
+
+#[test]
+fn payload_of_a_flow_that_nobody_wants_any_more_is_not_verified() {
+    let frames = plain(&[
+        (1, b'a', Sum::Right),
+        (1, b'b', Sum::Wrong),
+        (1, b'c', Sum::Right),
+        (1, b'd', Sum::Wrong),
+    ]);
+    for (both, damaged) in [(true, 0), (false, 2)] {
+        let mut shard = Shard::new(ShardConfig::default());
+        let mut leaves = Leaves {
+            both,
+            bytes: Vec::new(),
+            wants: Vec::new(),
+            bad: BadPayload::default(),
+            count: 0,
+        };
+        for (frame, flags) in &frames {
+            let packet = PacketDescriptor {
+                captured_len: frame.len() as u32,
+                wire_len: frame.len() as u32,
+                flags: *flags,
+                ..PacketDescriptor::default()
+            };
+            shard.process(&Batch::new(frame, &[packet]), &mut leaves);
+        }
+        shard.finish(&mut leaves);
+        assert_eq!(leaves.bytes, b"a");
+        assert_eq!(leaves.count, damaged);
+        assert_eq!(shard.ledger().at(Place::Malformed), damaged);
+        assert_eq!(shard.statistics().checksums.left_out, damaged);
+        // To one that was to read none of it, or all of it, in company.
+        for (bad, count) in [(BadPayload::default(), 0), (leaves.bad, damaged)] {
+            let (ledger, statistics, findings) = shard.account(true, &bad);
+            assert!(ledger.is_balanced());
+            assert_eq!(ledger.at(Place::Malformed), count);
+            assert_eq!(statistics.checksums.left_out, count);
+            assert_eq!(findings.left_out, count);
+        }
+    }
 }
 
 /// What an application gets of all streams, and what their accounts say.
