@@ -1,8 +1,7 @@
 //! From bytes in order to chunks.
 //!
-//! Every parameter set of a direction has at most one chunk under way, whoever shares it
-//! ([`sharing`](super::sharing)): bytes are copied once for all of them. What is full goes out
-//! ([`deliver`](super::deliver)).
+//! Every [chunker](super::chunkers) of a direction has at most one chunk under way, whoever uses it: bytes
+//! are copied once for all of them. What is full goes out ([`deliver`](super::deliver)).
 
 use flowgauge_sys::blocks::Block;
 use flowgauge_wire::{Nanos, Place};
@@ -12,7 +11,7 @@ use super::chunk::{ChunkFlags, Content};
 use super::core::Core;
 use super::events::Events;
 use super::packets::move_packets;
-use super::record::{Parameters, Pending, ViewAt, ViewFlags};
+use super::record::{Parameters, Pending, ViewAt};
 use super::slab::NONE;
 use super::stream_ref::Context;
 use crate::handler::Chunk;
@@ -35,53 +34,52 @@ pub(super) struct Run<'a> {
 }
 
 impl Core {
-    /// Takes bytes in order for the applications whose parameters the view at `leader` has.
+    /// Takes bytes in order for those who use a chunker. Any of them may leave in the midst of the run:
+    /// it gets the rest nevertheless, unless it wants no more.
     #[inline]
     pub(super) fn append<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
         context: Context<'_>,
-        leader: ViewAt,
+        chunker: ViewAt,
         run: Run<'_>,
     ) {
-        if !self.is_alone(leader) {
-            return self.append_shared(events, context, leader, run);
-        }
         let mut run = run;
-        while !run.bytes.is_empty() {
-            match self.append_turn(events, context, leader, run) {
-                Some(rest) => run = rest,
-                None => return self.discard_run(leader, &run, Place::Cutoff),
+        let mut members = self.members(chunker);
+        while members != 0 && !run.bytes.is_empty() {
+            self.append_turn(events, context, chunker, &mut run);
+            let before = members;
+            members = self.members(chunker);
+            let mut left = self.next_of(before & !members, Some(ViewAt::first(chunker.record)));
+            while let Some(at) = left {
+                left = self.next_of(before & !members, self.next_view(at));
+                match self.is_over(at) {
+                    true => self.discard_run(at, &run, Place::Cutoff),
+                    false => self.append(events, context, self.chunker_of(at), run),
+                }
             }
         }
         if run.last {
-            self.send_pending(events, context, leader, ChunkFlags::LAST);
+            self.send_pending(events, context, chunker, ChunkFlags::LAST);
         }
     }
 
-    /// One step of [`Core::append`]: takes bytes, or sends a chunk. Returns what is left of the run;
-    /// `None` when those who share the chunk of `leader` want nothing of it.
+    /// One step of [`Core::append`]: takes bytes, or sends a chunk.
     #[inline(always)]
-    pub(super) fn append_turn<'r, E: Events + ?Sized>(
+    fn append_turn<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
         context: Context<'_>,
-        leader: ViewAt,
-        run: Run<'r>,
-    ) -> Option<Run<'r>> {
-        let mut run = run;
-        let view = self.view(leader)?;
-        let (chunk, place) = (view.chunk, view.parameters);
-        if view.limit <= run.offset && chunk != NONE {
-            // The cutoff was lowered.
-            self.send_pending(events, context, leader, ChunkFlags::CUTOFF);
-            return Some(run);
-        }
-        let stop = self.stop(leader, run.offset, run.gap_before)?;
+        chunker: ViewAt,
+        run: &mut Run<'_>,
+    ) {
+        let Some(stop) = self.stop(events, context, chunker, run, run.gap_before) else {
+            return;
+        };
         let wanted = run.bytes.len().min((stop - run.offset) as usize);
-        let parameters = self.parameters(place);
+        let chunk = self.chunk_of(chunker);
         if chunk == NONE {
-            let target = parameters.chunk_bytes as usize;
+            let target = self.parameters_of(chunker).chunk_bytes as usize;
             if target == 0
                 || wanted >= target
                 || run.offset + wanted as u64 == stop
@@ -96,66 +94,119 @@ impl Core {
                 } else {
                     ChunkFlags(0)
                 };
-                let packets = self.beginnings.in_order(&run, len);
-                self.send_in_place(events, context, leader, &run, len, packets, flags);
-                return Some(run.after(len));
+                let packets = self.beginnings.in_order(run, len);
+                self.send_in_place(events, context, chunker, run, len, packets, flags);
+                *run = run.after(len);
+                return;
             }
-            let stance = self.stance(leader);
-            if self.begin_chunk(events, context, leader, &run, wanted) {
+            let stance = self.stance(chunker);
+            if self.begin_chunk(events, context, chunker, run, wanted) {
                 run.gap_before = 0;
-            } else if self.stance(leader) == stance {
+            } else if self.stance(chunker) == stance {
                 // No memory: the bytes go out where they are.
-                let (packets, flags) = (self.beginnings.in_order(&run, wanted), ChunkFlags::EARLY);
-                self.send_in_place(events, context, leader, &run, wanted, packets, flags);
-                run = run.after(wanted);
+                let (packets, flags) = (self.beginnings.in_order(run, wanted), ChunkFlags::EARLY);
+                self.send_in_place(events, context, chunker, run, wanted, packets, flags);
+                *run = run.after(wanted);
             }
-            return Some(run);
+            return;
         }
         if run.gap_before != 0 {
-            self.send_pending(events, context, leader, ChunkFlags(0));
-            return Some(run);
+            return self.send_pending(events, context, chunker, ChunkFlags(0));
         }
-        let end = self.pending.get(chunk)?.end();
+        let Some(end) = self.pending.get(chunk).map(Pending::end) else {
+            return;
+        };
         if end != run.offset {
-            // It was in another mode when this was begun.
+            // It begins with what was repeated or kept of one in another mode.
             if end > run.offset {
-                return Some(run.skip(end - run.offset));
+                *run = run.skip(end - run.offset);
+            } else {
+                run.gap_before = run.offset - end;
             }
-            run.gap_before = run.offset - end;
-            return Some(run);
+            return;
         }
         let segment = run.bytes;
-        let taken = self.fill(chunk, &run, wanted);
-        run = run.after(taken);
-        let (is_full, end) = match self.pending.get(chunk) {
-            Some(pending) => (pending.is_full(), pending.end()),
-            None => return None,
+        let taken = self.fill(chunk, run, wanted);
+        *run = run.after(taken);
+        let Some(pending) = self.pending.get(chunk) else {
+            return;
         };
-        if is_full || end == stop {
-            self.send_filled(events, context, leader, ChunkFlags(0), segment);
+        if pending.is_full() {
+            self.send_filled(events, context, chunker, ChunkFlags(0), segment);
+        } else if pending.end() == stop {
+            self.send_cut(events, context, chunker, stop, ChunkFlags(0), segment);
         } else if taken == 0 {
-            let stance = self.stance(leader);
-            if !self.grow(events, context, leader, wanted) && self.stance(leader) == stance {
-                self.send_pending(events, context, leader, ChunkFlags::EARLY);
+            let stance = self.stance(chunker);
+            if !self.grow(events, context, chunker, wanted) && self.stance(chunker) == stance {
+                self.send_pending(events, context, chunker, ChunkFlags::EARLY);
             }
         }
-        Some(run)
     }
 
-    /// The first position at or behind `offset` from which on an application that shares the chunk
-    /// of `leader` wants nothing more. Those who want nothing from `offset` on leave: of the `gap` bytes
-    /// missing before it they miss those that they wanted. `None` when the leader does.
+    /// The first position behind `run.offset` from which on one of those who use a chunker wants nothing
+    /// more. Those who want nothing from there on get what there is for them, and leave: of the `gap`
+    /// bytes missing before it they miss those that they wanted. `None` when somebody has left.
     #[inline(always)]
-    pub(super) fn stop(&mut self, leader: ViewAt, offset: u64, gap: u64) -> Option<u64> {
-        let view = self.view(leader)?;
-        if view.flags.has(ViewFlags::OVER) {
-            return None;
+    pub(super) fn stop<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        chunker: ViewAt,
+        run: &Run<'_>,
+        gap: u64,
+    ) -> Option<u64> {
+        let limit = self.limit_of(chunker);
+        // Where no chunk is under way those who use it together stop at the same place of the run, if at all.
+        let end = match self.is_alone(chunker) || self.chunk_of(chunker) != NONE {
+            true => run.offset,
+            false => run.end(),
+        };
+        match limit > end {
+            true => Some(limit),
+            false => self.stop_for_some(events, context, chunker, run, gap),
         }
-        let limit = view.limit;
-        if limit > offset && self.records.get(leader.record)?.more == NONE {
-            return Some(limit);
+    }
+
+    #[cold]
+    fn stop_for_some<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        chunker: ViewAt,
+        run: &Run<'_>,
+        gap: u64,
+    ) -> Option<u64> {
+        let members = self.members(chunker);
+        if self.limit_of(chunker) <= run.offset {
+            self.send_cut(
+                events,
+                context,
+                chunker,
+                run.offset,
+                ChunkFlags::CUTOFF,
+                &[],
+            );
         }
-        self.stop_of_all(leader, offset, gap)
+        let end = match self.chunk_of(chunker) {
+            NONE => run.end(),
+            _ => run.offset,
+        };
+        let last = self.limits_of(chunker).max();
+        let mut next = self.next_of(members, Some(ViewAt::first(chunker.record)));
+        while let Some(at) = next {
+            next = self.next_of(members, self.next_view(at));
+            let limit = self.view(at)?.limit;
+            if self.is_over(at) {
+                continue;
+            }
+            if limit <= run.offset {
+                self.cut(at);
+                self.note_missing(at, run.offset, gap);
+            } else if limit <= end && Some(limit) != last && self.chunker_of(at) == chunker {
+                self.part(at);
+            }
+        }
+        (self.members(chunker) == members).then(|| self.limit_of(chunker))
     }
 
     /// Begins a chunk with room for `wanted` bytes of `run`; false when there is no memory.
@@ -163,30 +214,26 @@ impl Core {
         &mut self,
         events: &mut E,
         context: Context<'_>,
-        leader: ViewAt,
+        chunker: ViewAt,
         run: &Run<'_>,
         wanted: usize,
     ) -> bool {
-        let Some(view) = self.view(leader) else {
-            return false;
-        };
-        let parameters = self.parameters(view.parameters);
-        let target = parameters.chunk_bytes as usize;
+        let target = self.parameters_of(chunker).chunk_bytes;
         // A stream that has filled one will likely fill the next.
-        let size = match view.chunks {
-            0 => Buffers::size(wanted, target),
-            _ => target,
+        let size = match self.has_chunks(chunker) {
+            false => Buffers::size(wanted, target as usize),
+            true => target as usize,
         };
-        let stance = self.stance(leader);
-        let Some(bytes) = self.memory(events, context, size, leader.record) else {
+        let stance = self.stance(chunker);
+        let Some(bytes) = self.memory(events, context, size, chunker.record) else {
             return false;
         };
-        if self.stance(leader) != stance {
+        if self.stance(chunker) != stance {
             self.buffers.put(bytes);
             return false;
         }
         self.open_chunk(
-            leader,
+            chunker,
             Pending {
                 content: Content {
                     bytes,
@@ -196,16 +243,24 @@ impl Core {
                 gap_before: run.gap_before,
                 since: run.time,
                 time: run.time,
-                target: parameters.chunk_bytes,
+                target,
                 ..Pending::default()
             },
         );
         true
     }
 
-    /// Makes `pending` the chunk of all who share it with `leader`.
-    pub(super) fn open_chunk(&mut self, leader: ViewAt, pending: Pending) {
-        let Some(place) = self.view(leader).map(|view| view.parameters) else {
+    /// Whether somebody who uses a chunker has got a chunk.
+    pub(super) fn has_chunks(&self, chunker: ViewAt) -> bool {
+        let members = self.members(chunker);
+        let first = self.next_of(members, Some(ViewAt::first(chunker.record)));
+        let view = first.and_then(|at| self.view(at));
+        view.is_some_and(|view| view.chunks != 0)
+    }
+
+    /// Makes `pending` the chunk under way of a chunker.
+    pub(super) fn open_chunk(&mut self, chunker: ViewAt, pending: Pending) {
+        let Some(place) = self.view(chunker).map(|view| view.chunk_parameters) else {
             return;
         };
         let (since, is_new) = (pending.since, pending.is_new());
@@ -213,23 +268,13 @@ impl Core {
         self.opened = self.opened.wrapping_add(1);
         let generation = self.opened;
         let chunk = self.pending.insert(Pending {
-            stream: leader.record,
+            stream: chunker.record,
             parameters: place,
             generation,
             ..pending
         });
-        if let Some(view) = self.view_mut(leader) {
+        if let Some(view) = self.view_mut(chunker) {
             view.chunk = chunk;
-        }
-        let mut at = self.next_view(leader);
-        while let Some(this) = at {
-            at = self.next_view(this);
-            if let Some(view) = self.view_mut(this)
-                && view.parameters == place
-                && !view.flags.has(ViewFlags::OVER)
-            {
-                view.chunk = chunk;
-            }
         }
         if is_new {
             self.start_timer(chunk, place, generation, since);
@@ -287,13 +332,10 @@ impl Core {
         &mut self,
         events: &mut E,
         context: Context<'_>,
-        leader: ViewAt,
+        chunker: ViewAt,
         more: usize,
     ) -> bool {
-        let Some(view) = self.view(leader) else {
-            return false;
-        };
-        let (chunk, goes_on) = (view.chunk, view.chunks != 0);
+        let (chunk, goes_on) = (self.chunk_of(chunker), self.has_chunks(chunker));
         let Some(pending) = self.pending.get(chunk) else {
             return false;
         };
@@ -306,7 +348,7 @@ impl Core {
             packet: 0,
             goes_on,
         };
-        self.make_room(events, context, leader, chunk, need)
+        self.make_room(events, context, chunker, chunk, need)
     }
 
     /// Gives a chunk what it needs; false when there is no memory, or another chunk by then.
@@ -314,16 +356,16 @@ impl Core {
         &mut self,
         events: &mut E,
         context: Context<'_>,
-        leader: ViewAt,
+        chunker: ViewAt,
         chunk: u32,
         need: Need,
     ) -> bool {
-        let stance = self.stance(leader);
+        let stance = self.stance(chunker);
         while let Some(step) = self.pending.get(chunk).and_then(|at| at.missing(need)) {
-            let Some(block) = self.memory(events, context, step.size(), leader.record) else {
+            let Some(block) = self.memory(events, context, step.size(), chunker.record) else {
                 return false;
             };
-            if self.stance(leader) != stance {
+            if self.stance(chunker) != stance {
                 self.buffers.put(block);
                 return false;
             }
@@ -542,7 +584,6 @@ impl Parameters {
             flush_timeout: config.flush_timeout,
             mode: config.mode,
             packets,
-            private: None,
         }
     }
 }

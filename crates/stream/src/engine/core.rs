@@ -250,12 +250,12 @@ impl Core {
             let Some(at) = self.live_view(id, application) else {
                 continue;
             };
-            self.leave_chunk(at);
             if let Some(view) = self.view_mut(at) {
                 // Another application may get its number.
                 view.application = u8::MAX;
                 view.flags.set(ViewFlags::OVER | ViewFlags::DISCARDED);
             }
+            self.leave_chunk(at);
             self.note_views(id);
             if self.is_done(id) {
                 self.requests.push_back(Want::Nothing(id));
@@ -331,9 +331,16 @@ impl Core {
                 continue;
             }
             // Of applications that are gone nothing is asked any more.
-            let views = self.views_of(id).filter_map(|at| self.view(at));
-            for view in views.filter(|view| view.application != u8::MAX) {
-                used[usize::from(view.parameters)] = true;
+            for at in self.views_of(id) {
+                let Some(view) = self.view(at) else {
+                    continue;
+                };
+                if view.application != u8::MAX {
+                    used[usize::from(view.parameters)] = true;
+                }
+                if self.members(at) != 0 {
+                    used[usize::from(view.chunk_parameters)] = true;
+                }
             }
         }
         let free = &mut self.free_parameters;
@@ -384,7 +391,8 @@ impl Core {
         } else {
             self.views.get(at.extra)?.next
         };
-        (extra != NONE).then_some(ViewAt { extra, ..at })
+        let place = at.place + 1;
+        (extra != NONE).then_some(ViewAt { extra, place, ..at })
     }
 
     /// The views of a direction.
@@ -532,10 +540,10 @@ impl Core {
             .set_priorities(|at| used[usize::from(at)] || priorities[usize::from(at)]);
     }
 
-    /// Whether packets of a view are noted.
+    /// Whether packets of those who use a chunker are noted.
     #[inline(always)]
-    pub(super) fn notes_packets(&self, view: &View) -> bool {
-        !self.some_packets || self.parameters(view.parameters).packets
+    pub(super) fn notes_packets(&self, chunker: &View) -> bool {
+        !self.some_packets || self.parameters(chunker.chunk_parameters).packets
     }
 
     /// The highest priority that an application gives a direction.

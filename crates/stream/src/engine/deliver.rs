@@ -1,6 +1,6 @@
 //! From chunks to data events.
 //!
-//! A chunk is sent to all who share it, in the order of their views. Any of them may change anything
+//! A chunk is sent to all who use its chunker, in the order of their views. Any of them may change anything
 //! meanwhile; what it keeps or has repeated begins its next chunk.
 
 use flowgauge_sys::blocks::Block;
@@ -27,7 +27,7 @@ impl Core {
         &mut self,
         events: &mut E,
         context: Context<'_>,
-        leader: ViewAt,
+        chunker: ViewAt,
         run: &Run<'_>,
         len: usize,
         packets: u32,
@@ -44,8 +44,8 @@ impl Core {
             time: run.time,
         };
         let mut source = Source::InPlace(bytes, None, Log::default());
-        self.send(events, context, leader, &mut source, info, packets);
-        self.go_on(leader, source, info);
+        self.send(events, context, chunker, &mut source, info, packets);
+        self.go_on(chunker, source, info);
     }
 
     /// Sends a packet without payload alone, to the one who wants the stream.
@@ -62,15 +62,15 @@ impl Core {
         self.go_on(at, source, info);
     }
 
-    /// Sends the partial chunk of a view to all who share it.
+    /// Sends the partial chunk of a chunker to all who use it.
     pub(super) fn send_pending<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
         context: Context<'_>,
-        leader: ViewAt,
+        chunker: ViewAt,
         flags: ChunkFlags,
     ) {
-        self.send_filled(events, context, leader, flags, &[]);
+        self.send_filled(events, context, chunker, flags, &[]);
     }
 
     /// The same of a chunk that is full with the first bytes of `segment`.
@@ -78,20 +78,14 @@ impl Core {
         &mut self,
         events: &mut E,
         context: Context<'_>,
-        leader: ViewAt,
+        chunker: ViewAt,
         flags: ChunkFlags,
         segment: &[u8],
     ) {
-        let Some(pending) = self.take_pending(leader) else {
+        let Some(pending) = self.take_pending(chunker) else {
             return;
         };
-        let info = ChunkInfo {
-            offset: pending.start,
-            gap_before: pending.gap_before,
-            repeated: pending.repeated,
-            flags: (pending.flags.with(flags).with(pending.hole_flag())).without(ChunkFlags::SPLIT),
-            time: pending.time,
-        };
+        let info = pending.info(flags);
         let rest = match pending.flags.contains(ChunkFlags::SPLIT) {
             true => segment,
             false => &[],
@@ -104,104 +98,99 @@ impl Core {
         let packets = pending.segments;
         let mut source = Source::Buffer(pending.content, pending.log, rest);
         self.statistics.flushed_early += u64::from(flags.contains(ChunkFlags::EARLY));
-        self.send(events, context, leader, &mut source, info, packets);
-        self.go_on(leader, source, info);
+        self.send(events, context, chunker, &mut source, info, packets);
+        self.go_on(chunker, source, info);
     }
 
-    /// Takes the chunk under way from all who share it.
-    fn take_pending(&mut self, leader: ViewAt) -> Option<Pending> {
-        let chunk = self.view(leader)?.chunk;
+    /// Takes the chunk under way of a chunker.
+    pub(super) fn take_pending(&mut self, chunker: ViewAt) -> Option<Pending> {
+        let view = self.view_mut(chunker)?;
+        let chunk = core::mem::replace(&mut view.chunk, NONE);
         if chunk == NONE {
             return None;
-        }
-        let mut at = Some(ViewAt::first(leader.record));
-        while let Some(this) = at {
-            at = self.next_view(this);
-            if let Some(view) = self.view_mut(this)
-                && view.chunk == chunk
-            {
-                view.chunk = NONE;
-            }
         }
         let pending = self.pending.remove(chunk);
         self.partial -= pending.memory();
         Some(pending)
     }
 
-    /// Sends what there is of a chunk to one view, the last that it gets; others go on with it.
-    pub(super) fn send_own_share<E: Events + ?Sized>(
+    /// Sends what there is of a chunk to those who want nothing from `end` on; the others go on with it.
+    pub(super) fn send_cut<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        chunker: ViewAt,
+        end: u64,
+        flags: ChunkFlags,
+        segment: &[u8],
+    ) {
+        if self.limits_of(chunker).all(|limit| limit <= end) {
+            return self.send_filled(events, context, chunker, flags, segment);
+        }
+        let members = self.members(chunker);
+        let mut next = self.next_of(members, Some(ViewAt::first(chunker.record)));
+        while let Some(at) = next {
+            next = self.next_of(members, self.next_view(at));
+            if self.view(at).is_some_and(|view| view.limit <= end) {
+                self.send_share(events, context, at, flags);
+            }
+        }
+    }
+
+    /// Sends what there is of a chunk to one view. Others go on with it.
+    pub(super) fn send_share<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
         context: Context<'_>,
         at: ViewAt,
+        flags: ChunkFlags,
     ) {
-        let chunk = self.view(at).map_or(NONE, |view| view.chunk);
-        if let Some(pending) = self.pending.get_mut(chunk)
-            && pending.is_new()
-        {
-            let info = ChunkInfo {
-                offset: pending.start,
-                gap_before: pending.gap_before,
-                repeated: pending.repeated,
-                flags: pending
-                    .flags
-                    .with(ChunkFlags::LAST)
-                    .with(pending.hole_flag())
-                    .without(ChunkFlags::SPLIT),
-                time: pending.time,
-            };
-            let (generation, segments) = (pending.generation, pending.segments);
-            let content = core::mem::take(&mut pending.content);
-            let log = core::mem::take(&mut pending.log);
-            let mut source = Source::InPlace(
-                content.bytes.as_slice(),
-                content.holes.as_deref(),
-                log_of(&content, &log),
-            );
-            self.send_to(events, context, at, &mut source, info, segments);
-            let is_mine = self.view(at).is_some_and(|view| view.chunk == chunk);
-            match self.pending.get_mut(chunk) {
-                // (Another chunk may be there by now.)
-                Some(pending)
-                    if pending.stream == at.record
-                        && (is_mine || pending.generation == generation) =>
-                {
-                    pending.content = content;
-                    pending.log = log;
-                }
-                _ => {
-                    self.partial -= (content.bytes.capacity() + log.capacity()) as u64;
-                    self.recycle(content, log);
-                }
-            }
+        let chunker = self.chunker_of(at);
+        let chunk = self.chunk_of(chunker);
+        if chunk == NONE || self.is_over(at) {
+            return;
         }
-        self.leave_chunk(at);
+        if self.members(chunker) == at.bit() {
+            return self.send_pending(events, context, chunker, flags);
+        }
+        self.part(at);
+        let Some(pending) = self.pending.get_mut(chunk) else {
+            return;
+        };
+        if !pending.is_new() {
+            return;
+        }
+        let (info, segments) = (pending.info(flags), pending.segments);
+        let content = core::mem::take(&mut pending.content);
+        let log = core::mem::take(&mut pending.log);
+        let mut source = Source::InPlace(
+            content.bytes.as_slice(),
+            content.holes.as_deref(),
+            log_of(&content, &log),
+        );
+        self.send_to(events, context, at, &mut source, info, segments);
+        self.begin_next(at, &mut source, info, false);
+        if let Some(pending) = self.pending.get_mut(chunk) {
+            pending.content = content;
+            pending.log = log;
+        }
     }
 
-    /// Sends a chunk, in which so many packets begin, to all who share it with `leader`.
+    /// Sends a chunk, in which so many packets begin, to all who use a chunker.
     fn send<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
         context: Context<'_>,
-        leader: ViewAt,
+        chunker: ViewAt,
         source: &mut Source<'_>,
         info: ChunkInfo,
         packets: u32,
     ) {
-        let Some(place) = self.view(leader).map(|view| view.parameters) else {
-            return;
-        };
-        let mut next = self.next_view(leader);
-        self.send_to(events, context, leader, source, info, packets);
-        while let Some(this) = next {
-            next = self.next_view(this);
-            if let Some(view) = self.view_mut(this)
-                && view.parameters == place
-                && !view.flags.has(ViewFlags::OVER)
-            {
-                view.flags.set(ViewFlags::GOT);
-                self.send_to(events, context, this, source, info, packets);
-            }
+        let members = self.members(chunker);
+        let mut next = self.next_of(members, Some(ViewAt::first(chunker.record)));
+        while let Some(at) = next {
+            next = self.next_of(members, self.next_view(at));
+            self.send_to(events, context, at, source, info, packets);
         }
     }
 
@@ -294,39 +283,47 @@ impl Core {
     }
 
     /// After a chunk was sent: what is kept of it or repeated begins the next, its memory goes back.
-    fn go_on(&mut self, leader: ViewAt, source: Source<'_>, info: ChunkInfo) {
+    fn go_on(&mut self, chunker: ViewAt, source: Source<'_>, info: ChunkInfo) {
         let mut source = source;
-        let got = |at| (self.view(at)).is_some_and(|view| view.flags.has(ViewFlags::GOT));
-        let is_shared = self.views_of(leader.record).any(got);
-        let mut at = Some(ViewAt::first(leader.record));
-        while let Some(this) = at {
-            at = self.next_view(this);
-            let Some(view) = self.view_mut(this) else {
-                continue;
-            };
-            if view.flags.has(ViewFlags::KEEP) {
-                view.flags.clear(ViewFlags::KEEP);
-                if !view.flags.has(ViewFlags::OVER | ViewFlags::CLIPPED) {
-                    let moves = this == leader && !is_shared;
-                    self.keep_on(this, &mut source, info, moves);
-                }
+        let place = self.view(chunker).map(|view| view.chunk_parameters);
+        let (mut members, mut stay) = (self.members(chunker), 0);
+        while let Some(at) = self.next_of(members, Some(ViewAt::first(chunker.record))) {
+            members &= !at.bit();
+            let stays = self.view(at).is_some_and(|view| {
+                !view.flags.has(ViewFlags::KEEP | ViewFlags::CLIPPED)
+                    && Some(view.parameters) == place
+            });
+            if stays {
+                stay |= at.bit();
+            } else {
+                self.part(at);
+                self.begin_next(at, &mut source, info, members | stay == 0);
             }
         }
-        self.repeat(leader, &source, info);
-        // Others that got it share what is repeated, unless they or the leader went their own way.
-        let mut at = self.next_view(leader);
-        while let Some(this) = at {
-            at = self.next_view(this);
-            if let Some(view) = self.view_mut(this)
-                && view.flags.has(ViewFlags::GOT)
-            {
-                view.flags.clear(ViewFlags::GOT);
-                self.repeat(this, &source, info);
-            }
+        if stay != 0 {
+            self.repeat(chunker, &source, info);
         }
         if let Source::Buffer(content, log, _) = source {
             self.recycle(content, log);
         }
+    }
+
+    /// After a chunk was sent to a view that uses a chunker alone from here on: what it keeps of it or has
+    /// repeated begins its next. If nobody else has it (`moves`) it goes on where it is.
+    fn begin_next(&mut self, at: ViewAt, source: &mut Source<'_>, info: ChunkInfo, moves: bool) {
+        let Some(view) = self.view_mut(at) else {
+            return;
+        };
+        let flags = view.flags;
+        view.flags.clear(ViewFlags::KEEP | ViewFlags::CLIPPED);
+        if flags.has(ViewFlags::OVER | ViewFlags::CLIPPED) {
+            return;
+        }
+        let chunker = self.chunker_of(at);
+        if flags.has(ViewFlags::KEEP) {
+            self.keep_on(chunker, source, info, moves);
+        }
+        self.repeat(chunker, source, info);
     }
 
     /// Takes the memory of a chunk back.
@@ -338,13 +335,9 @@ impl Core {
         self.buffers.put(log);
     }
 
-    /// The next chunk of a view begins with all of this one; if nobody else has it (`moves`) it goes on
-    /// where it is.
-    fn keep_on(&mut self, at: ViewAt, source: &mut Source<'_>, info: ChunkInfo, moves: bool) {
-        let Some(view) = self.view(at) else {
-            return;
-        };
-        let chunk_bytes = self.parameters(view.parameters).chunk_bytes.max(1);
+    /// The next chunk begins with all of this one.
+    fn keep_on(&mut self, chunker: ViewAt, source: &mut Source<'_>, info: ChunkInfo, moves: bool) {
+        let chunk_bytes = self.parameters_of(chunker).chunk_bytes.max(1);
         let len = source.bytes().len();
         let Some(target) = len
             .checked_add(chunk_bytes as usize)
@@ -363,7 +356,8 @@ impl Core {
                 content
             }
             _ => {
-                let Some(mut bytes) = self.buffers.get(target, self.ceiling_of(at.record)) else {
+                let Some(mut bytes) = self.buffers.get(target, self.ceiling_of(chunker.record))
+                else {
                     return;
                 };
                 bytes.extend(source.bytes());
@@ -371,7 +365,7 @@ impl Core {
                     bytes,
                     ..Content::default()
                 };
-                if !self.take_over_holes(&mut content, source.holes(), 0, at.record) {
+                if !self.take_over_holes(&mut content, source.holes(), 0, chunker.record) {
                     return self.recycle(content, Block::EMPTY);
                 }
                 content
@@ -388,28 +382,22 @@ impl Core {
             target: target as u32,
             ..Pending::default()
         };
-        self.open_chunk(at, pending);
+        self.open_chunk(chunker, pending);
     }
 
     /// The next chunk begins with the last bytes of this one.
-    fn repeat(&mut self, leader: ViewAt, source: &Source<'_>, info: ChunkInfo) {
-        let Some(view) = self.view(leader) else {
-            return;
-        };
-        let parameters = self.parameters(view.parameters);
-        let ends = info.flags.contains(ChunkFlags::LAST) || view.flags.has(ViewFlags::OVER);
-        let is_clipped = view.flags.has(ViewFlags::CLIPPED);
-        if is_clipped && let Some(view) = self.view_mut(leader) {
-            view.flags.clear(ViewFlags::CLIPPED);
-        }
-        let has_chunk = self.view(leader).is_none_or(|view| view.chunk != NONE);
-        if parameters.overlap_bytes == 0 || has_chunk || ends || is_clipped {
+    fn repeat(&mut self, chunker: ViewAt, source: &Source<'_>, info: ChunkInfo) {
+        let parameters = self.parameters_of(chunker);
+        if parameters.overlap_bytes == 0
+            || info.flags.contains(ChunkFlags::LAST)
+            || self.chunk_of(chunker) != NONE
+        {
             return;
         }
         let all = source.bytes();
         let from = all.len().saturating_sub(parameters.overlap_bytes as usize);
         let repeated = &all[from..];
-        let ceiling = self.ceiling_of(leader.record);
+        let ceiling = self.ceiling_of(chunker.record);
         // Nothing more may ever come.
         let size = Buffers::size(repeated.len(), parameters.chunk_bytes as usize);
         let Some(mut bytes) = self.buffers.get(size, ceiling) else {
@@ -420,11 +408,11 @@ impl Core {
             bytes,
             ..Content::default()
         };
-        if !self.take_over_holes(&mut content, source.holes(), from as u32, leader.record) {
+        if !self.take_over_holes(&mut content, source.holes(), from as u32, chunker.record) {
             return self.recycle(content, Block::EMPTY);
         }
         self.open_chunk(
-            leader,
+            chunker,
             Pending {
                 start: info.offset + from as u64,
                 since: info.time,
@@ -461,5 +449,18 @@ impl Core {
             content.uncharge_holes(more);
         }
         is_charged
+    }
+}
+
+impl Pending {
+    /// What the chunk says of itself when it is sent as it is.
+    fn info(&self, flags: ChunkFlags) -> ChunkInfo {
+        ChunkInfo {
+            offset: self.start,
+            gap_before: self.gap_before,
+            repeated: self.repeated,
+            flags: (self.flags.with(flags).with(self.hole_flag())).without(ChunkFlags::SPLIT),
+            time: self.time,
+        }
     }
 }

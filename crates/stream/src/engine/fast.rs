@@ -23,7 +23,7 @@ use super::assemble::Run;
 use super::chunk::{ChunkFlags, Content, Holes, Piece};
 use super::core::Core;
 use super::events::Events;
-use super::record::{Pending, ViewAt, ViewFlags};
+use super::record::{Pending, ViewAt};
 use super::slab::NONE;
 use super::stream_ref::{Context, StreamErrors};
 
@@ -74,220 +74,211 @@ pub(super) struct Placed {
     pub(super) unwanted: u64,
 }
 
+/// What is left of a segment in mode FAST.
+#[derive(Clone, Copy)]
+pub(super) struct Segment<'a> {
+    pub(super) run: Run<'a>,
+    /// Position behind the farthest byte so far.
+    pub(super) seen: u64,
+    pub(super) origin: Origin,
+    pub(super) placed: Placed,
+}
+
 impl Core {
-    /// Whether the chunk under way of a view has all bytes before `end`.
-    pub(super) fn is_complete(&self, at: ViewAt, end: u64) -> bool {
-        self.view(at)
-            .and_then(|view| self.pending.get(view.chunk))
+    /// Whether the chunk under way of a chunker has all bytes before `end`.
+    pub(super) fn is_complete(&self, chunker: ViewAt, end: u64) -> bool {
+        self.pending
+            .get(self.chunk_of(chunker))
             .is_some_and(|pending| pending.hole_flag() == ChunkFlags(0) && pending.end() >= end)
     }
 
-    /// Takes a segment wherever it belongs, for those who share the parameters of `leader`. `seen`
-    /// is the position behind the farthest byte so far.
+    /// Takes a segment wherever it belongs, for those who use a chunker. Any of them may leave in the
+    /// midst of it: it gets the rest nevertheless. What became of it for each is noted in `all`, by the places
+    /// of their views.
     pub(super) fn place<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
         context: Context<'_>,
-        leader: ViewAt,
-        run: Run<'_>,
-        seen: u64,
-        origin: Origin,
-    ) -> Placed {
-        let mut placed = Placed::default();
-        placed.unwanted = self.place_in(events, context, leader, run, seen, origin, &mut placed);
-        placed
-    }
-
-    /// The same. Returns how many bytes more would have been new that nobody wants.
-    #[inline]
-    #[allow(clippy::too_many_arguments, reason = "those of place")]
-    fn place_in<E: Events + ?Sized>(
-        &mut self,
-        events: &mut E,
-        context: Context<'_>,
-        leader: ViewAt,
-        run: Run<'_>,
-        seen: u64,
-        origin: Origin,
-        placed: &mut Placed,
-    ) -> u64 {
-        let (mut run, mut leader, mut seen) = (run, leader, seen);
+        chunker: ViewAt,
+        segment: Segment<'_>,
+        all: &mut [Option<Placed>],
+    ) {
+        let mut segment = segment;
+        let mut members = self.members(chunker);
         // Each turn takes or skips bytes, sends the chunk or begins one.
-        while !run.bytes.is_empty() {
-            let Some(view) = self.view(leader) else {
-                return 0;
-            };
-            let (chunk, place) = (view.chunk, view.parameters);
-            if view.flags.has(ViewFlags::OVER) {
-                match self.heir(leader, place) {
-                    Some(heir) => leader = heir,
-                    None => return run.new_from(seen),
+        while members != 0 && !segment.run.bytes.is_empty() {
+            self.place_turn(events, context, chunker, &mut segment);
+            let before = members;
+            members = self.members(chunker);
+            let mut left = self.next_of(before & !members, Some(ViewAt::first(chunker.record)));
+            while let Some(at) = left {
+                left = self.next_of(before & !members, self.next_view(at));
+                if !self.is_over(at) {
+                    self.place(events, context, self.chunker_of(at), segment, all);
+                } else if let Some(placed) = all.get_mut(usize::from(at.place)) {
+                    let unwanted = segment.run.new_from(segment.seen);
+                    *placed = Some(Placed {
+                        unwanted,
+                        ..segment.placed
+                    });
                 }
-                continue;
-            }
-            if chunk == NONE && run.offset < seen {
-                run = run.skip(seen - run.offset);
-                continue;
-            }
-            if run.offset >= view.limit && chunk != NONE {
-                // It will not be filled any more.
-                self.send_pending(events, context, leader, ChunkFlags::CUTOFF);
-                continue;
-            }
-            if run.offset >= view.limit
-                && self
-                    .stop(leader, run.offset, run.offset.saturating_sub(seen))
-                    .is_none()
-            {
-                match self.heir(leader, place) {
-                    Some(heir) => leader = heir,
-                    None => return run.new_from(seen),
-                }
-                continue;
-            }
-            let target = u64::from(self.parameters(place).chunk_bytes);
-            let Some(pending) = self.pending.get(chunk).filter(|_| chunk != NONE) else {
-                let gap = run.offset - seen;
-                if gap != 0 {
-                    self.note_gap(leader.record);
-                }
-                if gap == 0 || gap >= target {
-                    // Nothing to leave room for, or too much.
-                    run.gap_before = gap;
-                    let Some(stop) = self.stop(leader, run.offset, gap) else {
-                        match self.heir(leader, place) {
-                            Some(heir) => leader = heir,
-                            None => return run.new_from(seen),
-                        }
-                        continue;
-                    };
-                    let wanted = run.bytes.len().min((stop - run.offset) as usize);
-                    let rest =
-                        self.append_some(events, context, leader, run, wanted, origin, placed);
-                    seen = rest.offset;
-                    run = rest;
-                    if seen == stop {
-                        // It has begun with its last byte.
-                        self.send_pending(events, context, leader, ChunkFlags(0));
-                    }
-                    continue;
-                }
-                let stance = self.stance(leader);
-                if !self.leave_room(events, context, leader, &run, seen) {
-                    if self.stance(leader) != stance {
-                        continue;
-                    }
-                    run.gap_before = gap;
-                    let Some(stop) = self.stop(leader, run.offset, gap) else {
-                        match self.heir(leader, place) {
-                            Some(heir) => leader = heir,
-                            None => return run.new_from(seen),
-                        }
-                        continue;
-                    };
-                    let wanted = run.bytes.len().min((stop - run.offset) as usize);
-                    let packets = self.beginnings.in_first(&run, wanted, placed.new == 0);
-                    placed.new += wanted as u64;
-                    let flags = ChunkFlags::EARLY;
-                    self.send_in_place(events, context, leader, &run, wanted, packets, flags);
-                    seen = run.offset + wanted as u64;
-                    run = run.skip(wanted as u64);
-                }
-                continue;
-            };
-            let (start, end) = (pending.start, pending.end());
-            let bound = start + u64::from(pending.target);
-            let first_new = start + u64::from(pending.repeated);
-            if run.offset < first_new {
-                run = run.skip(first_new - run.offset);
-                continue;
-            }
-            if run.offset >= bound || pending.content.pieces() >= PIECES {
-                self.send_pending(events, context, leader, ChunkFlags(0));
-                seen = end;
-                continue;
-            }
-            let Some(stop) = self.stop(leader, run.offset, 0) else {
-                match self.heir(leader, place) {
-                    Some(heir) => leader = heir,
-                    None => return run.new_from(seen),
-                }
-                continue;
-            };
-            let room = stop.min(bound) - run.offset;
-            let wanted = run.bytes.len().min(room as usize);
-            let upto = run.offset + wanted as u64;
-            let missing = upto.saturating_sub(end) as usize;
-            if missing != 0 && !self.has_room(chunk, missing) {
-                let stance = self.stance(leader);
-                let has_grown = self.grow(events, context, leader, missing);
-                if self.stance(leader) != stance {
-                    continue;
-                }
-                if !has_grown {
-                    self.send_pending(events, context, leader, ChunkFlags::EARLY);
-                    seen = end;
-                    continue;
-                }
-            }
-            if run.offset > end {
-                self.note_gap(leader.record);
-            }
-            self.write(chunk, &run, wanted, origin, placed);
-            run = run.skip(wanted as u64);
-            let can_wait = self.charge_holes(leader.record, chunk);
-            let Some(pending) = self.pending.get(chunk) else {
-                return 0;
-            };
-            if !can_wait {
-                seen = pending.end();
-                self.send_pending(events, context, leader, ChunkFlags::EARLY);
-            } else if pending.is_full() || pending.end() >= stop {
-                seen = pending.end();
-                self.send_pending(events, context, leader, ChunkFlags(0));
             }
         }
-        if run.last {
-            self.send_pending(events, context, leader, ChunkFlags::LAST);
+        for (place, placed) in all.iter_mut().enumerate() {
+            if members & 1 << place != 0 {
+                *placed = Some(segment.placed);
+            }
         }
-        0
+        if segment.run.last {
+            self.send_pending(events, context, chunker, ChunkFlags::LAST);
+        }
     }
 
-    /// Takes bytes that are next and for which no chunk is under way. Returns what is left.
-    #[allow(clippy::too_many_arguments, reason = "those of place")]
-    fn append_some<'a, E: Events + ?Sized>(
+    /// One step of [`Core::place`].
+    #[inline]
+    fn place_turn<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
         context: Context<'_>,
-        leader: ViewAt,
-        run: Run<'a>,
-        wanted: usize,
-        origin: Origin,
-        placed: &mut Placed,
-    ) -> Run<'a> {
-        let Some(view) = self.view(leader) else {
-            return run.skip(run.bytes.len() as u64);
+        chunker: ViewAt,
+        segment: &mut Segment<'_>,
+    ) {
+        let (run, seen) = (&mut segment.run, segment.seen);
+        let chunk = self.chunk_of(chunker);
+        if chunk == NONE && run.offset < seen {
+            *run = run.skip(seen - run.offset);
+            return;
+        }
+        let gap = run.offset.saturating_sub(seen);
+        let Some(stop) = self.stop(events, context, chunker, run, gap) else {
+            return;
         };
-        let target = self.parameters(view.parameters).chunk_bytes as usize;
+        if self.chunk_of(chunker) != chunk {
+            return;
+        }
+        let Some(pending) = self.pending.get(chunk).filter(|_| chunk != NONE) else {
+            return self.place_first(events, context, chunker, segment, stop);
+        };
+        let (start, end) = (pending.start, pending.end());
+        let bound = start + u64::from(pending.target);
+        let first_new = start + u64::from(pending.repeated);
+        if run.offset < first_new {
+            *run = run.skip(first_new - run.offset);
+            return;
+        }
+        if run.offset >= bound || pending.content.pieces() >= PIECES {
+            segment.seen = end;
+            return self.send_pending(events, context, chunker, ChunkFlags(0));
+        }
+        let room = stop.min(bound) - run.offset;
+        let wanted = run.bytes.len().min(room as usize);
+        let upto = run.offset + wanted as u64;
+        let missing = upto.saturating_sub(end) as usize;
+        if missing != 0 && !self.has_room(chunk, missing) {
+            let stance = self.stance(chunker);
+            let has_grown = self.grow(events, context, chunker, missing);
+            if self.stance(chunker) != stance {
+                return;
+            }
+            if !has_grown {
+                segment.seen = end;
+                return self.send_pending(events, context, chunker, ChunkFlags::EARLY);
+            }
+        }
+        if run.offset > end {
+            self.note_gap(chunker.record);
+        }
+        self.write(chunk, segment, wanted);
+        segment.run = segment.run.skip(wanted as u64);
+        let can_wait = self.charge_holes(chunker.record, chunk);
+        let Some(pending) = self.pending.get(chunk) else {
+            return;
+        };
+        let end = pending.end();
+        if !can_wait {
+            segment.seen = end;
+            self.send_pending(events, context, chunker, ChunkFlags::EARLY);
+        } else if pending.is_full() {
+            segment.seen = end;
+            self.send_pending(events, context, chunker, ChunkFlags(0));
+        } else if end >= stop {
+            segment.seen = end;
+            self.send_cut(events, context, chunker, end, ChunkFlags(0), &[]);
+        }
+    }
+
+    /// The same where no chunk is under way.
+    #[inline]
+    fn place_first<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        chunker: ViewAt,
+        segment: &mut Segment<'_>,
+        stop: u64,
+    ) {
+        let (run, seen) = (&mut segment.run, segment.seen);
+        let target = u64::from(self.parameters_of(chunker).chunk_bytes);
+        let gap = run.offset - seen;
+        if gap != 0 {
+            self.note_gap(chunker.record);
+        }
+        let wanted = run.bytes.len().min((stop - run.offset) as usize);
+        if gap == 0 || gap >= target {
+            // Nothing to leave room for, or too much.
+            run.gap_before = gap;
+            self.append_some(events, context, chunker, segment, wanted);
+            segment.seen = segment.run.offset;
+            if segment.seen == stop {
+                // It has begun with its last byte.
+                self.send_pending(events, context, chunker, ChunkFlags(0));
+            }
+            return;
+        }
+        let stance = self.stance(chunker);
+        if !self.leave_room(events, context, chunker, run, seen) && self.stance(chunker) == stance {
+            run.gap_before = gap;
+            let packets = self
+                .beginnings
+                .in_first(run, wanted, segment.placed.new == 0);
+            segment.placed.new += wanted as u64;
+            let flags = ChunkFlags::EARLY;
+            self.send_in_place(events, context, chunker, run, wanted, packets, flags);
+            segment.seen = run.offset + wanted as u64;
+            *run = run.skip(wanted as u64);
+        }
+    }
+
+    /// Takes bytes that are next and for which no chunk is under way.
+    fn append_some<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        chunker: ViewAt,
+        segment: &mut Segment<'_>,
+        wanted: usize,
+    ) {
+        let run = segment.run;
+        let target = self.parameters_of(chunker).chunk_bytes as usize;
         let len = match target {
             0 => wanted,
             _ => wanted.min(target),
         };
         if target != 0 && wanted < target && wanted == run.bytes.len() {
-            let stance = self.stance(leader);
-            if self.begin_chunk(events, context, leader, &run, wanted) {
-                let chunk = self.view(leader).map_or(NONE, |view| view.chunk);
-                self.write(chunk, &run, wanted, origin, placed);
-                return run.skip(wanted as u64);
+            let stance = self.stance(chunker);
+            if self.begin_chunk(events, context, chunker, &run, wanted) {
+                self.write(self.chunk_of(chunker), segment, wanted);
+                segment.run = run.skip(wanted as u64);
+                return;
             }
-            if self.stance(leader) != stance {
-                return run;
+            if self.stance(chunker) != stance {
+                return;
             }
         }
-        let packets = self.beginnings.in_first(&run, len, placed.new == 0);
-        placed.new += len as u64;
-        self.send_in_place(events, context, leader, &run, len, packets, ChunkFlags(0));
-        run.skip(len as u64)
+        let packets = (self.beginnings).in_first(&run, len, segment.placed.new == 0);
+        segment.placed.new += len as u64;
+        self.send_in_place(events, context, chunker, &run, len, packets, ChunkFlags(0));
+        segment.run = run.skip(len as u64);
     }
 
     /// Begins a chunk at `seen`, before the run; false when there is no memory.
@@ -295,7 +286,7 @@ impl Core {
         &mut self,
         events: &mut E,
         context: Context<'_>,
-        leader: ViewAt,
+        chunker: ViewAt,
         run: &Run<'_>,
         seen: u64,
     ) -> bool {
@@ -305,11 +296,8 @@ impl Core {
             ..*run
         };
         let wanted = (run.offset - seen) as usize + run.bytes.len();
-        let Some(view) = self.view(leader) else {
-            return false;
-        };
-        let target = self.parameters(view.parameters).chunk_bytes as usize;
-        self.begin_chunk(events, context, leader, &begin, wanted.min(target))
+        let target = self.parameters_of(chunker).chunk_bytes as usize;
+        self.begin_chunk(events, context, chunker, &begin, wanted.min(target))
     }
 
     fn has_room(&self, chunk: u32, more: usize) -> bool {
@@ -318,16 +306,9 @@ impl Core {
             .is_some_and(|pending| more <= pending.content.bytes.room())
     }
 
-    /// Writes the first `wanted` bytes of the run to their place in a chunk that has room for them.
-    /// Adds to `placed` how many counted.
-    fn write(
-        &mut self,
-        chunk: u32,
-        run: &Run<'_>,
-        wanted: usize,
-        origin: Origin,
-        placed: &mut Placed,
-    ) {
+    /// Writes the first `wanted` bytes of a segment to their place in a chunk that has room for them.
+    fn write(&mut self, chunk: u32, segment: &mut Segment<'_>, wanted: usize) {
+        let (run, placed) = (&segment.run, &mut segment.placed);
         let Some(pending) = self.pending.get_mut(chunk) else {
             return;
         };
@@ -336,7 +317,7 @@ impl Core {
             return;
         };
         let is_first = pending.content.bytes.len() == pending.repeated as usize;
-        let (new, replaced) = pending.content.put(at, bytes, origin);
+        let (new, replaced) = pending.content.put(at, bytes, segment.origin);
         let begins = new != 0 && placed.new == 0;
         pending.segments += self.beginnings.in_first(run, wanted, begins);
         placed.new += new;

@@ -11,11 +11,11 @@ use super::chunk::{ChunkFlags, ChunkInfo, Source};
 use super::config::{MAX_APPLICATIONS, Mode};
 use super::core::Core;
 use super::events::Events;
-use super::fast::{Origin, Placed};
+use super::fast::{Origin, Placed, Segment};
 use super::noted::Note;
 use super::packets::{Log, NewPacket};
 use super::pass::{CONTROL, FAST_OPEN, Hook, TCP, UDP};
-use super::record::{RecordFlags, ViewAt, ViewFlags};
+use super::record::{RecordFlags, ViewAt};
 use super::slab::NONE;
 use super::statistics::Counts;
 use super::stream_ref::{Context, StreamErrors};
@@ -216,14 +216,15 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             record.flags.has(RecordFlags::FAST),
             record.position.max(delivered),
         );
-        let mut at = Some(ViewAt::first(id));
-        while let Some(this) = at {
-            at = self.core.next_view(this);
-            let is_noted = (self.core.view(this)).is_some_and(|view| self.core.notes_packets(view));
-            if !is_noted || !self.core.is_leader(this) {
+        let mut done = 0;
+        while let Some(at) = self.core.first_without(id, done) {
+            let chunker = self.core.chunker_of(at);
+            let is_noted = |view| self.core.notes_packets(view);
+            if !self.core.view(chunker).is_some_and(is_noted) {
+                done |= self.core.members(chunker);
                 continue;
             }
-            let mode = self.core.mode_of(this);
+            let mode = self.core.mode_of(at);
             let position = match mode {
                 Mode::Fast if is_fast => seen,
                 _ => delivered,
@@ -233,12 +234,14 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 && (mode != Mode::Strict || self.core.strictly_goes_on(stream, position, 0));
             let note = Note {
                 context: Context::of(stream),
-                leader: this,
+                chunker,
                 packet,
                 position,
                 is_next,
             };
             self.core.note_packet(self.events, &note);
+            // (Not those who have left it meanwhile.)
+            done |= self.core.members(chunker);
         }
     }
 
@@ -269,10 +272,11 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         let mut at = Some(ViewAt::first(id));
         while let Some(this) = at {
             at = self.core.next_view(this);
-            let Some(view) = self.core.view(this) else {
+            let chunker = self.core.chunker_of(this);
+            let Some(view) = self.core.view(chunker) else {
                 continue;
             };
-            if !view.flags.has(ViewFlags::OVER) {
+            if !self.core.is_over(this) {
                 let is_noted = self.core.need_packets && self.core.notes_packets(view);
                 let log = match is_noted {
                     true => Log::One(&new),
@@ -281,6 +285,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 let mut source = Source::InPlace(packet.payload, None, log);
                 self.core
                     .send_to(self.events, Context::of(stream), this, &mut source, info, 1);
+                self.core.follow(this);
             }
         }
         Admit::Consumed
@@ -408,11 +413,19 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             record.position = record.position.max(end);
         }
         let context = Context::of(stream);
+        let segment = Segment {
+            run,
+            seen,
+            origin,
+            placed: Placed::default(),
+        };
         let first = ViewAt::first(id);
         if self.core.is_alone(first) {
-            if self.core.mode_of(first) == Mode::Fast && self.core.is_leader(first) {
+            if self.core.mode_of(first) == Mode::Fast && !self.core.is_over(first) {
                 let core = &mut *self.core;
-                let placed = core.place(self.events, context, first, run, seen, origin);
+                let mut all = [None];
+                core.place(self.events, context, first, segment, &mut all);
+                let placed = all[0].unwrap_or_default();
                 new = placed.new;
                 let unwanted = offer.unwanted(&run, placed);
                 if unwanted.bytes != 0 && (new != 0 || !offer.is_refusable) {
@@ -420,7 +433,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 }
             }
         } else {
-            new = self.place_for_each(context, id, run, seen, origin, offer);
+            new = self.place_for_each(context, id, segment, offer);
         }
         if self.core.is_done(id) {
             self.finish_direction(stream);
@@ -434,28 +447,24 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         &mut self,
         context: Context<'_>,
         id: u32,
-        run: Run<'_>,
-        seen: u64,
-        origin: Origin,
+        segment: Segment<'_>,
         offer: Offer,
     ) -> u64 {
-        let mut new = 0;
-        let mut unwanted = [Counts::default(); MAX_APPLICATIONS];
-        let views = self.core.all_views(id).enumerate();
-        for ((place, at), unwanted) in views.zip(&mut unwanted) {
-            if offer.over & 1 << place != 0 {
-                continue;
-            }
-            if self.core.mode_of(at) == Mode::Fast && self.core.is_leader(at) {
-                let core = &mut *self.core;
-                let placed = core.place(self.events, context, at, run, seen, origin);
-                new = new.max(placed.new);
-                *unwanted = offer.unwanted(&run, placed);
+        let mut all = [None; MAX_APPLICATIONS];
+        let mut done = offer.over;
+        while let Some(at) = self.core.first_without(id, done) {
+            let chunker = self.core.chunker_of(at);
+            done |= self.core.members(chunker);
+            if self.core.mode_of(at) == Mode::Fast {
+                (self.core).place(self.events, context, chunker, segment, &mut all);
             }
         }
+        let placed = all.iter().flatten();
+        let new = placed.map(|placed| placed.new).max().unwrap_or(0);
         if new != 0 || !offer.is_refusable {
-            for (at, counts) in self.core.all_views(id).zip(unwanted) {
-                if counts.bytes != 0 {
+            for (at, placed) in self.core.all_views(id).zip(all) {
+                let unwanted = placed.map(|placed| offer.unwanted(&segment.run, placed));
+                if let Some(counts) = unwanted.filter(|counts| counts.bytes != 0) {
                     self.core.discard_offered(at, counts);
                 }
             }
@@ -478,9 +487,9 @@ impl Core {
     /// The views in mode FAST of a direction, without those of `over`, a bit each in their order.
     #[cold]
     fn views_in_fast_mode(&self, id: u32, over: u32) -> u32 {
-        (self.views_of(id).enumerate())
-            .filter(|&(place, at)| over & 1 << place == 0 && self.mode_of(at) == Mode::Fast)
-            .fold(0, |views, (place, _)| views | 1 << place)
+        self.views_of(id)
+            .filter(|&at| over & at.bit() == 0 && self.mode_of(at) == Mode::Fast)
+            .fold(0, |views, at| views | at.bit())
     }
 
     /// Mode STRICT takes nothing of a packet.
@@ -512,7 +521,7 @@ impl Core {
             return;
         };
         let differs = self.views_of(id).any(|at| {
-            let chunk = self.view(at).map_or(NONE, |view| view.chunk);
+            let chunk = self.chunk_of(at);
             let Some(pending) = self.pending.get(chunk).filter(|_| chunk != NONE) else {
                 return false;
             };

@@ -39,11 +39,10 @@
 //! elsewhere, from where it answers with a [`Command`].
 //!
 //! # Several applications
-//! Bytes are put in order once, and each application sees what it would see alone. Applications share
-//! a chunk of a stream where their chunk parameters and their cutoffs are equal; otherwise, in mode
-//! FAST, and after one of them has changed a parameter or kept a chunk, each has its own. (A stream
-//! ends once, for all: where only some wait for a hole, the flags of the others' last chunk may name
-//! their flush timeout instead of the end.)
+//! Bytes are put in order once, and each application sees what it would see alone. Those of equal chunk
+//! parameters share the chunks of a stream, until one of them changes a parameter or keeps a chunk: from
+//! the next chunk on it has its own. (A stream ends once, for all: where only some wait for a hole, the
+//! flags of the others' last chunk may name their flush timeout instead of the end.)
 //!
 //! # Counters
 //! Of every packet and byte: *all* = *captured* + *dropped* + *discarded*, per stream and in total
@@ -60,6 +59,7 @@ mod assemble;
 mod budget;
 mod buffers;
 mod chunk;
+mod chunkers;
 mod command;
 mod config;
 mod connections;
@@ -76,7 +76,6 @@ mod pass;
 mod pressure;
 mod record;
 mod settle;
-mod sharing;
 mod silence;
 mod slab;
 mod statistics;
@@ -222,7 +221,7 @@ impl Engine {
                 status,
                 ..Context::tracked(tracker, id)
             };
-            self.core.send_own_share(events, context, at);
+            self.core.send_share(events, context, at, ChunkFlags::LAST);
             let mut stream = StreamRef {
                 core: &mut self.core,
                 context,

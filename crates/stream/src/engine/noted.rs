@@ -18,11 +18,11 @@ const PACKETS: u32 = 1024;
 /// in the cache.
 const PACKETS_ALONE: u32 = 64;
 
-/// A packet to be entered in the chunk under way of those who share the parameters of `leader`.
+/// A packet to be entered in the chunk under way of those who use a chunker.
 #[derive(Clone, Copy)]
 pub(super) struct Note<'a> {
     pub(super) context: Context<'a>,
-    pub(super) leader: ViewAt,
+    pub(super) chunker: ViewAt,
     pub(super) packet: &'a NewPacket<'a>,
     /// Where the stream goes on.
     pub(super) position: u64,
@@ -34,7 +34,7 @@ impl Core {
     /// Enters a packet.
     #[inline]
     pub(super) fn note_packet<E: Events + ?Sized>(&mut self, events: &mut E, note: &Note<'_>) {
-        while self.note_packet_once(events, note).is_none() && !self.is_over(note.leader) {}
+        while self.note_packet_once(events, note).is_none() && self.members(note.chunker) != 0 {}
     }
 
     /// One attempt of [`Core::note_packet`]; `None` where the chunk went away meanwhile: memory is
@@ -47,13 +47,12 @@ impl Core {
     ) -> Option<()> {
         let Note {
             context,
-            leader,
+            chunker,
             packet,
             position,
             is_next,
         } = *note;
-        let view = self.view(leader)?;
-        let (mut chunk, limit, chunks) = (view.chunk, view.limit, view.chunks);
+        let (mut chunk, limit) = (self.chunk_of(chunker), self.limit_of(chunker));
         if chunk == NONE
             || self
                 .pending
@@ -61,7 +60,7 @@ impl Core {
                 .is_some_and(Pending::is_full_of_packets)
         {
             chunk = self.begin_packets(events, note);
-            if self.is_over(leader) {
+            if self.members(chunker) == 0 {
                 return None;
             }
         }
@@ -72,15 +71,16 @@ impl Core {
             && pending.end() == position
             && end <= pending.start + u64::from(pending.target)
             && end <= limit;
+        let goes_on = self.has_chunks(chunker);
         let need = |is_inside| Need {
             bytes: if is_inside { len } else { 0 },
             packet: room_for(packet, is_inside),
-            goes_on: chunks != 0,
+            goes_on,
         };
         for _ in 0..2 {
-            let stance = self.stance(leader);
-            let has_room = self.make_room(events, context, leader, chunk, need(is_inside));
-            if self.stance(leader) != stance {
+            let stance = self.stance(chunker);
+            let has_room = self.make_room(events, context, chunker, chunk, need(is_inside));
+            if self.stance(chunker) != stance {
                 return None;
             }
             if has_room {
@@ -156,7 +156,7 @@ impl Core {
         };
         let view = &record.view;
         let (limit, goes_on) = (view.limit, view.chunks != 0);
-        let (place, priority) = (view.parameters, view.priority);
+        let (place, priority) = (view.chunk_parameters, view.priority);
         let is_usual = !view.flags.has(ViewFlags::AHEAD);
         if !record.flags.has(RecordFlags::SIMPLE) {
             return false;
@@ -228,19 +228,16 @@ impl Core {
     /// Begins a chunk with a packet; one that is under way is sent before.
     #[inline(never)]
     fn begin_packets<E: Events + ?Sized>(&mut self, events: &mut E, note: &Note<'_>) -> u32 {
-        let leader = note.leader;
-        self.send_pending(events, note.context, leader, ChunkFlags(0));
-        let Some(view) = self.view(leader) else {
-            return NONE;
-        };
-        let (chunk, place) = (view.chunk, view.parameters);
+        let chunker = note.chunker;
+        self.send_pending(events, note.context, chunker, ChunkFlags(0));
+        let chunk = self.chunk_of(chunker);
         if chunk != NONE {
             return chunk;
         }
-        let target = self.parameters(place).chunk_bytes;
+        let target = self.parameters_of(chunker).chunk_bytes;
         let pending = Pending::of_packet(note.packet, note.position, target);
-        self.open_chunk(leader, pending);
-        self.view(leader).map_or(NONE, |view| view.chunk)
+        self.open_chunk(chunker, pending);
+        self.chunk_of(chunker)
     }
 }
 

@@ -349,53 +349,46 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 return;
             }
         }
-        let first = ViewAt::first(stream.id);
-        if more == NONE {
-            self.take(stream, first, context, run);
-        } else {
-            for leader in self.core.leaders(stream.id, over) {
-                self.take(stream, leader, context, run);
-            }
+        // (Whoever leaves its chunker on the way gets what is left of the run there.)
+        let mut done = over;
+        while let Some(at) = self.core.first_without(stream.id, done) {
+            done |= self.core.members(self.core.chunker_of(at));
+            self.take(stream, at, context, run);
         }
         if self.core.is_done(stream.id) {
             self.finish_direction(stream);
         }
     }
 
-    /// Gives bytes in order to the applications that share the parameters of `leader`.
+    /// Gives bytes in order to the applications that use a chunker, `at` the first of them.
     #[inline]
-    pub(super) fn take(
-        &mut self,
-        stream: &Stream<'_>,
-        leader: ViewAt,
-        context: Context<'_>,
-        run: Run<'_>,
-    ) {
+    fn take(&mut self, stream: &Stream<'_>, at: ViewAt, context: Context<'_>, run: Run<'_>) {
         let core = &mut *self.core;
-        let Some(view) = core.view(leader) else {
+        let Some(view) = core.view(at) else {
             return;
         };
-        let place = view.parameters;
         let is_ahead = view.flags.has(ViewFlags::AHEAD);
-        let mode = core.parameters(place).mode;
-        if mode == Mode::Fast && core.is_fast(leader.record) {
+        let chunker = core.chunker_of(at);
+        let mode = core.parameters_of(chunker).mode;
+        if mode == Mode::Fast && core.is_fast(at.record) {
             return;
         }
+        // (Such a one uses its chunker alone.)
         let run = match is_ahead {
-            true => core.skip_old(leader, run),
+            true => core.skip_old(at, run),
             false => run,
         };
         if run.bytes.is_empty() {
             return;
         }
         if mode == Mode::Strict && !core.strictly_goes_on(stream, run.offset, run.gap_before) {
-            // Whoever goes its own way in the event has come to the end, too.
-            let members = core.members(leader.record, place);
-            core.send_pending(self.events, context, leader, ChunkFlags(0));
-            core.halt(leader.record, &members, &run);
+            // Whoever leaves in the event has come to the end, too.
+            let members = core.members(chunker);
+            core.send_pending(self.events, context, chunker, ChunkFlags(0));
+            core.halt(chunker.record, members, &run);
             return;
         }
-        core.append(self.events, context, leader, run);
+        core.append(self.events, context, chunker, run);
     }
 
     /// Sends what has timed out of a stream before its next packet; of both directions before one that
@@ -419,11 +412,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         let mut at = Some(ViewAt::first(stream.id));
         while let Some(this) = at {
             at = self.core.next_view(this);
-            // (What others share with one before it has been sent; the next may have begun with what
-            // is repeated.)
-            if self.core.leads_chunk(this) {
-                self.core.send_pending(self.events, context, this, flags);
-            }
+            self.core.send_pending(self.events, context, this, flags);
         }
     }
 
@@ -435,8 +424,8 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         let mut at = Some(ViewAt::first(stream.id));
         while let Some(this) = at {
             at = self.core.next_view(this);
-            let ends = self.core.mode_of(this) != Mode::Fast || self.core.is_complete(this, end);
-            if ends && self.core.leads_chunk(this) {
+            let mode = self.core.parameters_of(this).mode;
+            if mode != Mode::Fast || self.core.is_complete(this, end) {
                 self.core
                     .send_pending(self.events, context, this, ChunkFlags::LAST);
             }
@@ -472,9 +461,12 @@ impl<E: Events + ?Sized> Hook<'_, E> {
 }
 
 impl Core {
+    /// The mode in which a view gets bytes, or would if it were not over.
     pub(super) fn mode_of(&self, at: ViewAt) -> Mode {
-        let view = self.view(at);
-        view.map_or(Mode::Wait, |view| self.parameters(view.parameters).mode)
+        match self.view(at) {
+            Some(view) if view.flags.has(ViewFlags::OVER) => self.parameters(view.parameters).mode,
+            _ => self.parameters_of(self.chunker_of(at)).mode,
+        }
     }
 
     fn is_fast(&self, id: u32) -> bool {

@@ -7,7 +7,7 @@ use flowgauge_sys::prefetch::{prefetch, prefetch_address};
 use super::chunk::ChunkFlags;
 use super::core::Core;
 use super::events::Events;
-use super::record::{ViewAt, ViewFlags};
+use super::record::ViewAt;
 use super::slab::NONE;
 use super::stream_ref::Context;
 
@@ -65,9 +65,9 @@ impl Core {
             if stream == NONE || stream == busy {
                 continue;
             }
-            if let Some(leader) = self.leader_of(stream, self.hand) {
+            if let Some(chunker) = self.chunker_with(stream, self.hand) {
                 let context = Context::tracked(tracker, stream);
-                self.send_pending(events, context, leader, ChunkFlags::EARLY);
+                self.send_pending(events, context, chunker, ChunkFlags::EARLY);
             }
         }
     }
@@ -84,15 +84,22 @@ impl Core {
         }
     }
 
-    /// What somebody may have changed about a view while others had events: memory is found by sending
+    /// What somebody may have changed about a chunker while others had events: memory is found by sending
     /// them their chunks.
-    pub(super) fn stance(&self, at: ViewAt) -> Option<(u64, u32, u32, u16, u16)> {
-        let view = self.view(at)?;
+    pub(super) fn stance(&self, chunker: ViewAt) -> Option<(u64, u32, u32, u16, u32)> {
+        let view = self.view(chunker)?;
         let generation = match self.pending.get(view.chunk) {
             Some(pending) if view.chunk != NONE => pending.generation,
             _ => 0,
         };
-        let flags = view.flags.0 & !ViewFlags::BUSY;
-        Some((view.limit, view.chunk, generation, view.parameters, flags))
+        let limit = self.limit_of(chunker);
+        let members = self.members(chunker);
+        Some((
+            limit,
+            view.chunk,
+            generation,
+            view.chunk_parameters,
+            members,
+        ))
     }
 }

@@ -105,7 +105,7 @@ impl RecordFlags {
     }
 }
 
-/// What one application has of a direction: 40 bytes.
+/// What one application has of a direction, and the chunker beside it: 40 bytes.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct View {
@@ -114,12 +114,16 @@ pub(super) struct View {
     pub(super) processing: u64,
     /// Cutoff: bytes from here on are not wanted.
     pub(super) limit: u64,
-    /// The chunk that is being filled.
+    /// Of the chunker: the chunk that is being filled.
     pub(super) chunk: u32,
     /// Data events.
     pub(super) chunks: u32,
-    /// Place in the list of parameter sets.
+    /// Of the chunker: the place of its parameters in the list of sets.
+    pub(super) chunk_parameters: u16,
+    /// The same of those that the application wants.
     pub(super) parameters: u16,
+    /// Whose chunker it uses: the place of that view in the direction.
+    pub(super) chunker: u8,
     pub(super) application: u8,
     pub(super) priority: u8,
     pub(super) flags: ViewFlags,
@@ -133,7 +137,9 @@ impl Default for View {
             limit: u64::MAX,
             chunk: NONE,
             chunks: 0,
+            chunk_parameters: 0,
             parameters: 0,
+            chunker: 0,
             application: u8::MAX,
             priority: 0,
             flags: ViewFlags(0),
@@ -143,40 +149,38 @@ impl Default for View {
 
 /// Bits of [`View::flags`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ViewFlags(pub(super) u16);
+pub(super) struct ViewFlags(pub(super) u8);
 
 impl ViewFlags {
     /// Nothing more is delivered: cutoff, discarded, or ended by STRICT.
-    pub(super) const OVER: u16 = 1;
+    pub(super) const OVER: u8 = 1;
     /// ... because of the cutoff.
-    pub(super) const CUT: u16 = 2;
+    pub(super) const CUT: u8 = 2;
     /// ... because the application said so.
-    pub(super) const DISCARDED: u16 = 4;
+    pub(super) const DISCARDED: u8 = 4;
     /// The chunk of the current data event is to be kept.
-    pub(super) const KEEP: u16 = 8;
+    pub(super) const KEEP: u8 = 8;
     /// A data event of it is under way.
-    pub(super) const BUSY: u16 = 16;
-    /// It shares the chunk that is being sent with another that leads it.
-    pub(super) const GOT: u16 = 32;
+    pub(super) const BUSY: u8 = 16;
     /// Nothing more is delivered because mode STRICT stopped.
-    pub(super) const HALTED: u16 = 64;
+    pub(super) const HALTED: u8 = 32;
     /// It did not get all of the chunk that is being sent, and wants more nevertheless.
-    pub(super) const CLIPPED: u16 = 128;
+    pub(super) const CLIPPED: u8 = 64;
     /// It left mode FAST: bytes before [`OwnLoss::ahead`] are old to it, whoever else waits for them.
-    pub(super) const AHEAD: u16 = 256;
+    pub(super) const AHEAD: u8 = 128;
 
     #[inline(always)]
-    pub(super) const fn has(self, bits: u16) -> bool {
+    pub(super) const fn has(self, bits: u8) -> bool {
         self.0 & bits != 0
     }
 
     #[inline(always)]
-    pub(super) const fn set(&mut self, bits: u16) {
+    pub(super) const fn set(&mut self, bits: u8) {
         self.0 |= bits;
     }
 
     #[inline(always)]
-    pub(super) const fn clear(&mut self, bits: u16) {
+    pub(super) const fn clear(&mut self, bits: u8) {
         self.0 &= !bits;
     }
 }
@@ -199,11 +203,13 @@ impl Default for Extra {
     }
 }
 
-/// Where a view is: `extra` is `NONE` for the one in the record.
+/// Where a view, and the chunker beside it, is: `extra` is `NONE` for the one in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ViewAt {
     pub(super) record: u32,
     pub(super) extra: u32,
+    /// How many views of the direction are before it.
+    pub(super) place: u8,
 }
 
 impl ViewAt {
@@ -212,7 +218,14 @@ impl ViewAt {
         ViewAt {
             record,
             extra: NONE,
+            place: 0,
         }
+    }
+
+    /// The view among those of its direction.
+    #[inline(always)]
+    pub(super) const fn bit(self) -> u32 {
+        1 << self.place
     }
 }
 
@@ -293,8 +306,7 @@ pub(super) struct Loss {
     pub(super) elsewhere_last: Nanos,
 }
 
-/// What decides how a stream is cut into chunks. Views of a direction whose sets are equal share its
-/// chunks; so their cutoffs have to be equal, too.
+/// What decides how a stream is cut into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Parameters {
     pub(super) chunk_bytes: u32,
@@ -303,8 +315,6 @@ pub(super) struct Parameters {
     pub(super) mode: Mode,
     /// Whether packets are noted beside the bytes.
     pub(super) packets: bool,
-    /// Tells sets apart that are equal otherwise, where applications do not share.
-    pub(super) private: Option<u8>,
 }
 
 impl Parameters {

@@ -51,6 +51,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 };
                 self.events.created(application, &mut stream);
             }
+            self.core.share(id);
             if self.core.is_done(id) {
                 self.finish_direction(&Stream { id, ..*stream });
             }
@@ -89,17 +90,14 @@ impl Core {
                 application: index as u8,
                 priority,
                 parameters,
+                chunk_parameters: parameters,
                 ..View::default()
             };
             if limit.0 == 0 {
                 view.flags.set(ViewFlags::OVER | ViewFlags::CUT);
             }
             self.use_priority(priority);
-            let at = self.add_view(id, last, view);
-            if last.is_some() {
-                self.share_or_not(at);
-            }
-            last = Some(at);
+            last = Some(self.add_view(id, last, view));
         }
         if let Some(record) = self.records.get_mut(id) {
             record.flags.clear(RecordFlags::NEW);
@@ -120,8 +118,12 @@ impl Core {
             }
             return ViewAt::first(id);
         };
+        let place = last.place + 1;
         let extra = self.views.insert(Extra {
-            view,
+            view: View {
+                chunker: place,
+                ..view
+            },
             ..Extra::default()
         });
         if last.extra == NONE {
@@ -131,22 +133,21 @@ impl Core {
         } else if let Some(before) = self.views.get_mut(last.extra) {
             before.next = extra;
         }
-        ViewAt { record: id, extra }
+        ViewAt {
+            record: id,
+            extra,
+            place,
+        }
     }
 
     /// The stream is over: frees what is kept for it.
     pub(super) fn forget(&mut self, id: u32) {
         self.forget_loss(id);
         self.forget_silence(id);
-        // All leave their chunks while the chain of views still stands.
         let mut at = Some(ViewAt::first(id));
         while let Some(this) = at {
             at = self.next_view(this);
-            self.leave_chunk(this);
-        }
-        let mut at = Some(ViewAt::first(id));
-        while let Some(this) = at {
-            at = self.next_view(this);
+            self.free_chunk(this);
             if this.extra != NONE {
                 self.views.remove(this.extra);
             }

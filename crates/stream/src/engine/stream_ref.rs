@@ -4,7 +4,7 @@ use flowgauge_flow::{FlowRecord, FlowTracker};
 use flowgauge_wire::{Address, Direction, FlowKey};
 
 use super::command::{ChunkParameters, Command, Parameter};
-use super::config::{ApplicationId, Cutoff, MAX_APPLICATIONS, Mode};
+use super::config::{ApplicationId, Cutoff, Mode};
 use super::core::{Core, flow_of};
 use super::record::{OwnLoss, Parameters, RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
@@ -487,8 +487,11 @@ impl Core {
 
     /// What is in the chunk under way of a view will not be delivered.
     fn discard_chunk(&mut self, at: ViewAt) {
-        let chunk = self.view(at).map_or(NONE, |view| view.chunk);
-        if let Some(pending) = self.pending.get(chunk).filter(|_| chunk != NONE) {
+        let chunk = self.chunk_of(self.chunker_of(at));
+        if let Some(pending) = self.pending.get(chunk)
+            && chunk != NONE
+            && !self.is_over(at)
+        {
             let counts = Counts {
                 packets: u64::from(pending.segments),
                 bytes: pending.content.received_from(pending.repeated),
@@ -498,19 +501,20 @@ impl Core {
     }
 
     fn set_limit(&mut self, at: ViewAt, limit: u64) {
-        if self.view(at).is_some_and(|view| view.limit != limit) {
-            // Those who share a chunk stop at the same place.
-            self.go_own_way(at);
-        }
         let Some(view) = self.view_mut(at) else {
             return;
         };
         view.limit = limit;
+        let is_open = view.flags.has(ViewFlags::CUT) && !view.flags.has(ViewFlags::DISCARDED);
         // One that was reached is open again where it was raised. Whether the stream itself still
         // flows is another question: the shard does not take a direction up again that it has
         // given up for good.
-        if view.flags.has(ViewFlags::CUT) && !view.flags.has(ViewFlags::DISCARDED) {
-            view.flags.clear(ViewFlags::CUT | ViewFlags::OVER);
+        if is_open {
+            self.part(at);
+            if let Some(view) = self.view_mut(at) {
+                let ended = ViewFlags::CUT | ViewFlags::OVER | ViewFlags::KEEP | ViewFlags::CLIPPED;
+                view.flags.clear(ended);
+            }
         }
         self.note_views(at.record);
     }
@@ -528,68 +532,21 @@ impl Core {
             Parameter::InactivityTimeout(timeout) => return self.set_silence(at, timeout),
             _ => {}
         }
+        let (is_busy, is_over) = (view.flags.has(ViewFlags::BUSY), self.is_over(at));
         let changed = current.changed(current.of_chunks().with(parameter));
-        self.change_parameters(at, changed);
-        self.note_views(at.record);
-    }
-
-    /// Gives a view parameters of its own. Its share of a partial chunk becomes a chunk of its own.
-    fn change_parameters(&mut self, at: ViewAt, changed: Parameters) {
-        let Some(view) = self.view(at) else {
+        let Some(place) = self.intern(changed) else {
             return;
         };
-        if self.parameters(view.parameters) == changed {
-            return;
-        }
-        let Some(place) = self.own_place(at, changed) else {
-            return;
-        };
-        if changed.mode != Mode::Fast {
+        if is_over && changed.mode != Mode::Fast {
             self.note_ahead(at);
         }
-        self.split_chunk(at, place);
         if let Some(view) = self.view_mut(at) {
             view.parameters = place;
         }
-    }
-
-    /// From here on a view shares chunks with nobody. False when that cannot be.
-    fn go_own_way(&mut self, at: ViewAt) -> bool {
-        let Some(place) = self.view(at).map(|view| view.parameters) else {
-            return false;
-        };
-        if self.is_alone(at) {
-            return true;
+        // They hold from the next chunk on.
+        if !is_busy && self.chunk_of(self.chunker_of(at)) == NONE {
+            self.follow(at);
         }
-        let Some(own) = self.own_place(at, self.parameters(place)) else {
-            return false;
-        };
-        if own != place {
-            self.split_chunk(at, own);
-            if let Some(view) = self.view_mut(at) {
-                view.parameters = own;
-            }
-        }
-        true
-    }
-
-    /// The place of a parameter set that no other view of the direction has.
-    pub(super) fn own_place(&mut self, at: ViewAt, parameters: Parameters) -> Option<u16> {
-        let ids = (0..=MAX_APPLICATIONS as u8).map(Some);
-        for private in core::iter::once(None).chain(ids) {
-            let place = self.intern(Parameters {
-                private,
-                ..parameters
-            })?;
-            let is_free = self.is_alone(at)
-                || self.views_of(at.record).all(|this| {
-                    this == at || self.view(this).is_none_or(|view| view.parameters != place)
-                });
-            if is_free {
-                return Some(place);
-            }
-        }
-        None
     }
 
     /// Whether no other application wants the direction.
@@ -601,17 +558,9 @@ impl Core {
     }
 
     fn keep(&mut self, at: ViewAt) {
-        let Some(view) = self.view(at) else {
-            return;
-        };
-        if !view.flags.has(ViewFlags::BUSY) {
-            return;
-        }
-        // From here on its chunks are not those of the others.
-        if !self.go_own_way(at) {
-            return;
-        }
-        if let Some(view) = self.view_mut(at) {
+        if let Some(view) = self.view_mut(at)
+            && view.flags.has(ViewFlags::BUSY)
+        {
             view.flags.set(ViewFlags::KEEP);
         }
     }
@@ -635,7 +584,7 @@ impl Core {
                 continue;
             }
             over = false;
-            let mode = self.parameters(view.parameters).mode;
+            let mode = self.mode_of(at);
             simple &= mode == Mode::Wait && self.is_alone(at);
             strict &= mode == Mode::Strict && !datagrams;
             match mode {

@@ -36,19 +36,19 @@ impl Core {
     }
 
     /// Mode STRICT stops before a run for those of these views that are still in it.
-    pub(super) fn halt(&mut self, record: u32, members: &[Option<ViewAt>], run: &Run<'_>) {
+    pub(super) fn halt(&mut self, record: u32, views: u32, run: &Run<'_>) {
         let gap = run.gap_before;
         let mut halted = false;
-        for &at in members.iter().flatten() {
-            if self.mode_of(at) != Mode::Strict {
-                continue;
-            }
-            self.leave_chunk(at);
-            if let Some(view) = self.view_mut(at)
+        let mut next = self.next_of(views, Some(ViewAt::first(record)));
+        while let Some(at) = next {
+            next = self.next_of(views, self.next_view(at));
+            if self.mode_of(at) == Mode::Strict
+                && let Some(view) = self.view_mut(at)
                 && !view.flags.has(ViewFlags::OVER)
             {
                 view.flags.set(ViewFlags::OVER | ViewFlags::HALTED);
                 halted = true;
+                self.leave_chunk(at);
                 self.discard_run(at, run, Place::Strict);
                 self.note_missing(at, run.offset, gap);
             }

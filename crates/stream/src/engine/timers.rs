@@ -56,9 +56,9 @@ impl Core {
                 if stream == NONE || pending.generation != generation {
                     continue;
                 }
-                if let Some(leader) = self.leader_of(stream, chunk) {
+                if let Some(chunker) = self.chunker_with(stream, chunk) {
                     let context = Context::tracked(tracker, stream);
-                    self.send_pending(events, context, leader, ChunkFlags::TIMEOUT);
+                    self.send_pending(events, context, chunker, ChunkFlags::TIMEOUT);
                 }
             }
         }
@@ -74,16 +74,14 @@ impl Core {
         id: u32,
         time: Nanos,
     ) {
-        for at in self.all_views(id) {
-            let is_due = self.view(at).is_some_and(|view| {
-                let timeout = self.parameters(view.parameters).flush_timeout;
-                let pending = self.pending.get(view.chunk);
-                timeout.is_some_and(|timeout| {
-                    pending.is_some_and(|pending| pending.is_due(time, timeout))
-                })
+        for chunker in self.all_views(id) {
+            let timeout = self.parameters_of(chunker).flush_timeout;
+            let pending = self.pending.get(self.chunk_of(chunker));
+            let is_due = timeout.is_some_and(|timeout| {
+                pending.is_some_and(|pending| pending.is_due(time, timeout))
             });
-            if is_due && self.leads_chunk(at) {
-                self.send_pending(events, context, at, ChunkFlags::TIMEOUT);
+            if is_due {
+                self.send_pending(events, context, chunker, ChunkFlags::TIMEOUT);
             }
         }
     }

@@ -270,8 +270,8 @@ impl Core {
         let stop = ends_after.map_or(end, |len| end.min(offset + len));
         let first = begin.max(packet.position().unwrap_or(begin)).max(0);
         let is_control = decoded.key.protocol == TCP && decoded.tcp_flags.intersects(CONTROL);
-        for (place, at) in self.all_views(id).enumerate() {
-            if over & 1 << place != 0 || self.mode_of(at) != Mode::Fast {
+        for at in self.all_views(id) {
+            if over & at.bit() != 0 || self.mode_of(at) != Mode::Fast {
                 continue;
             }
             let limit = match self.view(at) {
@@ -364,10 +364,10 @@ impl Core {
         let decoded = packet.decoded;
         let is_control = decoded.key.protocol == TCP && decoded.tcp_flags.intersects(CONTROL);
         let end = offset + i64::from(decoded.payload_len);
-        for (place, at) in self.all_views(id).enumerate() {
+        for at in self.all_views(id) {
             let ahead = self.ahead_of(at) as i64;
-            if end <= ahead && self.is_over(at) && self.placed & 1 << place == 0 {
-                self.placed |= 1 << place;
+            if end <= ahead && self.is_over(at) && self.placed & at.bit() == 0 {
+                self.placed |= at.bit();
                 let packets = u64::from(!is_control) * counts.packets;
                 self.discard_for(at, Counts { packets, ..counts });
             }
@@ -390,9 +390,9 @@ impl Core {
             };
             return self.discard_late(id, counts, place);
         }
-        for (place, at) in self.all_views(id).enumerate() {
+        for at in self.all_views(id) {
             // The others know for themselves what is new of it.
-            if self.placed & 1 << place == 0 {
+            if self.placed & at.bit() == 0 {
                 self.discard_for(at, counts);
             }
         }
@@ -468,9 +468,10 @@ impl Core {
     pub(super) fn views_that_are_over(&self, id: u32) -> u32 {
         match self.is_alone(ViewAt::first(id)) {
             true => 0,
-            false => (self.views_of(id).enumerate())
-                .filter(|(_, at)| self.is_over(*at))
-                .fold(0, |over, (place, _)| over | 1 << place),
+            false => self
+                .views_of(id)
+                .filter(|&at| self.is_over(at))
+                .fold(0, |over, at| over | at.bit()),
         }
     }
 
@@ -480,8 +481,8 @@ impl Core {
         if over == 0 {
             return;
         }
-        for (place, at) in self.all_views(id).enumerate() {
-            if over & 1 << place != 0 {
+        for at in self.all_views(id) {
+            if over & at.bit() != 0 {
                 self.discard_for(at, counts);
             }
         }

@@ -88,14 +88,17 @@ fn equal_applications_share_their_chunks() {
     let places = |plans: &[Plan]| run(plans, &segments, 1, |_, _| {}).places;
     let shared = places(&[plan, plan]);
     assert_eq!(shared[&0], shared[&1]);
-    let apart = places(&[
-        plan,
-        Plan {
-            cutoff: Some(1999),
-            ..plan
-        },
-    ]);
+    let cutoff = Some(1999);
+    let cut = places(&[plan, Plan { cutoff, ..plan }]);
+    assert_eq!(cut[&0][..3], cut[&1][..3]);
+    let apart = places(&[plan, Plan { chunk: 501, ..plan }]);
     assert_ne!(apart[&0][0], apart[&1][0]);
+    let fast = Plan {
+        mode: Mode::Fast,
+        ..plan
+    };
+    let shared = places(&[fast, fast]);
+    assert_eq!(shared[&0], shared[&1]);
 }
 
 /// Does what an application is to do.

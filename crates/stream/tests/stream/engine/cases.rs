@@ -1,8 +1,8 @@
 //! Single cases, most of them found by the fuzzer of operation sequences (`hostile`).
 
 use flowgauge_stream::engine::{
-    ApplicationConfig, ApplicationId, Counts, Cutoff, DataChunk, Engine, EngineConfig, Events,
-    Mode, Packets, StreamErrors, StreamRef, StreamStatistics,
+    ApplicationConfig, ApplicationId, Command, Counts, Cutoff, DataChunk, Engine, EngineConfig,
+    Events, Mode, Packets, Parameter, StreamErrors, StreamRef, StreamStatistics,
 };
 use flowgauge_wire::{Batch, Nanos};
 
@@ -34,9 +34,17 @@ struct Seen {
     /// Payloads of the packets of chunks that are taken.
     taken: Vec<Vec<Vec<u8>>>,
     takes: bool,
+    /// The client's stream.
+    uid: u64,
 }
 
 impl Events for Seen {
+    fn created(&mut self, _: ApplicationId, stream: &mut StreamRef<'_>) {
+        if stream.from_initiator() {
+            self.uid = stream.uid();
+        }
+    }
+
     fn data(&mut self, of: ApplicationId, stream: &mut StreamRef<'_>, chunk: &mut DataChunk<'_>) {
         if stream.from_initiator() {
             if self.keeps && of.0 == 0 {
@@ -233,6 +241,46 @@ fn applications_that_share_an_overlap_share_it_after_a_reset() {
             "application {application}"
         );
     }
+}
+
+/// Of two that share a chunk one changes its size: what is under way is still that of both.
+#[test]
+fn a_changed_parameter_holds_from_the_next_chunk_on() {
+    let application = ApplicationConfig {
+        chunk_bytes: 100,
+        ..ApplicationConfig::default()
+    };
+    let mut wire = Wire::default();
+    wire.handshake(Nanos::from_secs(1000), 1000);
+    wire.client(0, 50, 0);
+    wire.client(50, 150, 0);
+    let (first, second) = wire.packets.split_at(4);
+    let mut engine = Engine::new(EngineConfig {
+        shard: shard(),
+        ..EngineConfig::default()
+    });
+    let applications = [0; 2].map(|_| engine.add(application.clone()).unwrap());
+    let mut seen = Seen::default();
+    engine.process(
+        &Batch::new(&wire.memory, first),
+        &mut seen as &mut dyn Events,
+    );
+    let smaller = Command::SetParameter(Parameter::ChunkBytes(30));
+    assert!(engine.command(seen.uid, applications[1], smaller));
+    engine.process(
+        &Batch::new(&wire.memory, second),
+        &mut seen as &mut dyn Events,
+    );
+    engine.finish(&mut seen as &mut dyn Events);
+    let lengths = |application: ApplicationId| -> Vec<usize> {
+        (seen.pieces.iter())
+            .filter(|piece| piece.application == application.0)
+            .map(|piece| piece.bytes.len())
+            .collect()
+    };
+    assert_eq!(lengths(applications[0]), [100, 50]);
+    assert_eq!(lengths(applications[1]), [100, 30, 20]);
+    assert_eq!(seen.places[0].1, seen.places[1].1);
 }
 
 #[test]
