@@ -17,6 +17,8 @@ pub(crate) const END_PER_BATCH: usize = 1024;
 
 /// Flows that are brought closer together.
 const GROUP: usize = 16;
+/// So many flows before one is given out its caller can fetch what it keeps of it, step by step.
+const STEPS: [usize; 3] = [GROUP, GROUP / 2, GROUP / 4];
 
 /// Classes in which the longest idle flow is evicted, from the first that has one.
 const EVICTION: [&[Class]; 2] = [
@@ -90,8 +92,9 @@ impl EndedFlow<'_> {
 
 /// What a caller does with flows that have ended.
 pub trait Taker {
-    /// Brings what is kept for this flow closer: it is soon given out.
-    fn fetch(&mut self, id: FlowId);
+    /// Brings what is kept for this flow closer: it is soon given out. Called with steps from 0 to 2, so that what the
+    /// next one needs is there.
+    fn fetch(&mut self, id: FlowId, step: usize);
 
     /// Takes a flow.
     fn take(&mut self, flow: &EndedFlow<'_>);
@@ -102,7 +105,7 @@ struct Take<F>(F);
 
 impl<F: FnMut(FlowId, &FlowRecord<'_>)> Taker for Take<F> {
     #[inline(always)]
-    fn fetch(&mut self, _: FlowId) {}
+    fn fetch(&mut self, _: FlowId, _: usize) {}
 
     #[inline(always)]
     fn take(&mut self, flow: &EndedFlow<'_>) {
@@ -147,18 +150,11 @@ impl FlowTracker {
             });
         }
         let ended = core::mem::take(&mut self.ended);
-        let mut ahead = ended.iter();
-        let mut fetch = |tracker: &FlowTracker, taker: &mut _| {
-            if let Some(&(id, ..)) = ahead.next() {
-                tracker.fetch_ended(id, taker);
-            }
-        };
-        for _ in 0..GROUP / 2 {
-            fetch(self, taker);
-        }
-        for &(id, reason, at) in &ended {
-            fetch(self, taker);
-            self.give_out(id.0, reason, at, taker);
+        let id = |at: usize| ended.get(at).map(|&(id, ..)| id);
+        self.fetch_first(id, taker);
+        for (at, &(flow, reason, time)) in ended.iter().enumerate() {
+            self.fetch_ahead(at, id, taker);
+            self.give_out(flow.0, reason, time, taker);
         }
         self.ended = ended;
         self.ended.clear();
@@ -167,11 +163,31 @@ impl FlowTracker {
         }
     }
 
-    /// Brings an ended flow closer.
+    /// Brings ended flows closer, before the first is given out.
+    fn fetch_first(&self, id: impl Fn(usize) -> Option<FlowId>, taker: &mut impl Taker) {
+        for (step, ahead) in STEPS.into_iter().enumerate() {
+            for id in (0..ahead).map_while(&id) {
+                self.fetch_ended(id, step, taker);
+            }
+        }
+    }
+
+    /// The same before the one at `at` is.
     #[inline(always)]
-    fn fetch_ended(&self, id: FlowId, taker: &mut impl Taker) {
-        Flow::prefetch_place(self.flows.address(id.0));
-        taker.fetch(id);
+    fn fetch_ahead(&self, at: usize, id: impl Fn(usize) -> Option<FlowId>, taker: &mut impl Taker) {
+        for (step, ahead) in STEPS.into_iter().enumerate() {
+            if let Some(id) = id(at + ahead) {
+                self.fetch_ended(id, step, taker);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn fetch_ended(&self, id: FlowId, step: usize, taker: &mut impl Taker) {
+        if step == 0 {
+            Flow::prefetch_place(self.flows.address(id.0));
+        }
+        taker.fetch(id, step);
     }
 
     /// Ends everything, in the order of the flows' beginnings: ids tell how the input was cut into
@@ -198,10 +214,10 @@ impl FlowTracker {
                 same.sort_unstable_by_key(|&flow| flows.get(flow as u32).map(|flow| flow.hot.key));
             }
         }
+        let id = |at: usize| left.get(at).map(|&flow| FlowId(flow as u32));
+        self.fetch_first(id, taker);
         for (at, &flow) in left.iter().enumerate() {
-            if let Some(&next) = left.get(at + GROUP / 2) {
-                self.fetch_ended(FlowId(next as u32), taker);
-            }
+            self.fetch_ahead(at, id, taker);
             let id = flow as u32;
             let flow = self.flows.at(id);
             let reason = closed_reason(flow).unwrap_or(EndReason::EndOfInput);

@@ -14,9 +14,9 @@ pub(crate) struct EndStreams<'a, H> {
 
 impl<H: Handler> Taker for EndStreams<'_, H> {
     #[inline(always)]
-    fn fetch(&mut self, flow: FlowId) {
+    fn fetch(&mut self, flow: FlowId, step: usize) {
         if H::STREAMS {
-            self.streams.prefetch(flow, self.handler);
+            self.streams.prefetch(flow, step, self.handler);
         }
     }
 
@@ -42,10 +42,12 @@ impl<H: Handler> Taker for EndStreams<'_, H> {
 impl Streams {
     /// Fetches what [`Streams::end`] needs of a flow.
     #[inline(always)]
-    pub(crate) fn prefetch<H: Handler>(&self, flow: FlowId, handler: &mut H) {
+    fn prefetch<H: Handler>(&self, flow: FlowId, step: usize, handler: &mut H) {
         for direction in [0, 1] {
-            self.connections.prefetch(flow, direction);
-            handler.prefetch(stream_id(flow, direction), true);
+            if step == 0 {
+                self.connections.prefetch(flow, direction);
+            }
+            handler.prefetch_end(stream_id(flow, direction), step);
         }
     }
 

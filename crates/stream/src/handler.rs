@@ -422,6 +422,15 @@ pub trait Handler {
     #[inline(always)]
     fn prefetch_control(&mut self, _is_control: bool) {}
 
+    /// The stream with this number is soon terminated. Called with steps from 0 to 2, so that a handler can bring closer what it
+    /// finds by what the step before brought.
+    #[inline(always)]
+    fn prefetch_end(&mut self, stream: u32, step: usize) {
+        if step == 0 {
+            self.prefetch(stream, true);
+        }
+    }
+
     /// The next packet of the batch is up: its events follow. Called for all packets where
     /// [`Handler::PACKETS`] says that they are wanted.
     #[inline(always)]

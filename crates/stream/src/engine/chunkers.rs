@@ -13,6 +13,9 @@ use super::slab::NONE;
 impl Core {
     /// Of a new direction those views use a chunker together whose parameters are equal.
     pub(super) fn share(&mut self, id: u32) {
+        if self.is_alone(ViewAt::first(id)) {
+            return;
+        }
         for at in self.all_views(id).skip(1) {
             let parameters = self.view(at).map(|view| view.parameters);
             let same = self

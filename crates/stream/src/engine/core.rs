@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use flowgauge_flow::FlowId;
 use flowgauge_reassembly::HostPolicies;
-use flowgauge_sys::prefetch::{prefetch, prefetch_address};
+use flowgauge_sys::prefetch::{prefetch, prefetch_address, prefetch_at};
 use flowgauge_wire::{BATCH_SIZE, Budget, Nanos, Place};
 
 use super::budget::Watermarks;
@@ -36,6 +36,8 @@ const EMPTY: u32 = 1 << 31;
 const CONTROL: u32 = 1 << 30;
 /// What most packets take at most in a log of packets.
 const HEADERS: usize = 96;
+/// Of more bytes only the first are fetched.
+const FEW_BYTES: usize = 256;
 /// Payload of a large segment.
 const SEGMENT: usize = 1460;
 
@@ -572,6 +574,27 @@ impl Core {
         self.fetched += 1;
         if let Some(record) = self.records.get(id) {
             prefetch(record);
+        }
+    }
+
+    /// A stream ends soon: fetches its record, then its chunk under way, then the bytes of that.
+    #[inline(always)]
+    pub(super) fn fetch_end(&self, id: u32, step: usize) {
+        let Some(record) = self.records.get(id) else {
+            return;
+        };
+        if step == 0 {
+            return prefetch(record);
+        }
+        let Some(pending) = self.pending.get(record.view.chunk) else {
+            return;
+        };
+        if step == 1 {
+            return prefetch(pending);
+        }
+        let bytes = pending.content.bytes.as_slice();
+        for at in (0..bytes.len().min(FEW_BYTES)).step_by(64) {
+            prefetch_at(bytes, at);
         }
     }
 

@@ -62,6 +62,11 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
     }
 
     #[inline(always)]
+    fn prefetch_end(&mut self, stream: u32, step: usize) {
+        self.core.fetch_end(stream, step);
+    }
+
+    #[inline(always)]
     fn arrived(&mut self, has_payload: bool) {
         if has_payload || self.core.need_packets {
             self.core.fetch_ahead();
@@ -349,18 +354,33 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 return;
             }
         }
-        // (Whoever leaves its chunker on the way gets what is left of the run there.)
-        let mut done = over;
-        while let Some(at) = self.core.first_without(stream.id, done) {
-            done |= self.core.members(self.core.chunker_of(at));
-            self.take(stream, at, context, run);
+        match more {
+            NONE => self.take(stream, ViewAt::first(stream.id), context, run),
+            _ => self.take_for_each(stream, over, context, run),
         }
         if self.core.is_done(stream.id) {
             self.finish_direction(stream);
         }
     }
 
-    /// Gives bytes in order to the applications that use a chunker, `at` the first of them.
+    /// Gives bytes in order to the applications that are none of `over`.
+    #[cold]
+    fn take_for_each(
+        &mut self,
+        stream: &Stream<'_>,
+        over: u32,
+        context: Context<'_>,
+        run: Run<'_>,
+    ) {
+        // (Whoever leaves its chunker on the way gets what is left of the run there.)
+        let mut done = over;
+        while let Some(at) = self.core.first_without(stream.id, done) {
+            done |= self.core.members(self.core.chunker_of(at));
+            self.take(stream, at, context, run);
+        }
+    }
+
+    /// The same to those that use a chunker, `at` the first of them.
     #[inline]
     fn take(&mut self, stream: &Stream<'_>, at: ViewAt, context: Context<'_>, run: Run<'_>) {
         let core = &mut *self.core;
