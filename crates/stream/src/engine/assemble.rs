@@ -11,6 +11,7 @@ use super::chunk::{ChunkFlags, Content};
 use super::core::Core;
 use super::events::Events;
 use super::packets::move_packets;
+use super::pressure::Refusal;
 use super::record::{Parameters, Pending, ViewAt};
 use super::slab::NONE;
 use super::stream_ref::Context;
@@ -99,14 +100,16 @@ impl Core {
                 *run = run.after(len);
                 return;
             }
-            let stance = self.stance(chunker);
-            if self.begin_chunk(events, context, chunker, run, wanted) {
-                run.gap_before = 0;
-            } else if self.stance(chunker) == stance {
-                // No memory: the bytes go out where they are.
-                let (packets, flags) = (self.beginnings.in_order(run, wanted), ChunkFlags::EARLY);
-                self.send_in_place(events, context, chunker, run, wanted, packets, flags);
-                *run = run.after(wanted);
+            match self.begin_chunk(events, context, chunker, run, wanted) {
+                Ok(()) => run.gap_before = 0,
+                Err(Refusal::Changed) => {}
+                Err(Refusal::NoMemory) => {
+                    // The bytes go out where they are.
+                    let (packets, flags) =
+                        (self.beginnings.in_order(run, wanted), ChunkFlags::EARLY);
+                    self.send_in_place(events, context, chunker, run, wanted, packets, flags);
+                    *run = run.after(wanted);
+                }
             }
             return;
         }
@@ -135,11 +138,10 @@ impl Core {
             self.send_filled(events, context, chunker, ChunkFlags(0), segment);
         } else if pending.end() == stop {
             self.send_cut(events, context, chunker, stop, ChunkFlags(0), segment);
-        } else if taken == 0 {
-            let stance = self.stance(chunker);
-            if !self.grow(events, context, chunker, wanted) && self.stance(chunker) == stance {
-                self.send_pending(events, context, chunker, ChunkFlags::EARLY);
-            }
+        } else if taken == 0
+            && self.grow(events, context, chunker, wanted) == Err(Refusal::NoMemory)
+        {
+            self.send_pending(events, context, chunker, ChunkFlags::EARLY);
         }
     }
 
@@ -209,7 +211,7 @@ impl Core {
         (self.members(chunker) == members).then(|| self.limit_of(chunker))
     }
 
-    /// Begins a chunk with room for `wanted` bytes of `run`; false when there is no memory.
+    /// Begins a chunk with room for `wanted` bytes of `run`.
     pub(super) fn begin_chunk<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
@@ -217,21 +219,14 @@ impl Core {
         chunker: ViewAt,
         run: &Run<'_>,
         wanted: usize,
-    ) -> bool {
+    ) -> Result<(), Refusal> {
         let target = self.parameters_of(chunker).chunk_bytes;
         // A stream that has filled one will likely fill the next.
         let size = match self.has_chunks(chunker) {
             false => Buffers::size(wanted, target as usize),
             true => target as usize,
         };
-        let stance = self.stance(chunker);
-        let Some(bytes) = self.memory(events, context, size, chunker.record) else {
-            return false;
-        };
-        if self.stance(chunker) != stance {
-            self.buffers.put(bytes);
-            return false;
-        }
+        let bytes = self.memory(events, context, chunker, size)?;
         self.open_chunk(
             chunker,
             Pending {
@@ -247,15 +242,7 @@ impl Core {
                 ..Pending::default()
             },
         );
-        true
-    }
-
-    /// Whether somebody who uses a chunker has got a chunk.
-    pub(super) fn has_chunks(&self, chunker: ViewAt) -> bool {
-        let members = self.members(chunker);
-        let first = self.next_of(members, Some(ViewAt::first(chunker.record)));
-        let view = first.and_then(|at| self.view(at));
-        view.is_some_and(|view| view.chunks != 0)
+        Ok(())
     }
 
     /// Makes `pending` the chunk under way of a chunker.
@@ -325,8 +312,7 @@ impl Core {
         len
     }
 
-    /// Makes room in a chunk for `more` bytes, as far as they belong into it; false when there is no
-    /// memory.
+    /// Makes room in a chunk for `more` bytes, as far as they belong into it.
     #[cold]
     pub(super) fn grow<E: Events + ?Sized>(
         &mut self,
@@ -334,14 +320,14 @@ impl Core {
         context: Context<'_>,
         chunker: ViewAt,
         more: usize,
-    ) -> bool {
+    ) -> Result<(), Refusal> {
         let (chunk, goes_on) = (self.chunk_of(chunker), self.has_chunks(chunker));
         let Some(pending) = self.pending.get(chunk) else {
-            return false;
+            return Err(Refusal::NoMemory);
         };
         let (len, target) = (pending.content.bytes.len(), pending.target as usize);
         if len >= target {
-            return false;
+            return Err(Refusal::NoMemory);
         }
         let need = Need {
             bytes: more.min(target - len),
@@ -351,7 +337,7 @@ impl Core {
         self.make_room(events, context, chunker, chunk, need)
     }
 
-    /// Gives a chunk what it needs; false when there is no memory, or another chunk by then.
+    /// Gives a chunk what it needs.
     pub(super) fn make_room<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
@@ -359,19 +345,12 @@ impl Core {
         chunker: ViewAt,
         chunk: u32,
         need: Need,
-    ) -> bool {
-        let stance = self.stance(chunker);
+    ) -> Result<(), Refusal> {
         while let Some(step) = self.pending.get(chunk).and_then(|at| at.missing(need)) {
-            let Some(block) = self.memory(events, context, step.size(), chunker.record) else {
-                return false;
-            };
-            if self.stance(chunker) != stance {
-                self.buffers.put(block);
-                return false;
-            }
+            let block = self.memory(events, context, chunker, step.size())?;
             self.take_step(chunk, step, block);
         }
-        true
+        Ok(())
     }
 
     /// Moves what a chunk has to the memory that it needs.

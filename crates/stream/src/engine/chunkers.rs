@@ -81,7 +81,7 @@ impl Core {
     /// The first of these views that is not before `from`.
     #[inline]
     pub(super) fn next_of(&self, views: u32, from: Option<ViewAt>) -> Option<ViewAt> {
-        let mut at = from;
+        let mut at = from.filter(|_| views != 0);
         while let Some(this) = at
             && views & this.bit() == 0
         {
@@ -107,10 +107,19 @@ impl Core {
 
     /// The cutoffs of those who use a chunker.
     pub(super) fn limits_of(&self, chunker: ViewAt) -> impl Iterator<Item = u64> + '_ {
+        self.users_of(chunker).map(|view| view.limit)
+    }
+
+    /// Whether those who use a chunker have got a chunk.
+    pub(super) fn has_chunks(&self, chunker: ViewAt) -> bool {
+        let first = self.users_of(chunker).next();
+        first.is_some_and(|view| view.chunks != 0)
+    }
+
+    fn users_of(&self, chunker: ViewAt) -> impl Iterator<Item = &View> {
         self.views_of(chunker.record)
             .filter_map(|at| self.view(at))
             .filter(move |view| view.is_member(chunker))
-            .map(|view| view.limit)
     }
 
     /// A view that has no chunk under way follows its parameters.

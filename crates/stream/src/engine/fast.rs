@@ -23,6 +23,7 @@ use super::assemble::Run;
 use super::chunk::{ChunkFlags, Content, Holes, Piece};
 use super::core::Core;
 use super::events::Events;
+use super::pressure::Refusal;
 use super::record::{Pending, ViewAt};
 use super::slab::NONE;
 use super::stream_ref::{Context, StreamErrors};
@@ -175,14 +176,13 @@ impl Core {
         let upto = run.offset + wanted as u64;
         let missing = upto.saturating_sub(end) as usize;
         if missing != 0 && !self.has_room(chunk, missing) {
-            let stance = self.stance(chunker);
-            let has_grown = self.grow(events, context, chunker, missing);
-            if self.stance(chunker) != stance {
-                return;
-            }
-            if !has_grown {
-                segment.seen = end;
-                return self.send_pending(events, context, chunker, ChunkFlags::EARLY);
+            match self.grow(events, context, chunker, missing) {
+                Ok(()) => {}
+                Err(Refusal::Changed) => return,
+                Err(Refusal::NoMemory) => {
+                    segment.seen = end;
+                    return self.send_pending(events, context, chunker, ChunkFlags::EARLY);
+                }
             }
         }
         if run.offset > end {
@@ -235,8 +235,8 @@ impl Core {
             }
             return;
         }
-        let stance = self.stance(chunker);
-        if !self.leave_room(events, context, chunker, run, seen) && self.stance(chunker) == stance {
+        let began = self.leave_room(events, context, chunker, run, seen);
+        if began == Err(Refusal::NoMemory) {
             run.gap_before = gap;
             let packets = self
                 .beginnings
@@ -265,14 +265,14 @@ impl Core {
             _ => wanted.min(target),
         };
         if target != 0 && wanted < target && wanted == run.bytes.len() {
-            let stance = self.stance(chunker);
-            if self.begin_chunk(events, context, chunker, &run, wanted) {
-                self.write(self.chunk_of(chunker), segment, wanted);
-                segment.run = run.skip(wanted as u64);
-                return;
-            }
-            if self.stance(chunker) != stance {
-                return;
+            match self.begin_chunk(events, context, chunker, &run, wanted) {
+                Ok(()) => {
+                    self.write(self.chunk_of(chunker), segment, wanted);
+                    segment.run = run.skip(wanted as u64);
+                    return;
+                }
+                Err(Refusal::Changed) => return,
+                Err(Refusal::NoMemory) => {}
             }
         }
         let packets = (self.beginnings).in_first(&run, len, segment.placed.new == 0);
@@ -281,7 +281,7 @@ impl Core {
         segment.run = run.skip(len as u64);
     }
 
-    /// Begins a chunk at `seen`, before the run; false when there is no memory.
+    /// Begins a chunk at `seen`, before the run.
     fn leave_room<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
@@ -289,7 +289,7 @@ impl Core {
         chunker: ViewAt,
         run: &Run<'_>,
         seen: u64,
-    ) -> bool {
+    ) -> Result<(), Refusal> {
         let begin = Run {
             offset: seen,
             gap_before: 0,

@@ -7,6 +7,7 @@ use super::chunk::ChunkFlags;
 use super::core::Core;
 use super::events::Events;
 use super::packets::{NewPacket, enter, room_for};
+use super::pressure::Refusal;
 use super::record::{Pending, RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::stream_ref::Context;
@@ -78,12 +79,11 @@ impl Core {
             goes_on,
         };
         for _ in 0..2 {
-            let stance = self.stance(chunker);
-            let has_room = self.make_room(events, context, chunker, chunk, need(is_inside));
-            if self.stance(chunker) != stance {
+            let room = self.make_room(events, context, chunker, chunk, need(is_inside));
+            if room == Err(Refusal::Changed) {
                 return None;
             }
-            if has_room {
+            if room.is_ok() {
                 let pending = self.pending.get_mut(chunk)?;
                 let payload_at = is_inside.then_some(pending.content.bytes.len() as u32);
                 let start = pending.start;

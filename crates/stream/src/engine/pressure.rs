@@ -16,6 +16,14 @@ const STEPS: u32 = 4096;
 /// How many chunks ahead of the search its next ones are fetched from memory.
 const VICTIMS: u32 = 6;
 
+/// Why there is no memory for a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    NoMemory,
+    /// Somebody who was sent a chunk of another stream meanwhile has changed something about the chunker.
+    Changed,
+}
+
 impl Core {
     /// A buffer, as far as the stream's priority lets it have one; under pressure partial chunks of
     /// other streams are sent first.
@@ -23,15 +31,21 @@ impl Core {
         &mut self,
         events: &mut E,
         context: Context<'_>,
+        chunker: ViewAt,
         size: usize,
-        busy: u32,
-    ) -> Option<Block> {
+    ) -> Result<Block, Refusal> {
+        let busy = chunker.record;
         if self.budget.used() + size as u64 > self.watermarks.base()
             && let Some(tracker) = context.tracker()
         {
+            let stance = self.stance(chunker);
             self.relieve(events, tracker, size as u64, busy);
+            if self.stance(chunker) != stance {
+                return Err(Refusal::Changed);
+            }
         }
-        self.buffers.get(size, self.ceiling_of(busy))
+        let buffer = self.buffers.get(size, self.ceiling_of(busy));
+        buffer.ok_or(Refusal::NoMemory)
     }
 
     /// Sends partial chunks until `need` more bytes are below the base threshold, or so little is
@@ -86,7 +100,7 @@ impl Core {
 
     /// What somebody may have changed about a chunker while others had events: memory is found by sending
     /// them their chunks.
-    pub(super) fn stance(&self, chunker: ViewAt) -> Option<(u64, u32, u32, u16, u32)> {
+    fn stance(&self, chunker: ViewAt) -> Option<(u64, u32, u32, u16, u32)> {
         let view = self.view(chunker)?;
         let generation = match self.pending.get(view.chunk) {
             Some(pending) if view.chunk != NONE => pending.generation,
