@@ -22,7 +22,7 @@ options! {
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "flows",
     aliases: &["flow_report"],
-    summary: "gives a record of each flow when it ends",
+    summary: "makes a record of each flow when it ends",
     help: "The records are those of the command flows: counters of both directions, state, history, \
            handshake time. It puts fragments together and verifies checksums itself.",
     output: Output::Of(ItemType::Flow),

@@ -38,7 +38,7 @@ options! {
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "logs",
-    summary: "writes records of many kinds as Suricata or Zeek do, and lets them through",
+    summary: "writes records as Suricata or Zeek do, and passes them on",
     help: "eve: lines of Suricata's EVE log, in one file. zeek: Zeek's logs, a file each (conn.log, \
            http.log, dns.log, ssl.log, ...) in a folder, with its header; zeek-json: the same with a JSON object per \
            line. On standard output all stand one behind the other. A file that was moved or \

@@ -10,7 +10,7 @@ use flowgauge_wire::Decoded;
 pub(crate) static SCAN: ComponentInfo = ComponentInfo {
     name: "scanicp",
     aliases: &["icpscan"],
-    summary: "lets datagrams through that are messages between caches (ICP)",
+    summary: "selects ICP messages between caches",
     help: "Versions 2 and 3, on any port. Of fragments none: they come through once they were put together \
            (ipreass).",
     output: Output::Of(ItemType::Datagram),
@@ -20,7 +20,7 @@ pub(crate) static SCAN: ComponentInfo = ComponentInfo {
 
 pub(crate) static DEMUX: ComponentInfo = ComponentInfo {
     name: "icpdemux",
-    summary: "an instance per query between caches (ICP) and its reply",
+    summary: "an instance per ICP query and its reply",
     help: "By the query's number: two caches that talk to each other are to be apart from others before \
            (ipcnxdemux). What is no ICP goes on to what follows.",
     make: |settings| Ok(keying(settings, Demux)),

@@ -55,7 +55,7 @@ fn recognise(seen: &Seen<'_>) -> Look {
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tls",
-    summary: "finds what both sides of a TLS connection say before they encrypt",
+    summary: "finds TLS handshakes",
     help: "A record of each handshake, with JA3 and JA4, and one of each certificate before it. Takes datagrams \
            (DTLS), or stands within tcpcnxdemux, behind tcpreseq.",
     input: Input::Of(&[ItemType::Packet, ItemType::Chunk]),

@@ -67,7 +67,7 @@ pub(crate) static SCAN: ComponentInfo = ComponentInfo {
 
 pub(crate) static MATCH: ComponentInfo = ComponentInfo {
     name: "httpmatch",
-    summary: "puts HTTP requests and their responses together",
+    summary: "pairs HTTP requests with their responses",
     help: "Takes the messages of both directions of a connection. What has no partner is given on alone.",
     input: Input::Of(&[ItemType::Message]),
     output: Output::Of(ItemType::Transaction),
