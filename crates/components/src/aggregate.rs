@@ -17,7 +17,7 @@ use crate::record_fields::read_names;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "aggregate",
-    summary: "groups records by fields and sums others, or takes their means: heavy hitters",
+    summary: "groups records by fields, with sums and means of others: heavy hitters",
     help: "A key is a field; an address may have a prefix length (src_ip/24). A sum is a field, or a \
            name both of whose halves exist: bytes is src_bytes + dst_bytes. Groups come out largest \
            first, at the end or every interval; the field interval says when that began. Fields of mean, min and max \

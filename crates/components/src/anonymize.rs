@@ -19,7 +19,7 @@ use crate::made::Made;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "anonymize",
     aliases: &[],
-    summary: "replaces and removes what a policy says",
+    summary: "anonymizes packets and records by a policy",
     help: "Of packets and of records. What the policy does not name is not kept. Without one addresses are replaced \
            so that common prefixes stay common, names and URIs are hashed, ports and what counts or measures stays, \
            and payload goes; the key is made for the run and kept nowhere. HTTP messages stay messages, so that \

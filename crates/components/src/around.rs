@@ -18,7 +18,7 @@ use crate::search::{self, IN, Part};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "around",
-    summary: "lets the packets of a flow through that come before and after one with a text",
+    summary: "selects the packets of a flow around one that contains a text",
     help: "The last packets of all flows are kept in `memory` bytes. When a packet contains the text, those \
            of its flow come out, both directions, then it, and then what follows of the flow. Texts are \
            written as for `search`; with in = payload one of up to 1025 bytes may lie across segments of a \

@@ -11,7 +11,7 @@ use flowgauge_wire::Nanos;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "bucket",
-    summary: "keeps the result of another component for each interval",
+    summary: "keeps the result of another component per interval",
     help: "Intervals begin at multiples of their length on the clock of the capture, so that those of \
            several runs are the same. With `reset` a value is what was added to a count within its \
            interval, else the count at its end; the other component's result stays as it is. An \

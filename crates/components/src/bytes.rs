@@ -8,7 +8,7 @@ use flowgauge_stack::{
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "bytes",
     aliases: &["byte_counter"],
-    summary: "counts the bytes of what it lets through",
+    summary: "counts the bytes that pass",
     help: "MAPI's BYTE_COUNTER counts the bytes that were captured, which with a snap length are \
            fewer than the frames had: that is `of = captured`.",
     input: Input::Of(&[ItemType::Packet, ItemType::Chunk]),

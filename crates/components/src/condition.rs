@@ -27,7 +27,7 @@ use crate::words::{Order, Trouble, Words};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "where",
-    summary: "lets records through of which a condition holds",
+    summary: "selects records by a condition",
     help: "As `bytes > 1M and dst_port = 443`: fields with = != < <= > >=, in {80, 8000..8080}, contains \
            and matches (texts), and a field alone, which asks whether it has a value; and, or, xor, not, \
            brackets. Values are as the field is: 1M (of bytes 2^20, else 10^6), 5ms, 10.0.0.0/8, \

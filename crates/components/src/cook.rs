@@ -17,7 +17,7 @@ use crate::made::Made;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "cook",
     aliases: &["cooking"],
-    summary: "makes packets of the bytes of TCP streams, put in order",
+    summary: "makes packets from reassembled TCP streams",
     help: "Instead of its segments come packets that each hold the next `threshold` bytes of a direction, \
            behind an IP and a TCP header: the endpoints are those of the stream, the sequence number is the \
            position in it, from 1. A piece is shorter at the end, before a hole and after `timeout`. What \

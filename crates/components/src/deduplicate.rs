@@ -9,7 +9,7 @@ use flowgauge_wire::DecodeFlags;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "deduplicate",
     aliases: &["dedup"],
-    summary: "drops copies of packets, as mirrored ports make them",
+    summary: "drops duplicate packets, as mirrored ports produce them",
     help: "A copy has the same innermost IP datagram as a packet let through at most `window` before: \
            captured bytes and length. Time to live or hop limit, the IPv4 header's checksum and all \
            below IP (MAC addresses, VLAN tags, outer headers, padding) are left out. What is not IP is \

@@ -13,7 +13,7 @@ use crate::record_fields::{Fields, Key, read_names};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "distinct",
-    summary: "lets a record through if none with these values came before",
+    summary: "selects records with values that were not seen before",
     help: "What was seen is remembered for keep values; then the one that was seen longest ago is \
            forgotten, and would be new again.",
     input: Input::Of(&[ItemType::Record]),

@@ -10,7 +10,7 @@ use flowgauge_wire::{Decoded, Direction, FlowKey, Nanos, TcpFlags};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "expired_flows",
-    summary: "keeps the flows that have ended, each direction for itself",
+    summary: "keeps the flows that have ended, each direction separately",
     help: "A flow ends when nothing came for `timeout` on the clock of the capture, of TCP also with a FIN \
            or RST, and at the end of the input. Flows that were seen within a timeout of the first packet \
            may have begun before it: they are left out, as are those of fewer than `least` packets. With \

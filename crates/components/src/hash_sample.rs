@@ -10,7 +10,7 @@ use flowgauge_wire::{Decoded, HashSeed};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "hash_sample",
     aliases: &["hashsamp"],
-    summary: "lets the packets of some flows through, chosen by a hash",
+    summary: "samples flows by a hash",
     help: "A flow is chosen if its hash modulo 1024 is less than `range`: both directions, all its \
            packets, the same flows in each run and on each sensor of the same version. The key of the \
            hash is public for that: a sender can choose ports of which no flow, or each, is \

@@ -12,7 +12,7 @@ use crate::made::Made;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ipreass",
     aliases: &["ipreassembly"],
-    summary: "puts IP datagrams together from their fragments",
+    summary: "reassembles IP datagrams from their fragments",
     help: "What is no fragment comes through as it is. A datagram comes through as one packet when \
            its last fragment came, with the link-layer header of that one; a datagram within a \
            tunnel without those of the tunnel.",

@@ -15,7 +15,7 @@ use crate::record_fields::{Fields, Key, read_names};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "matcher",
     aliases: &["match_records"],
-    summary: "matches records of requests with those of their replies",
+    summary: "matches requests with their replies",
     help: "Two records belong together if the fields of key are equal, those of the sender in one \
            (src_...) with those of the receiver in the other (dst_...); with way = same also those \
            of the sender are equal to those of the sender: two sightings of one packet. The first \

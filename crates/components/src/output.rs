@@ -25,7 +25,7 @@ use crate::record_fields::{check, read_names};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "output",
     aliases: &["to_file"],
-    summary: "writes what it gets to a file, or sends it, and lets it through",
+    summary: "writes items to a file, or sends them, and passes them on",
     help: "Packets are written as a capture file, in pcapng where the file's name ends in .pcapng, \
            else in pcap; .gz and .zst compress. Chunks of streams are written one after the other as \
            they are. Records are written as JSON lines, or as CSV where the file's name ends in .csv.\n\n  \

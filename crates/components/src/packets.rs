@@ -10,7 +10,7 @@ use flowgauge_wire::ChecksumVerdict;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "packets",
-    summary: "gives a record of each packet",
+    summary: "makes a record of each packet",
     help: "The fields are those of the command packets; checksums are not looked at. \
            Packets have the number that they have in the input; a datagram that was put together from \
            fragments that of its last one.",

@@ -15,7 +15,7 @@ use flowgauge_wire::{Batch, DecodedBatch, Decoder, hash_batch};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "pcap",
     aliases: &["pcaphandler", "capture"],
-    summary: "takes packets from files or from an interface",
+    summary: "reads packets from files or an interface",
     help: "For stacks that read something of their own: several in a file can then read different things. A \
            stack without a source reads what -r or -i name, on several threads where that is asked for, \
            which is faster.",

@@ -8,7 +8,7 @@ use crate::search::{IN, Part};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "regexp",
-    summary: "lets packets through that a regular expression matches",
+    summary: "selects packets by a regular expression",
     help: "The syntax is that of Rust's crate regex, over bytes: Perl's without look-around and \
            back-references, so that a packet takes time in proportion to its length. `(?i)` ignores \
            case, `(?s)` lets a dot match line ends. Each packet is searched for itself.",

@@ -6,7 +6,7 @@ use crate::per_packet::only;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "sample",
-    summary: "lets one of so many packets through, or so many per cent",
+    summary: "samples packets: one in N, or a percentage",
     help: "`deterministic` lets every value-th packet through, beginning with the value-th; \
            `probabilistic` each with a probability of value per cent. The choice is the same in each \
            run with the same seed.",

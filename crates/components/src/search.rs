@@ -9,7 +9,7 @@ use crate::per_packet::only;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "search",
     aliases: &["str_search"],
-    summary: "lets packets through that contain a text",
+    summary: "selects packets that contain a text",
     help: "Bytes stand in hexadecimal between pipes, `|0d 0a|`; `\\|` is a pipe, `\\\\` a backslash; \
            `||` separates alternatives, `GET||POST`. Each packet is searched for itself.",
     options: Options::ALL,

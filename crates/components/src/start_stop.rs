@@ -11,7 +11,7 @@ use flowgauge_wire::Nanos;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "start_stop",
     aliases: &["startstop"],
-    summary: "lets packets through that come between two points in time",
+    summary: "selects packets between two points in time",
     help: "Times are those of the capture: `+10s` (us, ms, s, m, h) after the first packet, or \
            `2026-11-22 10:30:00` in UTC. The first packet of the second time does not come through.",
     is_end: true,

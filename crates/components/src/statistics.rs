@@ -6,7 +6,7 @@ use flowgauge_stack::{Cell, ComponentInfo, Parallel, ResultInfo, Table, columns}
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "statistics",
     aliases: &["stats"],
-    summary: "sums up the values of another component's result",
+    summary: "summarizes the values of another component's result",
     help: "Where each packet has a value (packet_info, protocol_field, gap, hash), the values of the \
            packets that come here; else what was added to a count in each interval, or the value at its \
            end, of intervals in which packets came here.",

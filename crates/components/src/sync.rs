@@ -6,7 +6,7 @@ use flowgauge_stack::{
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "sync",
-    summary: "lets nothing through until each of some components has a result",
+    summary: "passes nothing until certain components have results",
     help: "A result is there when it is not 0, or has rows. It is looked for before each batch, and \
            never again once all are there.",
     input: Input::Any,

@@ -11,7 +11,7 @@ use flowgauge_wire::{Decoded, Nanos, TcpFlags};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpreseq",
     aliases: &["tcpreass"],
-    summary: "puts segments in order and gives the bytes of each direction",
+    summary: "reassembles TCP segments into the bytes of each direction",
     help: "Stands within tcpcnxdemux, or in that within tcpdirdemux. A segment that comes in order is \
            given on at once, as it lies in its packet; others wait for those before them, and holes \
            that do not fill are reported with their size. Segments with wrong checksums do not count, \

@@ -6,7 +6,7 @@ use flowgauge_stack::{
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "thread",
-    summary: "what follows runs on a thread of its own",
+    summary: "runs what follows on a thread of its own",
     help: "Between the two threads is a queue of batches. While it is full the first thread waits, or \
            with `when_full = drop` throws away what it would have put there, which the result counts: \
            then a slow end of a stack does not hold up the capture. Packets of a file are handed over \

@@ -9,7 +9,7 @@ use flowgauge_wire::Nanos;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "threshold",
-    summary: "notes when the result of another component reaches a bound",
+    summary: "records when the result of another component reaches a bound",
     help: "The result is read at each interval's end on the clock of the capture, divided by `divider`, \
            and compared; with a `difference_...` its difference to the reading before is. Each time the \
            condition holds is a row, `count` times at most. What then happens says `then`: MAPI's function \

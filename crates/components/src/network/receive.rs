@@ -46,7 +46,7 @@ columns! {
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "input",
-    summary: "takes what outputs on other machines send",
+    summary: "receives what outputs on other machines send",
     help: "It listens for senders whose certificates are of the same authority (flowgauge keys), and \
            gives their items on in the order of time: an item waits until every sender has said that \
            it has none before it. A sender from which nothing is heard for the timeout is not waited \

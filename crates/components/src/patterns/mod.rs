@@ -31,7 +31,7 @@ use search::{Finding, Search};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "match",
-    summary: "finds patterns in streams and gives a record of each match",
+    summary: "finds patterns in streams, with a record of each match",
     help: "It puts streams together itself and searches in each direction of TCP connections and UDP \
            flows, wherever packets were cut. A pattern is a line: the bytes to find as they stand; \
            \"text |0d 0a|\" in quotation marks with bytes in hexadecimal; options as in Snort's rules \

@@ -33,7 +33,7 @@ use segments::{Segments, Sums};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "streams",
-    summary: "puts streams in order and gives a record of each direction when it ends",
+    summary: "reassembles streams, with a record of each direction when it ends",
     help: "The records are those of the command streams: bytes, holes, how the stream ended, a hash; with \
            gaps a record of each hole too; with count one record of all. With out the bytes go to a file \
            for each direction, named as tcpflow names them. Any of the options from mode on has streams \
