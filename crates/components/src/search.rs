@@ -10,8 +10,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "search",
     aliases: &["str_search"],
     summary: "selects packets that contain a text",
-    help: "Bytes stand in hexadecimal between pipes, `|0d 0a|`; `\\|` is a pipe, `\\\\` a backslash; \
-           `||` separates alternatives, `GET||POST`. Each packet is searched for itself.",
+    help: "Bytes are written in hexadecimal between pipes, `|0d 0a|`; `\\|` is a pipe, `\\\\` a backslash; \
+           `||` separates alternatives, `GET||POST`. Each packet is searched on its own.",
     options: Options::ALL,
     make,
     ..flowgauge_kit::OF_PACKETS

@@ -19,10 +19,10 @@ use crate::protocol_field::unknown;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "top",
     summary: "finds the values of a field with the most packets or bytes",
-    help: "Fields have Wireshark's names (docs/display-filter.md); several are separated by blanks, as \
-           \"ip.src ipv6.src\". A packet counts once for each of its values. All values are counted as \
-           long as there are no more than `table`; then the smaller half is forgotten, and `error` says \
-           how much a value that came later may have had before.",
+    help: "Fields have the names of Wireshark (docs/display-filter.md); several are separated by blanks, as \
+           \"ip.src ipv6.src\". A packet counts once for each of its values. All values are counted while \
+           there are no more than `table`; then the smaller half is forgotten, and `error` is the most that a \
+           later value may have had before.",
     is_end: true,
     options: Options::ALL,
     result: Some(ResultInfo::table("the most", &COLUMNS)),

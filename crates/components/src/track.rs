@@ -18,9 +18,9 @@ use crate::layers;
 
 /// What applications have in common.
 const OF_FLOWS: ComponentInfo = ComponentInfo {
-    help: "A flow is found by what one of its packets carries, or by its ports; from that packet on all \
-           of its packets come through, both directions. Data connections that FTP announces are found, \
-           too, if they are between the same two hosts.",
+    help: "A flow is found by the content of a packet, or by its ports; from that packet on all its packets \
+           pass, both directions. Data connections announced by FTP are found too, if they are between the \
+           same two hosts.",
     options: Options::ALL,
     result: Some(ResultInfo::number("flows found", "flows")),
     parallel: Parallel::ByFlow,

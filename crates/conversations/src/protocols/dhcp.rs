@@ -21,8 +21,8 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "dhcp",
     summary: "finds DHCP requests and their replies",
-    help: "A reply belongs to the request with its number and hardware address, whoever sent it: offers to \
-           discoveries, the others to requests. Takes datagrams.",
+    help: "A reply belongs to the request with its number and hardware address, from any sender: offers to \
+           discoveries, others to requests. Takes datagrams.",
     fields: |_| Some(DHCP_SCHEMA),
     make: alone::make::<Talk<Dhcp>>,
     ..alone::INFO

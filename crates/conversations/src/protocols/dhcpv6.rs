@@ -30,8 +30,9 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "dhcpv6",
     summary: "finds DHCPv6 requests and their replies",
-    help: "A reply belongs to the request with its number, client and relay, whoever sent it: advertisements to \
-           solicitations, the others to any. What relays wrapped is unwrapped. Takes datagrams.",
+    help: "A reply belongs to the request with its number, client and relay, from any sender: advertisements \
+           to solicitations, others to any request. Messages are unwrapped from those of relays. Takes \
+           datagrams.",
     fields: |_| Some(DHCPV6_SCHEMA),
     make: alone::make::<Talk<Dhcpv6>>,
     ..alone::INFO

@@ -36,9 +36,9 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "dns",
     summary: "finds DNS queries and their replies",
-    help: "Over UDP and TCP; multicast DNS, LLMNR and names of NetBIOS too. A reply belongs to the query \
-           with its number, question and addresses; a query that comes again before it counts once. \
-           Takes datagrams, or stands within tcpcnxdemux, behind tcpreseq.",
+    help: "Over UDP and TCP; also multicast DNS, LLMNR and NetBIOS names. A reply belongs to the query with \
+           its number, question and addresses; a repeated query without a reply yet counts once. Takes \
+           datagrams, or use it within tcpcnxdemux, behind tcpreseq.",
     input: Input::Of(&[ItemType::Packet, ItemType::Chunk]),
     fields: |_| Some(DNS_SCHEMA),
     result: Some(ResultInfo::number(

@@ -25,8 +25,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "icp",
     aliases: &["matchicp", "icpmatch"],
     summary: "finds ICP queries between caches and their replies",
-    help: "Version 2. A reply belongs to the query with its number and addresses; a query that comes \
-           again before it counts once. Takes datagrams.",
+    help: "Version 2. A reply belongs to the query with its number and addresses; a repeated query without a \
+           reply yet counts once. Takes datagrams.",
     fields: |_| Some(ICP_SCHEMA),
     result: Some(ResultInfo::number(
         "queries with and without a reply",

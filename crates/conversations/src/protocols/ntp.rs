@@ -20,8 +20,8 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ntp",
     summary: "finds NTP requests and their replies",
-    help: "A reply belongs to the request whose time it repeats. Control messages and broadcasts stand \
-           alone. Takes datagrams.",
+    help: "A reply belongs to the request whose time it repeats. Control messages and broadcasts have no \
+           partner. Takes datagrams.",
     fields: |_| Some(NTP_SCHEMA),
     make: alone::make::<Talk<Ntp>>,
     ..alone::INFO
