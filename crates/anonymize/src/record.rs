@@ -77,10 +77,8 @@ impl Anonymizer {
     /// What an HTTP message becomes: a message still, so that requests and responses can be put together behind it.
     pub fn http_message(&mut self, from: &HttpMessage, to: &mut HttpMessage) {
         to.clear();
-        let address = |it: &mut Compiled, field, of: Address| match from.ip_version {
-            4 => of_address(it, field, of, 4),
-            version => of_address(it, field, of, version),
-        };
+        let address =
+            |it: &mut Compiled, field, of: Address| of_address(it, field, of, from.ip_version);
         let (source, destination) = (from.source, from.destination);
         let it = &mut self.compiled;
         to.source = (
@@ -114,28 +112,15 @@ impl Anonymizer {
         if self.keeps("status", "STATUS") {
             to.status = from.status;
         }
-        let mut text =
-            |name: &str, http: &str, piece: Piece| self.piece(from, to, name, http, piece);
-        let method = text("method", "METHOD", from.method);
-        let uri = text("uri", "URI", from.uri);
-        let reason = text("reason", "REASON", from.reason);
-        let host = text("host", "host", from.host);
-        let user_agent = text("user_agent", "user-agent", from.user_agent);
-        let referrer = text("referrer", "referer", from.referrer);
-        let content_type = text("content_type", "content-type", from.content_type);
-        let content_encoding = text(
-            "content_encoding",
-            "content-encoding",
-            from.content_encoding,
-        );
-        to.method = method;
-        to.uri = uri;
-        to.reason = reason;
-        to.host = host;
-        to.user_agent = user_agent;
-        to.referrer = referrer;
-        to.content_type = content_type;
-        to.content_encoding = content_encoding;
+        macro_rules! pieces {
+            ($($field:ident $http:literal)*) => {
+                $(to.$field = self.piece(from, to, stringify!($field), $http, from.$field);)*
+            };
+        }
+        pieces! {
+            method "METHOD" uri "URI" reason "REASON" host "host" user_agent "user-agent" referrer "referer"
+            content_type "content-type" content_encoding "content-encoding"
+        }
     }
 
     fn keeps(&self, name: &str, http: &str) -> bool {

@@ -5,6 +5,8 @@ use core::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use flowgauge_stream::engine::Command;
+
 use crate::abi::{Callback, RawIp, RawPacketHeader, RawStats, RawStream, status};
 use crate::address;
 use crate::capture;
@@ -289,7 +291,9 @@ pub extern "C" fn scap_close(sc: *mut RawHandle) {
 /// `stream` is NULL or was a stream of a callback.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scap_discard_stream(sc: *mut RawHandle, stream: *mut RawStream) {
-    on_stream("scap_discard_stream", sc, stream, || Ok(Request::Discard));
+    on_stream("scap_discard_stream", sc, stream, || {
+        Ok(Request::Command(Command::Discard))
+    });
 }
 
 /// `scap_set_stream_cutoff`.
@@ -303,7 +307,8 @@ pub unsafe extern "C" fn scap_set_stream_cutoff(
     cutoff: c_int,
 ) -> c_int {
     on_stream("scap_set_stream_cutoff", sc, stream, || {
-        settings::cutoff(cutoff).map(Request::Cutoff)
+        let cutoff = settings::cutoff(cutoff)?;
+        Ok(Request::Command(Command::SetCutoff(cutoff)))
     })
 }
 
@@ -318,7 +323,8 @@ pub unsafe extern "C" fn scap_set_stream_priority(
     priority: c_int,
 ) -> c_int {
     on_stream("scap_set_stream_priority", sc, stream, || {
-        settings::priority(priority).map(Request::Priority)
+        let priority = settings::priority(priority)?;
+        Ok(Request::Command(Command::SetPriority(priority)))
     })
 }
 
@@ -338,14 +344,12 @@ pub unsafe extern "C" fn scap_set_stream_parameter(
         sc,
         stream,
         || match Parameter::new(parameter, value)? {
-            Parameter::BaseThresholdPercent(_)
-            | Parameter::OverloadCutoff(_)
-            | Parameter::Share(_) => Err(Failure::new(
+            Parameter::Stream(parameter) => Ok(Request::Command(Command::SetParameter(parameter))),
+            _ => Err(Failure::new(
                 Code::Parameter,
                 format_args!("parameter {parameter} is not one of single streams"),
                 "set it for the whole capture with scap_set_parameter, before its start",
             )),
-            parameter => Ok(Request::Set(parameter)),
         },
     )
 }

@@ -153,7 +153,7 @@ pub(crate) fn change_engine(control: &Control, before: &Settings, after: &Settin
 /// # Errors
 /// When a class has a wrong filter.
 pub(crate) fn application(settings: &Settings) -> Result<ApplicationConfig, Failure> {
-    let [from_initiator, from_responder] = settings.cutoffs_of_directions();
+    let [from_initiator, from_responder] = settings.cutoff_direction;
     // Nobody looks at chunks that nobody asked for: nothing is put together then.
     let wants_data = settings.callbacks.data.is_some();
     let (chunk_bytes, overlap_bytes) = match wants_data {
@@ -162,31 +162,28 @@ pub(crate) fn application(settings: &Settings) -> Result<ApplicationConfig, Fail
     };
     Ok(ApplicationConfig {
         filter: None,
-        mode: settings.mode.into(),
+        mode: settings.mode,
         cutoff: Cutoffs {
-            default: events::cutoff(settings.cutoff),
+            default: settings.cutoff,
             from_initiator,
             from_responder,
-            classes: classes(&settings.cutoff_classes, |&bytes| events::cutoff(bytes))?,
+            classes: classes(&settings.cutoff_classes)?,
         },
         chunk_bytes,
         overlap_bytes,
         flush_timeout: settings.flush_timeout,
         priority: Priorities {
             default: 0,
-            classes: classes(&settings.priority_classes, |&priority| priority)?,
+            classes: classes(&settings.priority_classes)?,
         },
         inactivity_timeout: settings.inactivity_timeout,
     })
 }
 
-fn classes<V, T>(
-    classes: &[(V, String)],
-    value: impl Fn(&V) -> T,
-) -> Result<Vec<(StreamFilter, T)>, Failure> {
-    let compile = |(of, expression): &(V, String)| {
+fn classes<T: Copy>(classes: &[(T, String)]) -> Result<Vec<(StreamFilter, T)>, Failure> {
+    let compile = |(of, expression): &(T, String)| {
         let filter = stream_filter(expression).map_err(|error| Failure::of_capture(&error))?;
-        Ok((filter, value(of)))
+        Ok((filter, *of))
     };
     classes.iter().map(compile).collect()
 }

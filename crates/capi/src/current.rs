@@ -7,21 +7,19 @@ use core::cell::{Cell, RefCell};
 use core::ffi::{c_char, c_int};
 
 use flowgauge_runtime::Chunk;
+use flowgauge_stream::engine::{Command, Cutoff, Parameter};
 
 use crate::abi::{Callback, RawPacketHeader, RawStream};
 use crate::failure::{Code, Failure};
 use crate::nodes::Nodes;
 use crate::registry::Token;
-use crate::settings::{self, Parameter};
+use crate::settings;
 use crate::share;
 
 /// What a callback asks for one of its streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    Discard,
-    Cutoff(Option<u64>),
-    Priority(u8),
-    Set(Parameter),
+    Command(Command),
     Keep,
 }
 
@@ -259,22 +257,22 @@ fn with_current<T>(act: impl FnOnce(&Scene) -> Result<T, Failure>) -> Result<T, 
 /// Shows a program what it has asked for.
 fn show(stream: &mut RawStream, request: Request) -> Result<(), Failure> {
     match request {
-        Request::Cutoff(cutoff) => stream.cutoff = shown_cutoff(cutoff),
-        Request::Priority(priority) => stream.priority = priority.into(),
-        Request::Set(Parameter::ChunkBytes(bytes)) => {
+        Request::Command(Command::SetCutoff(cutoff)) => stream.cutoff = shown_cutoff(cutoff),
+        Request::Command(Command::SetPriority(priority)) => stream.priority = priority.into(),
+        Request::Command(Command::SetParameter(Parameter::ChunkBytes(bytes))) => {
             stream.chunk_size = c_int::try_from(bytes).unwrap_or(c_int::MAX);
         }
-        Request::Set(Parameter::OverlapBytes(bytes)) => {
+        Request::Command(Command::SetParameter(Parameter::OverlapBytes(bytes))) => {
             settings::check_overlap(u32::try_from(stream.chunk_size).unwrap_or(0), bytes)?;
         }
-        Request::Set(_) | Request::Discard | Request::Keep => {}
+        Request::Command(_) | Request::Keep => {}
     }
     Ok(())
 }
 
 /// A cutoff as C programs see it.
-pub(crate) fn shown_cutoff(cutoff: Option<u64>) -> c_int {
-    cutoff.map_or(-1, |bytes| c_int::try_from(bytes).unwrap_or(c_int::MAX))
+pub(crate) fn shown_cutoff(cutoff: Cutoff) -> c_int {
+    settings::limit(cutoff).map_or(-1, |bytes| c_int::try_from(bytes).unwrap_or(c_int::MAX))
 }
 
 fn no_stream(stream: *mut RawStream) -> Failure {

@@ -6,15 +6,13 @@ use std::collections::{HashMap, VecDeque};
 
 use flowgauge_runtime::{Chunk, Handlers, StreamHandle};
 use flowgauge_stream::StreamStatus;
-use flowgauge_stream::engine::{
-    ChunkFlags, ChunkInfo, Command, Counts, Cutoff, Parameter as StreamParameter, StreamStatistics,
-};
+use flowgauge_stream::engine::{ChunkFlags, ChunkInfo, Counts, StreamStatistics};
 
 use crate::abi::{
     Callback, RawCount, RawHeader, RawIp, RawStream, RawStreamStats, chunk_flag, status,
 };
 use crate::current::{Request, Scene, shown_cutoff};
-use crate::settings::{Callbacks, Parameter, ReassemblyMode};
+use crate::settings::Callbacks;
 
 /// The program's end of one thread's events.
 pub(crate) struct Program {
@@ -68,7 +66,7 @@ impl Program {
             (*own.as_ptr()).uid = uid;
             (*opposite.as_ptr()).hdr = reversed(header);
             (*opposite.as_ptr()).uid = stream.opposite_uid();
-            (*opposite.as_ptr()).cutoff = shown_cutoff(limit(stream.cutoff()));
+            (*opposite.as_ptr()).cutoff = shown_cutoff(stream.cutoff());
             (*opposite.as_ptr()).chunk_size = number(stream.chunk_bytes());
         }
         stream.set_user_state(own.as_ptr().expose_provenance() as u64);
@@ -103,11 +101,10 @@ impl Program {
             }
         }
         self.scene.call(callback, shown.as_ptr(), chunk);
-        self.scene
-            .take_requests(|uid, request| match command(request) {
-                Some(command) => stream.apply_to(uid, command),
-                None => stream.keep_chunk(),
-            });
+        self.scene.take_requests(|uid, request| match request {
+            Request::Command(command) => stream.apply_to(uid, command),
+            Request::Keep => stream.keep_chunk(),
+        });
         // SAFETY: as above, after the callback. What it showed is over.
         show_data(unsafe { &mut *shown.as_ptr() }, None);
     }
@@ -154,48 +151,6 @@ impl Handlers for Program {
     }
 }
 
-/// A request as the engine takes it; `None` for keeping a chunk, which is no business of another thread.
-pub(crate) fn command(request: Request) -> Option<Command> {
-    Some(match request {
-        Request::Discard => Command::Discard,
-        Request::Cutoff(bytes) => Command::SetCutoff(cutoff(bytes)),
-        Request::Priority(priority) => Command::SetPriority(priority),
-        Request::Set(parameter) => Command::SetParameter(match parameter {
-            Parameter::ChunkBytes(bytes) => StreamParameter::ChunkBytes(bytes),
-            Parameter::OverlapBytes(bytes) => StreamParameter::OverlapBytes(bytes),
-            Parameter::FlushTimeout(timeout) => StreamParameter::FlushTimeout(timeout),
-            Parameter::Mode(mode) => StreamParameter::Mode(mode.into()),
-            Parameter::Policy(policy) => StreamParameter::Policy(policy),
-            Parameter::InactivityTimeout(timeout) => {
-                StreamParameter::InactivityTimeout(Some(timeout))
-            }
-            Parameter::BaseThresholdPercent(_)
-            | Parameter::OverloadCutoff(_)
-            | Parameter::Share(_) => return None,
-        }),
-        Request::Keep => return None,
-    })
-}
-
-/// A cutoff as the engine takes it.
-pub(crate) fn cutoff(bytes: Option<u64>) -> Cutoff {
-    bytes.map_or(Cutoff::UNLIMITED, Cutoff)
-}
-
-fn limit(cutoff: Cutoff) -> Option<u64> {
-    (cutoff != Cutoff::UNLIMITED).then_some(cutoff.0)
-}
-
-impl From<ReassemblyMode> for flowgauge_stream::engine::Mode {
-    fn from(mode: ReassemblyMode) -> Self {
-        match mode {
-            ReassemblyMode::Fast => Self::Fast,
-            ReassemblyMode::Strict => Self::Strict,
-            ReassemblyMode::Wait => Self::Wait,
-        }
-    }
-}
-
 fn show(raw: &mut RawStream, stream: &StreamHandle<'_>) {
     raw.stats = statistics(&stream.statistics());
     raw.status = match stream.status() {
@@ -209,7 +164,7 @@ fn show(raw: &mut RawStream, stream: &StreamHandle<'_>) {
         StreamStatus::Evicted => status::EVICTED,
     };
     raw.error = c_int::from(stream.errors().0);
-    raw.cutoff = shown_cutoff(limit(stream.cutoff()));
+    raw.cutoff = shown_cutoff(stream.cutoff());
     raw.priority = stream.priority().into();
     raw.chunk_size = number(stream.chunk_bytes());
     raw.processing_time = stream.processing_time();

@@ -245,7 +245,7 @@ fn started(what: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::ReassemblyMode;
+    use flowgauge_stream::engine::Mode;
 
     fn handle() -> Handle {
         let setup = Setup {
@@ -253,7 +253,7 @@ mod tests {
                 name: "lo".to_owned(),
                 link: LinkType::ETHERNET,
             },
-            settings: Settings::new(ReassemblyMode::Wait, false),
+            settings: Settings::new(Mode::Wait, false),
         };
         Handle::new(Token(0), Arc::default(), setup)
     }

@@ -4,7 +4,7 @@ use core::ffi::c_int;
 
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_runtime::Capture;
-use flowgauge_stream::engine::Cutoff;
+use flowgauge_stream::engine::{Cutoff, Mode, Parameter as StreamParameter};
 use flowgauge_wire::{Nanos, network};
 use ipnet::IpNet;
 
@@ -24,27 +24,18 @@ pub(crate) const MOST_CHUNK_BYTES: c_int = 16 << 20;
 /// The most worker threads.
 pub(crate) const MOST_WORKERS: c_int = Capture::MOST_THREADS as c_int;
 
-/// How segments become a stream: `enum scap_reassembly_mode`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ReassemblyMode {
-    Fast,
-    Strict,
-    #[default]
-    Wait,
-}
-
 /// Everything that is set between `scap_create` and `scap_start_capture`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) memory_bytes: u64,
-    pub(crate) mode: ReassemblyMode,
+    pub(crate) mode: Mode,
     pub(crate) need_packets: bool,
     pub(crate) filter: String,
     /// `None` is unlimited, here and below.
-    pub(crate) cutoff: Option<u64>,
+    pub(crate) cutoff: Cutoff,
     /// By direction, where one was given.
-    pub(crate) cutoff_direction: [Option<Option<u64>>; 2],
-    pub(crate) cutoff_classes: Vec<(Option<u64>, String)>,
+    pub(crate) cutoff_direction: [Option<Cutoff>; 2],
+    pub(crate) cutoff_classes: Vec<(Cutoff, String)>,
     pub(crate) priority_classes: Vec<(u8, String)>,
     pub(crate) subnets: Vec<(IpNet, OverlapPolicy)>,
     pub(crate) policy: OverlapPolicy,
@@ -82,20 +73,16 @@ impl Callbacks {
 /// A value for `scap_set_parameter` or `scap_set_stream_parameter`, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parameter {
-    InactivityTimeout(Nanos),
-    ChunkBytes(u32),
-    OverlapBytes(u32),
-    FlushTimeout(Option<Nanos>),
+    /// One that single streams have, too.
+    Stream(StreamParameter),
     BaseThresholdPercent(u32),
     OverloadCutoff(Option<u64>),
-    Mode(ReassemblyMode),
-    Policy(OverlapPolicy),
     Share(bool),
 }
 
 impl Settings {
     /// What holds when nothing else is said.
-    pub(crate) fn new(mode: ReassemblyMode, need_packets: bool) -> Settings {
+    pub(crate) fn new(mode: Mode, need_packets: bool) -> Settings {
         Settings {
             memory_bytes: DEFAULT_MEMORY,
             mode,
@@ -105,12 +92,6 @@ impl Settings {
             share: true,
             ..Settings::default()
         }
-    }
-
-    /// Cutoffs of the initiator's and of the responder's direction, where they have some of their own.
-    pub(crate) fn cutoffs_of_directions(&self) -> [Option<Cutoff>; 2] {
-        self.cutoff_direction
-            .map(|set| set.map(crate::events::cutoff))
     }
 
     /// As a share.
@@ -143,20 +124,24 @@ impl Settings {
     /// When it contradicts what was set before.
     pub(crate) fn set(&mut self, parameter: Parameter) -> Result<(), Failure> {
         match parameter {
-            Parameter::InactivityTimeout(timeout) => self.inactivity_timeout = Some(timeout),
-            Parameter::ChunkBytes(bytes) => {
+            Parameter::Stream(StreamParameter::InactivityTimeout(timeout)) => {
+                self.inactivity_timeout = timeout;
+            }
+            Parameter::Stream(StreamParameter::ChunkBytes(bytes)) => {
                 check_overlap(bytes, self.overlap_bytes)?;
                 self.chunk_bytes = bytes;
             }
-            Parameter::OverlapBytes(bytes) => {
+            Parameter::Stream(StreamParameter::OverlapBytes(bytes)) => {
                 check_overlap(self.chunk_bytes, bytes)?;
                 self.overlap_bytes = bytes;
             }
-            Parameter::FlushTimeout(timeout) => self.flush_timeout = timeout,
+            Parameter::Stream(StreamParameter::FlushTimeout(timeout)) => {
+                self.flush_timeout = timeout;
+            }
+            Parameter::Stream(StreamParameter::Mode(mode)) => self.mode = mode,
+            Parameter::Stream(StreamParameter::Policy(policy)) => self.policy = policy,
             Parameter::BaseThresholdPercent(percent) => self.base_threshold_percent = percent,
             Parameter::OverloadCutoff(cutoff) => self.overload_cutoff = cutoff,
-            Parameter::Mode(mode) => self.mode = mode,
-            Parameter::Policy(policy) => self.policy = policy,
             Parameter::Share(share) => self.share = share,
         }
         Ok(())
@@ -177,39 +162,42 @@ impl Parameter {
                 format_args!("give {least} to {most}"),
             )),
         };
-        match number {
+        let of_stream = match number {
             parameter::INACTIVITY_TIMEOUT => {
                 let seconds = range("SCAP_INACTIVITY_TIMEOUT", 1, c_int::MAX)?;
-                Ok(Parameter::InactivityTimeout(Nanos::from_secs(
-                    seconds.into(),
-                )))
+                StreamParameter::InactivityTimeout(Some(Nanos::from_secs(seconds.into())))
             }
             parameter::CHUNK_SIZE => {
-                range("SCAP_CHUNK_SIZE", 0, MOST_CHUNK_BYTES).map(Parameter::ChunkBytes)
+                StreamParameter::ChunkBytes(range("SCAP_CHUNK_SIZE", 0, MOST_CHUNK_BYTES)?)
             }
             parameter::OVERLAP_SIZE => {
-                range("SCAP_OVERLAP_SIZE", 0, MOST_CHUNK_BYTES - 1).map(Parameter::OverlapBytes)
+                StreamParameter::OverlapBytes(range("SCAP_OVERLAP_SIZE", 0, MOST_CHUNK_BYTES - 1)?)
             }
             parameter::FLUSH_TIMEOUT => {
                 let milliseconds = range("SCAP_FLUSH_TIMEOUT", 0, c_int::MAX)?;
                 let timeout = Nanos::from_millis(milliseconds.into());
-                Ok(Parameter::FlushTimeout(
-                    (milliseconds != 0).then_some(timeout),
-                ))
+                StreamParameter::FlushTimeout((milliseconds != 0).then_some(timeout))
             }
+            parameter::REASSEMBLY_MODE => StreamParameter::Mode(mode(value)?),
+            parameter::REASSEMBLY_POLICY => StreamParameter::Policy(policy(value)?),
             parameter::BASE_THRESHOLD => {
-                range("SCAP_BASE_THRESHOLD", 0, 100).map(Parameter::BaseThresholdPercent)
+                return range("SCAP_BASE_THRESHOLD", 0, 100).map(Parameter::BaseThresholdPercent);
             }
-            parameter::OVERLOAD_CUTOFF => cutoff(value).map(Parameter::OverloadCutoff),
-            parameter::REASSEMBLY_MODE => mode(value).map(Parameter::Mode),
-            parameter::REASSEMBLY_POLICY => policy(value).map(Parameter::Policy),
-            parameter::SHARE => range("SCAP_SHARE", 0, 1).map(|share| Parameter::Share(share == 1)),
-            other => Err(Failure::new(
-                Code::Parameter,
-                format_args!("there is no parameter {other}"),
-                "give one of enum scap_parameter in scap.h",
-            )),
-        }
+            parameter::OVERLOAD_CUTOFF => {
+                return cutoff(value).map(|it| Parameter::OverloadCutoff(limit(it)));
+            }
+            parameter::SHARE => {
+                return range("SCAP_SHARE", 0, 1).map(|share| Parameter::Share(share == 1));
+            }
+            other => {
+                return Err(Failure::new(
+                    Code::Parameter,
+                    format_args!("there is no parameter {other}"),
+                    "give one of enum scap_parameter in scap.h",
+                ));
+            }
+        };
+        Ok(Parameter::Stream(of_stream))
     }
 }
 
@@ -230,16 +218,21 @@ pub(crate) fn check_overlap(chunk_bytes: u32, overlap_bytes: u32) -> Result<(), 
 ///
 /// # Errors
 /// When it is negative and not `SCAP_UNLIMITED`.
-pub(crate) fn cutoff(bytes: c_int) -> Result<Option<u64>, Failure> {
+pub(crate) fn cutoff(bytes: c_int) -> Result<Cutoff, Failure> {
     match u64::try_from(bytes) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(_) if bytes == -1 => Ok(None),
+        Ok(bytes) => Ok(Cutoff(bytes)),
+        Err(_) if bytes == -1 => Ok(Cutoff::UNLIMITED),
         Err(_) => Err(Failure::new(
             Code::Argument,
             format_args!("a cutoff cannot be {bytes} bytes"),
             "give 0 or more, or SCAP_UNLIMITED (-1)",
         )),
     }
+}
+
+/// The bytes of a cutoff, unless there is none.
+pub(crate) fn limit(cutoff: Cutoff) -> Option<u64> {
+    (cutoff != Cutoff::UNLIMITED).then_some(cutoff.0)
 }
 
 /// A priority as C programs give it.
@@ -260,11 +253,11 @@ pub(crate) fn priority(number: c_int) -> Result<u8, Failure> {
 ///
 /// # Errors
 /// When there is no such mode.
-pub(crate) fn mode(number: c_int) -> Result<ReassemblyMode, Failure> {
+pub(crate) fn mode(number: c_int) -> Result<Mode, Failure> {
     match number {
-        0 | 3 => Ok(ReassemblyMode::Wait),
-        1 => Ok(ReassemblyMode::Fast),
-        2 => Ok(ReassemblyMode::Strict),
+        0 | 3 => Ok(Mode::Wait),
+        1 => Ok(Mode::Fast),
+        2 => Ok(Mode::Strict),
         other => Err(Failure::new(
             Code::Argument,
             format_args!("there is no reassembly mode {other}"),
@@ -330,15 +323,17 @@ mod tests {
         let code = |number, value| Parameter::new(number, value).unwrap_err().code;
         assert_eq!(
             ok(parameter::INACTIVITY_TIMEOUT, 10),
-            Parameter::InactivityTimeout(Nanos::from_secs(10))
+            Parameter::Stream(StreamParameter::InactivityTimeout(Some(Nanos::from_secs(
+                10
+            ))))
         );
         assert_eq!(
             ok(parameter::FLUSH_TIMEOUT, 0),
-            Parameter::FlushTimeout(None)
+            Parameter::Stream(StreamParameter::FlushTimeout(None))
         );
         assert_eq!(
             ok(parameter::FLUSH_TIMEOUT, 5),
-            Parameter::FlushTimeout(Some(Nanos::from_millis(5)))
+            Parameter::Stream(StreamParameter::FlushTimeout(Some(Nanos::from_millis(5))))
         );
         assert_eq!(
             ok(parameter::OVERLOAD_CUTOFF, -1),
@@ -346,7 +341,7 @@ mod tests {
         );
         assert_eq!(
             ok(parameter::REASSEMBLY_POLICY, 4),
-            Parameter::Policy(OverlapPolicy::Linux)
+            Parameter::Stream(StreamParameter::Policy(OverlapPolicy::Linux))
         );
         assert_eq!(code(parameter::INACTIVITY_TIMEOUT, 0), Code::Argument);
         assert_eq!(code(parameter::BASE_THRESHOLD, 101), Code::Argument);
@@ -362,10 +357,20 @@ mod tests {
 
     #[test]
     fn an_overlap_leaves_room() {
-        let mut settings = Settings::new(ReassemblyMode::Fast, false);
-        assert!(settings.set(Parameter::OverlapBytes(16384)).is_err());
-        settings.set(Parameter::OverlapBytes(16383)).unwrap();
-        assert!(settings.set(Parameter::ChunkBytes(16383)).is_err());
+        let mut settings = Settings::new(Mode::Fast, false);
+        assert!(
+            settings
+                .set(Parameter::Stream(StreamParameter::OverlapBytes(16384)))
+                .is_err()
+        );
+        settings
+            .set(Parameter::Stream(StreamParameter::OverlapBytes(16383)))
+            .unwrap();
+        assert!(
+            settings
+                .set(Parameter::Stream(StreamParameter::ChunkBytes(16383)))
+                .is_err()
+        );
         assert_eq!(settings.chunk_bytes, 16384);
     }
 

@@ -2,13 +2,14 @@
 
 use flowgauge_runtime::Cores;
 use flowgauge_runtime::shared::{Application, Client, Error, ServiceProgram};
+use flowgauge_stream::engine::{Command, Parameter};
 
 use crate::capture;
 use crate::current::{Request, Scene};
-use crate::events::{self, Program};
+use crate::events::Program;
 use crate::failure::{Code, Failure};
 use crate::handle::Handle;
-use crate::settings::{Parameter, Settings};
+use crate::settings::Settings;
 
 /// The environment variable that keeps programs from sharing.
 const SWITCH: &str = "FLOWGAUGE_SHARE";
@@ -79,12 +80,14 @@ pub(crate) fn run(
 pub(crate) fn admits(request: Request) -> Result<(), Failure> {
     let alone = "set SCAP_SHARE to 0 before the capture";
     match request {
-        Request::Set(Parameter::Policy(_)) => Err(Failure::new(
+        Request::Command(Command::SetParameter(Parameter::Policy(_))) => Err(Failure::new(
             Code::State,
             "the overlap policy of a shared capture is the same for all programs",
             alone,
         )),
-        Request::Set(Parameter::ChunkBytes(bytes)) if bytes > Application::LARGEST_CHUNK => {
+        Request::Command(Command::SetParameter(Parameter::ChunkBytes(bytes)))
+            if bytes > Application::LARGEST_CHUNK =>
+        {
             Err(Failure::new(
                 Code::Argument,
                 format_args!("chunks of {bytes} bytes are too large for a shared capture"),
@@ -145,25 +148,19 @@ fn application(settings: &Settings) -> Result<Application, String> {
     if let Some((_, why)) = own.into_iter().find(|(is_wanted, _)| *is_wanted) {
         return Err(why.to_owned());
     }
-    let [from_initiator, from_responder] = settings.cutoffs_of_directions();
-    let cutoffs = settings.cutoff_classes.iter();
-    let priorities = settings.priority_classes.iter();
+    let [from_initiator, from_responder] = settings.cutoff_direction;
     let memory_bytes = settings.memory_bytes.max(Application::LEAST_MEMORY);
     Ok(Application {
         filter: settings.filter.clone(),
-        mode: settings.mode.into(),
-        cutoff: events::cutoff(settings.cutoff),
+        mode: settings.mode,
+        cutoff: settings.cutoff,
         from_initiator,
         from_responder,
-        cutoff_classes: cutoffs
-            .map(|(bytes, filter)| (filter.clone(), events::cutoff(*bytes)))
-            .collect(),
+        cutoff_classes: classes(&settings.cutoff_classes),
         chunk_bytes: settings.chunk_bytes,
         overlap_bytes: settings.overlap_bytes,
         flush_timeout: settings.flush_timeout,
-        priority_classes: priorities
-            .map(|(priority, filter)| (filter.clone(), *priority))
-            .collect(),
+        priority_classes: classes(&settings.priority_classes),
         inactivity_timeout: settings.inactivity_timeout,
         memory_bytes,
         least_memory_bytes: Some(memory_bytes.min(LEAST_MEMORY)),
@@ -173,6 +170,11 @@ fn application(settings: &Settings) -> Result<Application, String> {
         need_packets: settings.need_packets,
         ..Application::default()
     })
+}
+
+fn classes<T: Copy>(classes: &[(T, String)]) -> Vec<(String, T)> {
+    let classes = classes.iter();
+    classes.map(|(of, filter)| (filter.clone(), *of)).collect()
 }
 
 fn told(error: &Error) -> String {
@@ -185,11 +187,11 @@ fn told(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::ReassemblyMode;
+    use flowgauge_stream::engine::{Cutoff, Mode};
 
     #[test]
     fn what_others_would_have_to_bear_is_not_shared() {
-        let settings = || Settings::new(ReassemblyMode::Wait, false);
+        let settings = || Settings::new(Mode::Wait, false);
         let plain = application(&settings()).unwrap();
         assert!(!plain.wants_data);
         assert_eq!(plain.least_memory_bytes, Some(16 << 20));
@@ -206,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_is_the_programs_own_may_change() {
-        let before = Settings::new(ReassemblyMode::Wait, false);
+        let before = Settings::new(Mode::Wait, false);
         let admits = |change: fn(&mut Settings)| {
             let mut after = before.clone();
             change(&mut after);
@@ -214,7 +216,7 @@ mod tests {
         };
         admits(|settings| settings.base_threshold_percent = 10).unwrap();
         admits(|settings| settings.overload_cutoff = Some(1000)).unwrap();
-        admits(|settings| settings.cutoff = Some(7)).unwrap();
+        admits(|settings| settings.cutoff = Cutoff(7)).unwrap();
         admits(|settings| settings.chunk_bytes = 1 << 20).unwrap();
         let too_large = admits(|settings| settings.chunk_bytes = (1 << 20) + 1);
         assert_eq!(too_large.unwrap_err().code, Code::Argument);
@@ -237,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_program_may_capture_alone() {
-        let mut settings = Settings::new(ReassemblyMode::Wait, false);
+        let mut settings = Settings::new(Mode::Wait, false);
         settings.share = false;
         assert!(matches!(join("lo", &settings), Joined::Alone(None)));
         settings.share = true;

@@ -183,7 +183,7 @@ impl Preset {
     }
 
     fn program(&self) -> Result<Program, Failure> {
-        read::checked(self.name, format(&self.document))
+        read::checked(self.name, &self.document)
     }
 
     /// Shows the stack or runs it.

@@ -17,11 +17,11 @@ use crate::record_fields::read_names;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "aggregate",
-    summary: "groups records by fields and sums others, or takes their means: heavy hitters",
-    help: "A key is a field; an address may have a prefix length (src_ip/24). A sum is a field, or a \
-           name both of whose halves exist: bytes is src_bytes + dst_bytes. Groups come out largest \
-           first, at the end or every interval; the field interval says when that began. Fields of mean, min and max \
-           are called as mean_latency; values that are null do not count, and without one it is null.",
+    summary: "groups records by fields, with sums and means of others: heavy hitters",
+    help: "A key is a field; an address may have a prefix length (src_ip/24). A sum is a field, or a name of \
+           which src_ and dst_ exist: bytes is src_bytes + dst_bytes. Groups come largest first, at the end or \
+           every interval; the field interval holds its start. The mean of latency is the field mean_latency, \
+           likewise min and max; null values are not counted, and without any value the field is null.",
     input: Input::Of(&[ItemType::Record]),
     output: Output::Of(ItemType::Record),
     fields: |settings| {

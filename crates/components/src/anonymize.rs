@@ -19,13 +19,13 @@ use crate::made::Made;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "anonymize",
     aliases: &[],
-    summary: "replaces and removes what a policy says",
-    help: "Of packets and of records. What the policy does not name is not kept. Without one addresses are replaced \
-           so that common prefixes stay common, names and URIs are hashed, ports and what counts or measures stays, \
-           and payload goes; the key is made for the run and kept nowhere. HTTP messages stay messages, so that \
-           httpmatch finds partners behind it; other messages are to be matched before it.\n\n  With rules, MAPI's \
-           way, only the fields that they name change, and everything else stays: \
-           anonymize { \"IP,SRC_IP,PREFIX_PRESERVING; IP,DST_IP,PREFIX_PRESERVING\" }. Policies and rules: \
+    summary: "anonymizes packets and records by a policy",
+    help: "Works on packets and records. Anything the policy does not name is removed. Without a policy, \
+           addresses are replaced so that common prefixes stay common, names and URIs are hashed, ports, \
+           counts and measurements are kept, and payload is removed; the key is made for the run and not \
+           stored. HTTP messages stay messages, so httpmatch finds pairs behind it; match other messages \
+           before it.\n\n  With MAPI rules, only the fields they name change: anonymize { \
+           \"IP,SRC_IP,PREFIX_PRESERVING; IP,DST_IP,PREFIX_PRESERVING\" }. Policies and rules: \
            docs/anonymization.md.",
     input: Input::Of(&[ItemType::Packet, ItemType::Record]),
     options: Options::ALL,

@@ -18,11 +18,11 @@ use crate::search::{self, IN, Part};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "around",
-    summary: "lets the packets of a flow through that come before and after one with a text",
-    help: "The last packets of all flows are kept in `memory` bytes. When a packet contains the text, those \
-           of its flow come out, both directions, then it, and then what follows of the flow. Texts are \
-           written as for `search`; with in = payload one of up to 1025 bytes may lie across segments of a \
-           connection that come in order: the packet that contains it is the one where it ends.",
+    summary: "selects the packets of a flow around one that contains a text",
+    help: "The last packets of all flows are kept in `memory` bytes. When a packet contains the text, the kept \
+           packets of its flow come out, both directions, then the packet itself and what follows of the flow. \
+           Texts are written as for `search`. With in = payload, a text of up to 1025 bytes may span segments \
+           of a connection that come in order; the packet in which it ends counts as containing it.",
     options: Options::ALL,
     result: Some(ResultInfo::number("packets with the text", "packets")),
     parallel: Parallel::ByFlow,

@@ -6,7 +6,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "binary_operation",
     aliases: &["binop"],
     summary: "adds the results of two components, or subtracts them",
-    help: "It is computed when it is read. A difference may be less than 0.",
+    help: "It is computed when it is read. A difference may be negative.",
     input: Input::Any,
     is_end: true,
     options: Options::ALL,

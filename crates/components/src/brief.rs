@@ -7,9 +7,9 @@ use flowgauge_stack::{
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "brief",
-    summary: "makes of records of any kind ones with the same few fields",
-    help: "Time, addresses, ports, what kind it is, latency, and as text what tables show of the rest: so \
-           that records of many kinds stand in one table.",
+    summary: "reduces records of any kind to a few common fields",
+    help: "Time, addresses, ports, kind, latency, and a text with what tables show of the other fields: \
+           records of many kinds fit in one table.",
     input: Input::Of(&[ItemType::Record]),
     output: Output::Of(ItemType::Record),
     fields: |_| Some(BRIEF_SCHEMA),

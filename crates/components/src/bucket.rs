@@ -11,11 +11,11 @@ use flowgauge_wire::Nanos;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "bucket",
-    summary: "keeps the result of another component for each interval",
-    help: "Intervals begin at multiples of their length on the clock of the capture, so that those of \
-           several runs are the same. With `reset` a value is what was added to a count within its \
-           interval, else the count at its end; the other component's result stays as it is. An \
-           interval in which nothing came has 0, unless it is a count without `reset`.",
+    summary: "keeps the result of another component per interval",
+    help: "Intervals begin at multiples of their length on the clock of the capture, so intervals of several \
+           runs are the same. With `reset` the value is what was added to a count within its interval, else \
+           the count at its end; the result of the other component does not change. An empty interval has 0, \
+           unless it is a count without `reset`.",
     input: Input::Any,
     is_end: true,
     options: Options::ALL,

@@ -11,11 +11,10 @@ use crate::distribution::Histogram;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "burst",
     summary: "makes histograms of bursts of packets and of the gaps between them",
-    help: "The time of a packet is that of its last byte; it took its length at `speed`. A packet belongs \
-           to the burst of the one before if it began `iftime` after that one's end, at most `early` \
-           sooner and `late` later. What a gap could have carried is its bytes. The row without `from` is \
-           of what is smaller than `min`, the last of `max` and above; rows without anything are left \
-           out.",
+    help: "The time of a packet is that of its last byte, and it took its length at `speed`. A packet belongs \
+           to the burst of the packet before if it began `iftime` after the end of that packet, at most \
+           `early` sooner and `late` later. The bytes of a gap are what it could have carried. The row without \
+           `from` counts what is smaller than `min`, the last row `max` and above; empty rows are left out.",
     is_end: true,
     options: Options::ALL,
     result: Some(ResultInfo::table("bursts and gaps by size", &COLUMNS)),

@@ -8,9 +8,9 @@ use flowgauge_stack::{
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "bytes",
     aliases: &["byte_counter"],
-    summary: "counts the bytes of what it lets through",
-    help: "MAPI's BYTE_COUNTER counts the bytes that were captured, which with a snap length are \
-           fewer than the frames had: that is `of = captured`.",
+    summary: "counts the bytes that pass",
+    help: "BYTE_COUNTER of MAPI counts captured bytes, which a snap length makes fewer than the frames had: \
+           that is `of = captured`.",
     input: Input::Of(&[ItemType::Packet, ItemType::Chunk]),
     is_end: true,
     options: Options::ALL,

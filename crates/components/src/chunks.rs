@@ -11,9 +11,9 @@ use crate::cutter::Cutter;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "chunks",
-    summary: "gives the bytes of streams in chunks of a size",
-    help: "Behind tcpreseq. A chunk is shorter than `size` before a hole, at the end of its stream, and \
-           where `flush` or `memory` ask for it. A segment that holds a whole chunk is not copied.",
+    summary: "regroups the bytes of streams into chunks of a given size",
+    help: "Use it behind tcpreseq. A chunk is shorter than `size` before a hole, at the end of its stream, and \
+           where `flush` or `memory` require it. A segment that holds a whole chunk is not copied.",
     input: Input::Of(&[ItemType::Chunk]),
     options: Options::ALL,
     result: Some(ResultInfo::number("chunks given on", "chunks")),

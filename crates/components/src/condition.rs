@@ -27,14 +27,14 @@ use crate::words::{Order, Trouble, Words};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "where",
-    summary: "lets records through of which a condition holds",
-    help: "As `bytes > 1M and dst_port = 443`: fields with = != < <= > >=, in {80, 8000..8080}, contains \
-           and matches (texts), and a field alone, which asks whether it has a value; and, or, xor, not, \
-           brackets. Values are as the field is: 1M (of bytes 2^20, else 10^6), 5ms, 10.0.0.0/8, \
-           \"2026-11-22 10:30:00\" in UTC; texts in double quotes, if they are no words. `bytes` is \
-           src_bytes + dst_bytes where there are both, `port` and `ip` are those of either side. \
-           A field of an object is request.src_port. Where a field has no value, or a record of another kind \
-           has no such field, no test of it holds.",
+    summary: "selects records by a condition",
+    help: "For example: bytes > 1M and dst_port = 443. Fields are tested with = != < <= > >=, in {80, \
+           8000..8080}, contains and matches (texts); a field alone is true if it has a value. Tests are \
+           joined by and, or, xor, not and brackets. Values are written as the field needs: 1M (2^20 for \
+           bytes, else 10^6), 5ms, 10.0.0.0/8, \"2026-11-22 10:30:00\" in UTC; texts in double quotes unless \
+           they are single words. `bytes` is src_bytes + dst_bytes where there are both, `port` and `ip` match \
+           either side. A field of an object is written request.src_port. Where a field has no value, or \
+           records of a kind lack it, every test of it is false.",
     input: Input::Of(&[ItemType::Record]),
     options: Options::ALL,
     result: Some(ResultInfo::number("records let through", "records")),

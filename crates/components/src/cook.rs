@@ -17,12 +17,12 @@ use crate::made::Made;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "cook",
     aliases: &["cooking"],
-    summary: "makes packets of the bytes of TCP streams, put in order",
-    help: "Instead of its segments come packets that each hold the next `threshold` bytes of a direction, \
+    summary: "makes packets from reassembled TCP streams",
+    help: "Instead of segments, packets come out that each hold the next `threshold` bytes of a direction \
            behind an IP and a TCP header: the endpoints are those of the stream, the sequence number is the \
-           position in it, from 1. A piece is shorter at the end, before a hole and after `timeout`. What \
-           searches in packets then finds what lay across segments. What is not TCP comes through as it \
-           is; fragments, segments without data, copies and damaged ones do not.",
+           position in it, from 1. A packet is shorter at the end, before a hole and after `timeout`. Searches \
+           in packets then find what spanned segments. Packets other than TCP pass unchanged; fragments, \
+           segments without data, copies and damaged segments do not pass.",
     outside: Some("it has one table of all streams"),
     options: Options::ALL,
     result: Some(ResultInfo::number("packets made", "packets")),

@@ -7,7 +7,7 @@ use flowgauge_stack::{
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "count",
     aliases: &["pkt_counter"],
-    summary: "counts what it lets through",
+    summary: "counts the items that pass",
     help: "A datagram that was put together from fragments counts once.",
     input: Input::Any,
     is_end: true,

@@ -9,14 +9,14 @@ use flowgauge_wire::DecodeFlags;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "deduplicate",
     aliases: &["dedup"],
-    summary: "drops copies of packets, as mirrored ports make them",
-    help: "A copy has the same innermost IP datagram as a packet let through at most `window` before: \
-           captured bytes and length. Time to live or hop limit, the IPv4 header's checksum and all \
-           below IP (MAC addresses, VLAN tags, outer headers, padding) are left out. What is not IP is \
-           compared whole. TCP segments sent again have another IP id; where the sender leaves it 0, \
-           as IPv6 does, and TCP has no time stamps, they count as copies if they come within the \
-           window. Of each packet a keyed hash of 128 bits is kept: a packet is taken for another one's \
-           copy with a chance of 2^-112. Inside demultiplexers all keys share what is kept.",
+    summary: "drops duplicate packets, as mirrored ports produce them",
+    help: "A copy has the same innermost IP datagram, captured bytes and length, as a packet let through at \
+           most `window` before. Time to live or hop limit, the checksum of the IPv4 header and everything \
+           below IP (MAC addresses, VLAN tags, outer headers, padding) are ignored. Packets other than IP are \
+           compared whole. Retransmitted TCP segments have another IP id; where the sender leaves it 0, as \
+           IPv6 does, and TCP has no time stamps, they count as copies within the window. A keyed hash of 128 \
+           bits is kept of each packet: the chance that a packet is wrongly taken for a copy is 2^-112. Inside \
+           demultiplexers all keys share one memory.",
     options: Options::ALL,
     result: Some(ResultInfo::number("copies dropped", "packets")),
     parallel: Parallel::ByFlow,

@@ -4,7 +4,7 @@ use flowgauge_stack::{Component, ComponentInfo, Input, Items, Outlet, Output, fo
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "discard",
-    summary: "takes everything and gives nothing on",
+    summary: "discards everything",
     input: Input::Any,
     output: Output::Nothing,
     is_end: true,

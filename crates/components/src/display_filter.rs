@@ -18,10 +18,10 @@ use crate::words::Order;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "display_filter",
     aliases: &["ethereal", "etherreal"],
-    summary: "lets packets through that a display filter selects",
-    help: "A part of Wireshark's display filter language: comparisons, and/or/not, in {..}, contains, \
-           matches, slices, CIDR, as in `ip.addr == 10.0.0.0/8 and tcp.port in {80, 8000..8080}`; \
-           docs/display-filter.md says which part, and which fields there are.",
+    summary: "selects packets by a display filter",
+    help: "A part of Wireshark's display filter language: comparisons, and/or/not, in {..}, contains, matches, \
+           slices, CIDR, as in `ip.addr == 10.0.0.0/8 and tcp.port in {80, 8000..8080}`; \
+           docs/display-filter.md lists that part and the fields.",
     options: Options::ALL,
     make,
     ..flowgauge_kit::OF_PACKETS

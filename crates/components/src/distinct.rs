@@ -13,9 +13,9 @@ use crate::record_fields::{Fields, Key, read_names};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "distinct",
-    summary: "lets a record through if none with these values came before",
-    help: "What was seen is remembered for keep values; then the one that was seen longest ago is \
-           forgotten, and would be new again.",
+    summary: "selects records with values that were not seen before",
+    help: "The last `keep` values are remembered. The value that was seen longest ago is forgotten first, and \
+           is new when it comes again.",
     input: Input::Of(&[ItemType::Record]),
     options: Options::ALL,
     result: Some(ResultInfo::number("different values", "values")),

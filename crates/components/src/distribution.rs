@@ -10,9 +10,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "distribution",
     aliases: &["dist"],
     summary: "makes a histogram of the values of another component's result",
-    help: "Which values there are is as of statistics. The first row counts values below `min`, the \
-           last those of `max` and above. Numbers may have k, M, G, or be time spans in nanoseconds \
-           (ns, us, ms, s, m, h).",
+    help: "Values are chosen as for `statistics`. The first row counts values below `min`, the last those of \
+           `max` and above. Numbers may have k, M, G, or be time spans in nanoseconds (ns, us, ms, s, m, h).",
     is_end: true,
     options: Options::ALL,
     result: Some(ResultInfo::table("values by interval", &COLUMNS)),

@@ -10,13 +10,12 @@ use flowgauge_wire::{Decoded, Direction, FlowKey, Nanos, TcpFlags};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "expired_flows",
-    summary: "keeps the flows that have ended, each direction for itself",
-    help: "A flow ends when nothing came for `timeout` on the clock of the capture, of TCP also with a FIN \
-           or RST, and at the end of the input. Flows that were seen within a timeout of the first packet \
-           may have begun before it: they are left out, as are those of fewer than `least` packets. With \
-           more than `flows` the oldest are forgotten. Above the flows stands a row with MAPI's counts, in flows \
-           and in packets: those that follow (sent), all that came (received), that ended, that were left out \
-           (ignored), and that were forgotten (dropped).",
+    summary: "keeps the flows that have ended, each direction separately",
+    help: "A flow ends when nothing came for `timeout` on the clock of the capture, for TCP also with a FIN or \
+           RST, and at the end of the input. Flows seen within a timeout of the first packet may have begun \
+           before it: they are left out, as are flows of fewer than `least` packets. With more than `flows` \
+           flows the oldest are forgotten. The first row has the counts of MAPI, in flows and packets: active \
+           (sent), all (received), ended, left out (ignored) and forgotten (dropped).",
     is_end: true,
     options: Options::ALL,
     result: Some(ResultInfo::table("ended flows", &COLUMNS)),

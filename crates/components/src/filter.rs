@@ -9,9 +9,9 @@ use flowgauge_wire::{DecodeFlags, LinkType};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "filter",
     aliases: &["bpf_filter"],
-    summary: "lets packets through that an expression selects",
-    help: "The expression is one of pcap-filter(7), as for tcpdump; an empty one selects all. It is \
-           compiled for each link type of the input.",
+    summary: "selects packets by a capture filter",
+    help: "The expression is that of pcap-filter(7), as for tcpdump; an empty expression selects everything. \
+           It is compiled for each link type of the input.",
     options: Options::ALL,
     make,
     ..flowgauge_kit::OF_PACKETS

@@ -7,8 +7,8 @@ use flowgauge_wire::Nanos;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "gap",
-    summary: "measures the time from the packet before to the last",
-    help: "0 before there were two packets, and where time went backwards.",
+    summary: "measures the time between the last two packets",
+    help: "0 until there are two packets, and where time went backwards.",
     is_end: true,
     result: Some(ResultInfo::per_packet(
         "time between the last two packets",

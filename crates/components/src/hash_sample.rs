@@ -10,11 +10,11 @@ use flowgauge_wire::{Decoded, HashSeed};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "hash_sample",
     aliases: &["hashsamp"],
-    summary: "lets the packets of some flows through, chosen by a hash",
-    help: "A flow is chosen if its hash modulo 1024 is less than `range`: both directions, all its \
-           packets, the same flows in each run and on each sensor of the same version. The key of the \
-           hash is public for that: a sender can choose ports of which no flow, or each, is \
-           chosen. What is not IP is not let through. The last packets are kept as samples.",
+    summary: "samples flows by a hash",
+    help: "A flow is chosen if its hash modulo 1024 is less than `range`: both directions and all packets, the \
+           same flows in each run and on each sensor of the same version. The key of the hash is public for \
+           that reason, so a sender can choose ports whose flows are always, or never, chosen. Packets other \
+           than IP do not pass. The last packets are kept as samples.",
     is_end: true,
     options: Options::ALL,
     result: Some(ResultInfo::table("the last packets", &COLUMNS)),

@@ -5,7 +5,7 @@ use flowgauge_stack::{Component, ComponentInfo, Input, Items, Outlet, forked};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "identity",
-    summary: "lets everything through",
+    summary: "passes everything",
     input: Input::Any,
     make: |_| Ok(Box::new(Identity { seen: 0 })),
     ..flowgauge_kit::OF_PACKETS

@@ -7,7 +7,7 @@ use flowgauge_wire::{Address, Decoded, FlowKey, HashSeed};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ipcnxdemux",
     summary: "an instance per pair of IP addresses, both directions",
-    help: "What is not IP goes on to what follows.",
+    help: "Packets other than IP go on to the components that follow.",
     make: |settings| Ok(by(settings, pair)),
     ..DEMULTIPLEXER
 };

@@ -7,8 +7,8 @@ use flowgauge_wire::{Address, Decoded, FlowKey, HashSeed};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ipfragdemux",
     summary: "an instance per pair of hosts whose datagrams come in fragments",
-    help: "ipreass inside tells the datagrams of a pair apart by their identification. What is no \
-           fragment goes on to what follows.",
+    help: "Inside it, ipreass tells the datagrams of a pair apart by their identification. Packets that are no \
+           fragments go on to the components that follow.",
     make: |settings| Ok(by(settings, sender)),
     ..DEMULTIPLEXER
 };

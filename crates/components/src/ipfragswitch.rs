@@ -6,7 +6,7 @@ use flowgauge_wire::DecodeFlags;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ipfragswitch",
     summary: "sends fragments of IP datagrams to its branch",
-    help: "Everything else goes on to what follows.",
+    help: "All other packets go on to the components that follow.",
     kind: ComponentKind::Switch(Branches::Fixed(&["fragments"])),
     make: |_| Ok(Box::new(Fragments)),
     ..flowgauge_kit::OF_PACKETS

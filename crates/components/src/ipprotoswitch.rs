@@ -7,7 +7,7 @@ use flowgauge_stack::{
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ipprotoswitch",
     summary: "sends packets to branches by their IP protocol",
-    help: "Packets of other protocols, and what is not IP, go on to what follows.",
+    help: "Packets of other protocols, and packets other than IP, go on to the components that follow.",
     kind: ComponentKind::Switch(Branches::ByOptions),
     options: Options::ALL,
     make: |settings| Ok(Box::new(ByProtocol::new(settings))),

@@ -12,10 +12,10 @@ use crate::made::Made;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ipreass",
     aliases: &["ipreassembly"],
-    summary: "puts IP datagrams together from their fragments",
-    help: "What is no fragment comes through as it is. A datagram comes through as one packet when \
-           its last fragment came, with the link-layer header of that one; a datagram within a \
-           tunnel without those of the tunnel.",
+    summary: "reassembles IP datagrams from their fragments",
+    help: "Packets that are no fragments pass unchanged. A datagram passes as one packet when its last \
+           fragment came, with the link-layer header of that fragment; a datagram within a tunnel passes \
+           without the headers of the tunnel.",
     output: Output::Of(ItemType::Datagram),
     options: Options::ALL,
     result: Some(ResultInfo::number(

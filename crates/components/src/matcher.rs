@@ -15,13 +15,13 @@ use crate::record_fields::{Fields, Key, read_names};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "matcher",
     aliases: &["match_records"],
-    summary: "matches records of requests with those of their replies",
-    help: "Two records belong together if the fields of key are equal, those of the sender in one \
-           (src_...) with those of the receiver in the other (dst_...); with way = same also those \
-           of the sender are equal to those of the sender: two sightings of one packet. The first \
-           that comes is the request, unless request says by a field which ones are. What finds no \
-           partner within the timeout is given on alone. Records without a value in any field of key \
-           (in frames without IP addresses, say) are left out.",
+    summary: "matches requests with their replies",
+    help: "Two records belong together if their fields of `key` are equal, where sender fields (src_...) of \
+           one are compared with receiver fields (dst_...) of the other; with way = same senders are compared \
+           with senders: two sightings of one packet. The first record is the request, unless `request` names \
+           a field that tells requests. A record without a partner within the timeout is passed on alone. \
+           Records without a value in a field of `key` (frames without IP addresses, for example) are left \
+           out.",
     input: Input::Of(&[ItemType::Record]),
     output: Output::Of(ItemType::Transaction),
     fields: |_| Some(TRANSACTION_SCHEMA),

@@ -25,16 +25,15 @@ use crate::record_fields::{check, read_names};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "output",
     aliases: &["to_file"],
-    summary: "writes what it gets to a file, or sends it, and lets it through",
-    help: "Packets are written as a capture file, in pcapng where the file's name ends in .pcapng, \
-           else in pcap; .gz and .zst compress. Chunks of streams are written one after the other as \
-           they are. Records are written as JSON lines, or as CSV where the file's name ends in .csv.\n\n  \
-           In the file's name fields of strftime, as %Y, are filled in with the time at which the first \
-           thing is written. Inside a demultiplexer each instance has a file of its own if that makes \
-           names differ: %{key} is its key, %{number} counts instances from 1; those with the same \
-           name share the file. static file = ... is filled in once, for all of them. Of such files 128 \
-           are open at once, and others opened again when they are needed; files of an earlier run are \
-           written over.\n\n  With \"to\" it sends them to an input on another machine instead: docs/links.md.",
+    summary: "writes items to a file, or sends them, and passes them on",
+    help: "Packets are written as a capture file, in pcapng if the name ends in .pcapng, else in pcap; .gz and \
+           .zst compress. Chunks of streams are written one after the other. Records are written as JSON \
+           lines, or as CSV if the name ends in .csv.\n\n  Fields of strftime in the name, as %Y, are replaced \
+           by the time of the first item. Inside a demultiplexer each instance has its own file if names \
+           differ by it: %{key} is its key, %{number} counts instances from 1; instances with the same name \
+           share a file. static file = ... is replaced once, for all of them. 128 of these files are open at \
+           once, and others are opened again when needed; files of an earlier run are overwritten.\n\n  With \
+           \"to\" it sends items to an input on another machine: docs/links.md.",
     input: Input::Any,
     is_end: true,
     options: Options::ALL,

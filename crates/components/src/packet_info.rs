@@ -7,7 +7,7 @@ use crate::per_packet::{OF_EACH_PACKET, each};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "packet_info",
     aliases: &["pktinfo"],
-    summary: "tells the size or the time of each packet",
+    summary: "reports the size or the time of each packet",
     options: Options::ALL,
     result: Some(ResultInfo::per_packet("of the last packet", "bytes or ns")),
     make: |settings| {

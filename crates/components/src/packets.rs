@@ -10,10 +10,9 @@ use flowgauge_wire::ChecksumVerdict;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "packets",
-    summary: "gives a record of each packet",
-    help: "The fields are those of the command packets; checksums are not looked at. \
-           Packets have the number that they have in the input; a datagram that was put together from \
-           fragments that of its last one.",
+    summary: "makes a record of each packet",
+    help: "The fields are those of the command packets; checksums are not verified. Packets have their number \
+           in the input; a reassembled datagram has that of its last fragment.",
     output: Output::Of(ItemType::Record),
     fields: |_| Some(PACKET_SCHEMA),
     options: Options::ALL,

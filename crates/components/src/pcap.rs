@@ -15,10 +15,9 @@ use flowgauge_wire::{Batch, DecodedBatch, Decoder, hash_batch};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "pcap",
     aliases: &["pcaphandler", "capture"],
-    summary: "takes packets from files or from an interface",
-    help: "For stacks that read something of their own: several in a file can then read different things. A \
-           stack without a source reads what -r or -i name, on several threads where that is asked for, \
-           which is faster.",
+    summary: "reads packets from files or an interface",
+    help: "For stacks with their own source: several stacks in a file can read different captures. A stack \
+           without a source reads what -r or -i name, on several threads if asked, which is faster.",
     input: Input::Nothing,
     output: Output::Of(ItemType::Packet),
     options: Options::ALL,

@@ -8,9 +8,9 @@ use crate::per_packet::{OF_EACH_PACKET, each};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "protocol_field",
     aliases: &["protinfo"],
-    summary: "tells the value of a field of each packet",
-    help: "Fields have Wireshark's names, as ip.ttl; docs/display-filter.md lists them. IPv4 addresses \
-           are told as numbers, times in nanoseconds; of a field that occurs several times the first \
+    summary: "reports the value of a field of each packet",
+    help: "Fields have the names of Wireshark, as ip.ttl; docs/display-filter.md lists them. IPv4 addresses \
+           are given as numbers, times in nanoseconds; of a field that occurs several times the first value \
            counts. Packets without the field have no value.",
     options: Options::ALL,
     result: Some(ResultInfo::per_packet(

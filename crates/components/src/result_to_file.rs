@@ -21,9 +21,9 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "result_to_file",
     aliases: &["res2file"],
     summary: "writes the results of other components to a file",
-    help: "`text` is a line each time: the time in seconds, then a number per component, separated by \
-           tabs; the rows of a table are lines of their own. `raw` is each number in eight bytes, the \
-           least first. Results are written at each interval's end on the clock of the capture, and at \
+    help: "`text` writes a line each time: the time in seconds, then a number per component, separated by \
+           tabs; rows of a table are lines of their own. `raw` writes each number in eight bytes, \
+           little-endian. Results are written at the end of each interval on the clock of the capture, and at \
            the end; with an interval of 0 only at the end.",
     input: Input::Any,
     is_end: true,

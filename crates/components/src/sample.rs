@@ -6,10 +6,9 @@ use crate::per_packet::only;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "sample",
-    summary: "lets one of so many packets through, or so many per cent",
-    help: "`deterministic` lets every value-th packet through, beginning with the value-th; \
-           `probabilistic` each with a probability of value per cent. The choice is the same in each \
-           run with the same seed.",
+    summary: "samples packets: one in N, or a percentage",
+    help: "`deterministic` passes every value-th packet, beginning with the value-th; `probabilistic` passes \
+           each with a probability of value per cent. The choice is the same in each run with the same seed.",
     options: Options::ALL,
     parallel: Parallel::Never("it counts all packets"),
     make,

@@ -7,7 +7,7 @@ use crate::per_packet::only;
 
 /// What they have in common.
 const SCAN: ComponentInfo = ComponentInfo {
-    help: "Fragments are none: they come through once they were put together (ipreass).",
+    help: "Fragments do not pass until they are put together (ipreass).",
     output: Output::Of(ItemType::Datagram),
     ..flowgauge_kit::OF_PACKETS
 };
@@ -15,7 +15,7 @@ const SCAN: ComponentInfo = ComponentInfo {
 pub(crate) static TCP: ComponentInfo = ComponentInfo {
     name: "tcpscan",
     aliases: &["scantcp"],
-    summary: "lets TCP segments through whose header was captured",
+    summary: "selects TCP segments whose header was captured",
     output: Output::Of(ItemType::Segment),
     make: |_| Ok(scan(&[6])),
     ..SCAN
@@ -24,7 +24,7 @@ pub(crate) static TCP: ComponentInfo = ComponentInfo {
 pub(crate) static UDP: ComponentInfo = ComponentInfo {
     name: "udpscan",
     aliases: &["scanudp"],
-    summary: "lets UDP datagrams through whose header was captured",
+    summary: "selects UDP datagrams whose header was captured",
     make: |_| Ok(scan(&[17])),
     ..SCAN
 };
@@ -32,7 +32,7 @@ pub(crate) static UDP: ComponentInfo = ComponentInfo {
 pub(crate) static ICMP: ComponentInfo = ComponentInfo {
     name: "icmpscan",
     aliases: &["scanicmp"],
-    summary: "lets ICMP and ICMPv6 messages through whose header was captured",
+    summary: "selects ICMP and ICMPv6 messages whose header was captured",
     make: |_| Ok(scan(&[1, 58])),
     ..SCAN
 };

@@ -9,9 +9,9 @@ use crate::per_packet::only;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "search",
     aliases: &["str_search"],
-    summary: "lets packets through that contain a text",
-    help: "Bytes stand in hexadecimal between pipes, `|0d 0a|`; `\\|` is a pipe, `\\\\` a backslash; \
-           `||` separates alternatives, `GET||POST`. Each packet is searched for itself.",
+    summary: "selects packets that contain a text",
+    help: "Bytes are written in hexadecimal between pipes, `|0d 0a|`; `\\|` is a pipe, `\\\\` a backslash; \
+           `||` separates alternatives, `GET||POST`. Each packet is searched on its own.",
     options: Options::ALL,
     make,
     ..flowgauge_kit::OF_PACKETS

@@ -11,9 +11,9 @@ use flowgauge_wire::Nanos;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "start_stop",
     aliases: &["startstop"],
-    summary: "lets packets through that come between two points in time",
-    help: "Times are those of the capture: `+10s` (us, ms, s, m, h) after the first packet, or \
-           `2026-11-22 10:30:00` in UTC. The first packet of the second time does not come through.",
+    summary: "selects packets between two points in time",
+    help: "Times are those of the capture: `+10s` (us, ms, s, m, h) after the first packet, or `2026-11-22 \
+           10:30:00` in UTC. Packets pass from the first time on, and before the second.",
     is_end: true,
     options: Options::ALL,
     result: Some(ResultInfo::table("times of packets", &COLUMNS)),

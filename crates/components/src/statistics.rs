@@ -6,10 +6,10 @@ use flowgauge_stack::{Cell, ComponentInfo, Parallel, ResultInfo, Table, columns}
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "statistics",
     aliases: &["stats"],
-    summary: "sums up the values of another component's result",
-    help: "Where each packet has a value (packet_info, protocol_field, gap, hash), the values of the \
-           packets that come here; else what was added to a count in each interval, or the value at its \
-           end, of intervals in which packets came here.",
+    summary: "summarizes the values of another component's result",
+    help: "If each packet has a value (packet_info, protocol_field, gap, hash), the values of the packets; \
+           else what was added to a count in each interval, or the value at its end, for intervals with \
+           packets.",
     is_end: true,
     options: &[OF.required(), EVERY],
     result: Some(ResultInfo::table("of all values", &COLUMNS)),

@@ -11,9 +11,9 @@ use flowgauge_wire::{Address, Nanos};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "streamdemux",
     summary: "an instance per connection, of chunks of streams",
-    help: "Behind an input that takes chunks: those of several connections come mixed over a link, and \
-           components that look at the bytes in order stand inside. Both directions of a connection have \
-           one instance, which ends when both have, or by timeout.",
+    help: "Use it behind an input of chunks: over a link, chunks of several connections come mixed, and \
+           components that need bytes in order stand inside it. Both directions of a connection have one \
+           instance, which ends when both have ended, or by timeout.",
     input: Input::Of(&[ItemType::Chunk]),
     options: &[TIMEOUT, KEYS, RESULTS],
     parallel: Parallel::Never("chunks come from one place"),

@@ -6,9 +6,9 @@ use flowgauge_stack::{
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "sync",
-    summary: "lets nothing through until each of some components has a result",
-    help: "A result is there when it is not 0, or has rows. It is looked for before each batch, and \
-           never again once all are there.",
+    summary: "passes nothing until certain components have results",
+    help: "A result is present when it is not 0, or has rows. It is checked before each batch until all are \
+           present.",
     input: Input::Any,
     is_end: true,
     options: Options::ALL,

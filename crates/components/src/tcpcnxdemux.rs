@@ -8,9 +8,9 @@ use flowgauge_wire::{Decoded, FlowKey};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpcnxdemux",
     summary: "an instance per TCP connection, both directions",
-    help: "An instance ends when nothing came for the time of `timeout`. With `end = closed` it also \
-           ends behind the packets at hand when the connection was reset, or both directions were \
-           closed and that was acknowledged; what still comes of it then makes a new instance.",
+    help: "An instance ends when nothing came for `timeout`. With `end = closed` it also ends after the \
+           current packets when the connection was reset, or both directions were closed and acknowledged; \
+           later packets of it then make a new instance.",
     input: Input::Of(&[ItemType::Segment]),
     options: Options::ALL,
     make: |settings| {

@@ -9,9 +9,9 @@ use flowgauge_wire::Nanos;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpdirdemux",
     summary: "an instance per direction of a connection",
-    help: "To be used within tcpcnxdemux, with which its instances end. Alone it has two, and which \
-           direction is which follows from the order of addresses and ports: forth is from the first endpoint \
-           in the name of a connection's key to the second.",
+    help: "Use it within tcpcnxdemux; its instances end with those. Alone it has two instances, and the order \
+           of addresses and ports decides: forth is from the first endpoint in the name of a connection's key \
+           to the second.",
     input: Input::Of(&[ItemType::Segment]),
     options: &[RESULTS],
     make,

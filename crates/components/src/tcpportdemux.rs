@@ -9,7 +9,7 @@ use flowgauge_wire::{Decoded, FoldedState};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpportdemux",
     summary: "an instance per TCP port",
-    help: "The lower port of a connection is taken for the server's.",
+    help: "The lower port of a connection is taken as the server's.",
     input: Input::Of(&[ItemType::Segment]),
     options: Options::ALL,
     parallel: Parallel::Never("connections on several cores have the same port"),

@@ -11,11 +11,10 @@ use flowgauge_wire::{Decoded, Nanos, TcpFlags};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpreseq",
     aliases: &["tcpreass"],
-    summary: "puts segments in order and gives the bytes of each direction",
-    help: "Stands within tcpcnxdemux, or in that within tcpdirdemux. A segment that comes in order is \
-           given on at once, as it lies in its packet; others wait for those before them, and holes \
-           that do not fill are reported with their size. Segments with wrong checksums do not count, \
-           unless their sender computes none.",
+    summary: "reassembles TCP segments into the bytes of each direction",
+    help: "Use it within tcpcnxdemux, or within tcpdirdemux in that. A segment in order is passed on at once, \
+           without a copy; others wait for those before them, and holes that are not filled are reported with \
+           their size. Segments with wrong checksums are ignored, unless their sender computes none.",
     input: Input::Of(&[ItemType::Segment]),
     output: Output::Of(ItemType::Chunk),
     options: Options::ALL,

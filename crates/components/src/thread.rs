@@ -6,11 +6,11 @@ use flowgauge_stack::{
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "thread",
-    summary: "what follows runs on a thread of its own",
-    help: "Between the two threads is a queue of batches. While it is full the first thread waits, or \
-           with `when_full = drop` throws away what it would have put there, which the result counts: \
-           then a slow end of a stack does not hold up the capture. Packets of a file are handed over \
-           without copying them. It stands in the outermost row of a stack only.",
+    summary: "runs what follows on a thread of its own",
+    help: "Between the two threads is a queue of batches. While it is full the first thread waits, or with \
+           `when_full = drop` drops the batch, which the result counts: a slow end of a stack then does not \
+           hold up the capture. Packets of a file are passed on without copies. It is allowed in the outermost \
+           row of a stack only.",
     kind: ComponentKind::Thread,
     input: Input::Any,
     options: Options::ALL,

@@ -9,11 +9,11 @@ use flowgauge_wire::Nanos;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "threshold",
-    summary: "notes when the result of another component reaches a bound",
-    help: "The result is read at each interval's end on the clock of the capture, divided by `divider`, \
-           and compared; with a `difference_...` its difference to the reading before is. Each time the \
-           condition holds is a row, `count` times at most. What then happens says `then`: MAPI's function \
-           blocks until it has held so often, as does a run of a stack with `then = end`.",
+    summary: "records when the result of another component reaches a bound",
+    help: "The result is read at the end of each interval on the clock of the capture, divided by `divider`, \
+           and compared; a `difference_...` compares the difference to the reading before. Each time the \
+           condition holds adds a row, up to `count`. `then` says what happens after that: the function of \
+           MAPI blocks until then, as a run of a stack does with `then = end`.",
     input: Input::Any,
     is_end: true,
     options: Options::ALL,

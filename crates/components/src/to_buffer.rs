@@ -12,7 +12,8 @@ use flowgauge_wire::{LinkType, Nanos};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "to_buffer",
     summary: "keeps the last packets",
-    help: "With more the oldest go. Memory is `packets` times the largest of them, `snap` bytes at most.",
+    help: "When it is full the oldest packets are dropped. Memory is `packets` times the largest of them, \
+           `snap` bytes at most.",
     is_end: true,
     options: Options::ALL,
     result: Some(ResultInfo::table("the last packets", &COLUMNS)),

@@ -1,15 +1,17 @@
 //! `top`: the values of a field with the most packets or bytes.
 
+use core::cmp::Reverse;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::collections::HashMap;
 
 use flowgauge_kit::measure::Intervals;
+use flowgauge_record::aggregate::drop_smaller_half;
 use flowgauge_record::link::Mac;
 use flowgauge_stack::{
     Cell, Component, ComponentInfo, Items, Outlet, Parallel, ResultInfo, ResultValue, SettingError,
     Settings, Table, columns, options,
 };
 use flowgauge_wire::{FoldedState, Nanos};
-use hashbrown::HashMap;
 
 use crate::fields::{Field, Kind, Packet, Value};
 use crate::protocol_field::unknown;
@@ -17,10 +19,10 @@ use crate::protocol_field::unknown;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "top",
     summary: "finds the values of a field with the most packets or bytes",
-    help: "Fields have Wireshark's names (docs/display-filter.md); several are separated by blanks, as \
-           \"ip.src ipv6.src\". A packet counts once for each of its values. All values are counted as \
-           long as there are no more than `table`; then the smaller half is forgotten, and `error` says \
-           how much a value that came later may have had before.",
+    help: "Fields have the names of Wireshark (docs/display-filter.md); several are separated by blanks, as \
+           \"ip.src ipv6.src\". A packet counts once for each of its values. All values are counted while \
+           there are no more than `table`; then the smaller half is forgotten, and `error` is the most that a \
+           later value may have had before.",
     is_end: true,
     options: Options::ALL,
     result: Some(ResultInfo::table("the most", &COLUMNS)),
@@ -82,6 +84,15 @@ struct Sums {
     error: u64,
 }
 
+impl Sums {
+    fn weight(&self, is_by_bytes: bool) -> u64 {
+        match is_by_bytes {
+            true => self.bytes,
+            false => self.packets,
+        }
+    }
+}
+
 struct Top {
     fields: Vec<&'static Field>,
     options: Options,
@@ -125,14 +136,6 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
 }
 
 impl Top {
-    fn weight(&self, sums: &Sums) -> u64 {
-        if self.is_by_bytes {
-            sums.bytes
-        } else {
-            sums.packets
-        }
-    }
-
     fn add(&mut self, key: Key, bytes: u32) {
         if self.sums.len() >= self.options.table && !self.sums.contains_key(&key) {
             self.forget();
@@ -149,22 +152,17 @@ impl Top {
     /// Forgets the smaller half.
     #[cold]
     fn forget(&mut self) {
-        let mut weights: Vec<(u64, Key)> = self
-            .sums
-            .iter()
-            .map(|(key, sums)| (self.weight(sums) + sums.error, *key))
-            .collect();
-        weights.sort_unstable();
-        weights.truncate(self.sums.len() / 2);
-        for (weight, key) in weights {
-            self.sums.remove(&key);
-            self.forgotten = self.forgotten.max(weight);
-        }
+        let is_by_bytes = self.is_by_bytes;
+        let weight = |sums: &Sums| sums.weight(is_by_bytes) + sums.error;
+        let forgotten = &mut self.forgotten;
+        drop_smaller_half(&mut self.sums, weight, |_, sums| {
+            *forgotten = (*forgotten).max(weight(sums));
+        });
     }
 
     fn rows(&self) -> Vec<Vec<Cell>> {
         let mut all: Vec<(&Key, &Sums)> = self.sums.iter().collect();
-        all.sort_unstable_by_key(|(key, sums)| (core::cmp::Reverse(self.weight(sums)), **key));
+        all.sort_unstable_by_key(|(key, sums)| (Reverse(sums.weight(self.is_by_bytes)), **key));
         let most = all.into_iter().take(self.options.count);
         most.map(|(key, sums)| {
             let numbers = [sums.packets, sums.bytes, sums.error];

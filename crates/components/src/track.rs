@@ -5,8 +5,8 @@
 //! data connections) is expected, and the flow that comes is the application's, too.
 
 use core::hash::Hash;
-use core::net::Ipv4Addr;
 
+use flowgauge_proto::ftp;
 use flowgauge_stack::{
     Component, ComponentInfo, Items, Outlet, Parallel, ResultInfo, ResultValue, Settings, options,
 };
@@ -18,9 +18,9 @@ use crate::layers;
 
 /// What applications have in common.
 const OF_FLOWS: ComponentInfo = ComponentInfo {
-    help: "A flow is found by what one of its packets carries, or by its ports; from that packet on all \
-           of its packets come through, both directions. Data connections that FTP announces are found, \
-           too, if they are between the same two hosts.",
+    help: "A flow is found by the content of a packet, or by its ports; from that packet on all its packets \
+           pass, both directions. Data connections announced by FTP are found too, if they are between the \
+           same two hosts.",
     options: Options::ALL,
     result: Some(ResultInfo::number("flows found", "flows")),
     parallel: Parallel::ByFlow,
@@ -38,29 +38,18 @@ options! {
 
 /// Declares the components: names, summary, and by what the application is known.
 macro_rules! applications {
-    ($($info:ident $name:literal $(($alias:literal))? $summary:literal $signs:ident;)*) => { $(
+    ($($info:ident $name:literal $(($alias:literal))? $summary:literal { $($signs:tt)* })*) => { $(
         pub(crate) static $info: ComponentInfo = ComponentInfo {
             name: $name,
             aliases: &[$($alias)?],
             summary: $summary,
-            make: |settings| Ok(Track::of(settings, &$signs)),
+            make: |settings| {
+                static SIGNS: Signs = Signs { $($signs)* ..NONE };
+                Ok(Track::of(settings, &SIGNS))
+            },
             ..OF_FLOWS
         };
     )* };
-}
-
-applications! {
-    FTP "track_ftp" "lets FTP through: control and data connections" FTP_SIGNS;
-    GRID_FTP "track_grid_ftp" ("track_gridftp") "lets GridFTP through: control and data connections" GRID_FTP_SIGNS;
-    DC "track_dc" "lets Direct Connect through" DC_SIGNS;
-    GNUTELLA "track_gnutella" "lets Gnutella through" GNUTELLA_SIGNS;
-    EDONKEY "track_edonkey" "lets eDonkey and eMule through" EDONKEY_SIGNS;
-    TORRENT "track_torrent" "lets BitTorrent through: peers, trackers, DHT" TORRENT_SIGNS;
-    SKYPE "track_skype" "lets the classic Skype protocol through, by a guess at its datagrams" SKYPE_SIGNS;
-    IPOVERIP "track_ipoverip" "lets packets through that lie within an IP tunnel: IP in IP, 6in4" IPOVERIP_SIGNS;
-    IRC "track_irc" "lets IRC through" IRC_SIGNS;
-    WEB "track_web" "lets HTTP and HTTPS through" WEB_SIGNS;
-    MAPI "track_mapi" "lets the traffic of MAPI's own agents through" MAPI_SIGNS;
 }
 
 /// By what an application is known.
@@ -92,180 +81,161 @@ const NONE: Signs = Signs {
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-static FTP_SIGNS: Signs = Signs {
-    tcp: &[20, 21],
-    payload: |protocol, bytes| {
-        protocol == TCP && bytes.starts_with(b"220") && {
-            let line = bytes.get(..bytes.len().min(120)).unwrap_or(bytes);
-            memmem::find(line, b"FTP").is_some()
-        }
-    },
-    announces: true,
-    ..NONE
-};
-
-static GRID_FTP_SIGNS: Signs = Signs {
-    tcp: &[2811],
-    payload: |protocol, bytes| {
-        protocol == TCP && bytes.starts_with(b"220") && {
-            let line = bytes.get(..bytes.len().min(120)).unwrap_or(bytes);
-            memmem::find(line, b"GridFTP").is_some()
-        }
-    },
-    announces: true,
-    ..NONE
-};
-
-static DC_SIGNS: Signs = Signs {
-    tcp: &[411, 412],
-    payload: |_, bytes| {
-        const WORDS: [&[u8]; 9] = [
-            b"$Lock ",
-            b"$MyNick ",
-            b"$Direction ",
-            b"$ValidateNick ",
-            b"$ConnectToMe ",
-            b"$RevConnectToMe ",
-            b"$Supports ",
-            b"$SR ",
-            b"$Search ",
-        ];
-        let is_whole = bytes.ends_with(b"|") || bytes.len() > 1000;
-        is_whole && begins(bytes, &WORDS)
-    },
-    ..NONE
-};
-
-static GNUTELLA_SIGNS: Signs = Signs {
-    tcp: &[6346, 6347],
-    udp: &[6346, 6347],
-    payload: |protocol, bytes| {
-        if protocol == UDP {
-            return begins(bytes, &[b"GND\x01", b"GND\x02"]);
-        }
-        begins(
-            bytes,
-            &[
-                b"GNUTELLA CONNECT/",
-                b"GNUTELLA/0.",
-                b"GIV ",
-                b"GET /uri-res/N2R?urn:",
-                b"GNUTELLA OK",
-            ],
-        )
-    },
-    ..NONE
-};
-
-static EDONKEY_SIGNS: Signs = Signs {
-    tcp: &[4661, 4662],
-    udp: &[4665, 4672],
-    payload: |protocol, bytes| match *bytes {
-        // eDonkey, eMule, compressed: a marker and the length of what follows.
-        [0xe3 | 0xc5 | 0xd4, a, b, c, d, _, ..] if protocol == TCP => {
-            let length = u32::from_le_bytes([a, b, c, d]);
-            (1..1 << 20).contains(&length) && length as usize + 5 == bytes.len()
-        }
-        // Of servers, and of Kademlia.
-        [0xe3, 0x96..=0xa3, ..] | [0xe4, 0x00..=0x62, ..] => protocol == UDP && bytes.len() >= 6,
-        _ => false,
-    },
-    ..NONE
-};
-
-static TORRENT_SIGNS: Signs = Signs {
-    tcp: &[6881, 6882, 6883, 6884, 6885, 6886, 6887, 6888, 6889, 6969],
-    udp: &[6881, 6882, 6883, 6884, 6885, 6886, 6887, 6888, 6889],
-    payload: |protocol, bytes| {
-        if protocol == UDP {
-            return begins(
+applications! {
+    FTP "track_ftp" "selects FTP: control and data connections" {
+        tcp: &[20, 21],
+        payload: |protocol, bytes| {
+            protocol == TCP && bytes.starts_with(b"220") && {
+                let line = bytes.get(..bytes.len().min(120)).unwrap_or(bytes);
+                memmem::find(line, b"FTP").is_some()
+            }
+        },
+        announces: true,
+    }
+    GRID_FTP "track_grid_ftp" ("track_gridftp") "selects GridFTP: control and data connections" {
+        tcp: &[2811],
+        payload: |protocol, bytes| {
+            protocol == TCP && bytes.starts_with(b"220") && {
+                let line = bytes.get(..bytes.len().min(120)).unwrap_or(bytes);
+                memmem::find(line, b"GridFTP").is_some()
+            }
+        },
+        announces: true,
+    }
+    DC "track_dc" "selects Direct Connect" {
+        tcp: &[411, 412],
+        payload: |_, bytes| {
+            const WORDS: [&[u8]; 9] = [
+                b"$Lock ",
+                b"$MyNick ",
+                b"$Direction ",
+                b"$ValidateNick ",
+                b"$ConnectToMe ",
+                b"$RevConnectToMe ",
+                b"$Supports ",
+                b"$SR ",
+                b"$Search ",
+            ];
+            let is_whole = bytes.ends_with(b"|") || bytes.len() > 1000;
+            is_whole && begins(bytes, &WORDS)
+        },
+    }
+    GNUTELLA "track_gnutella" "selects Gnutella" {
+        tcp: &[6346, 6347],
+        udp: &[6346, 6347],
+        payload: |protocol, bytes| {
+            if protocol == UDP {
+                return begins(bytes, &[b"GND\x01", b"GND\x02"]);
+            }
+            begins(
                 bytes,
                 &[
-                    b"d1:ad2:id20:",
-                    b"d1:rd2:id20:",
-                    b"d1:eli20",
-                    b"\x00\x00\x04\x17\x27\x10\x19\x80",
+                    b"GNUTELLA CONNECT/",
+                    b"GNUTELLA/0.",
+                    b"GIV ",
+                    b"GET /uri-res/N2R?urn:",
+                    b"GNUTELLA OK",
                 ],
-            );
-        }
-        begins(bytes, &[b"\x13BitTorrent protocol"])
-            || (begins(bytes, &[b"GET /announce", b"GET /scrape"])
-                && memmem::find(bytes, b"info_hash=").is_some())
-    },
-    ..NONE
-};
-
-static SKYPE_SIGNS: Signs = Signs {
-    tcp: &[33_033],
-    udp: &[33_033],
-    payload: |protocol, bytes| {
-        // A number, and a function: 2 of requests, 13 in the low half of short answers.
-        protocol == UDP
-            && match *bytes {
-                [_, _, function] => function & 0x0f == 0x0d,
-                [first, _, 0x02, ..] => bytes.len() >= 16 && first != 0x30,
-                _ => false,
+            )
+        },
+    }
+    EDONKEY "track_edonkey" "selects eDonkey and eMule" {
+        tcp: &[4661, 4662],
+        udp: &[4665, 4672],
+        payload: |protocol, bytes| match *bytes {
+            // eDonkey, eMule, compressed: a marker and the length of what follows.
+            [0xe3 | 0xc5 | 0xd4, a, b, c, d, _, ..] if protocol == TCP => {
+                let length = u32::from_le_bytes([a, b, c, d]);
+                (1..1 << 20).contains(&length) && length as usize + 5 == bytes.len()
             }
-    },
-    ..NONE
-};
-
-static IPOVERIP_SIGNS: Signs = Signs {
-    are_tunnels: true,
-    ..NONE
-};
-
-static IRC_SIGNS: Signs = Signs {
-    tcp: &[
-        194, 6660, 6661, 6662, 6663, 6664, 6665, 6666, 6667, 6668, 6669, 6697,
-    ],
-    payload: |protocol, bytes| {
-        if protocol != TCP {
-            return false;
-        }
-        let line = bytes.get(..bytes.len().min(512)).unwrap_or(bytes);
-        let is_line = memchr::memchr(b'\n', line).is_some();
-        let prefixed = || {
-            line.starts_with(b":")
-                && [b" PRIVMSG ".as_slice(), b" NOTICE ", b" 001 ", b" JOIN "]
-                    .iter()
-                    .any(|word| memmem::find(line, word).is_some())
-        };
-        let registers =
-            || line.starts_with(b"NICK ") || (line.starts_with(b"USER ") && line.contains(&b':'));
-        is_line
-            && (registers()
-                || begins(line, &[b"PRIVMSG ", b"JOIN #", b"NOTICE AUTH"])
-                || prefixed())
-    },
-    ..NONE
-};
-
-static WEB_SIGNS: Signs = Signs {
-    tcp: &[80, 443, 3128, 8000, 8008, 8080, 8443],
-    payload: |protocol, bytes| {
-        const METHODS: [&[u8]; 8] = [
-            b"GET ",
-            b"POST ",
-            b"HEAD ",
-            b"PUT ",
-            b"DELETE ",
-            b"OPTIONS ",
-            b"CONNECT ",
-            b"PATCH ",
-        ];
-        let line = bytes.get(..bytes.len().min(2048)).unwrap_or(bytes);
-        protocol == TCP
-            && (begins(bytes, &[b"HTTP/1.0 ", b"HTTP/1.1 ", b"PRI * HTTP/2.0\r\n"])
-                || (begins(bytes, &METHODS) && memmem::find(line, b" HTTP/1.").is_some()))
-    },
-    ..NONE
-};
-
-static MAPI_SIGNS: Signs = Signs {
-    tcp: &[2233],
-    ..NONE
-};
+            // Of servers, and of Kademlia.
+            [0xe3, 0x96..=0xa3, ..] | [0xe4, 0x00..=0x62, ..] => protocol == UDP && bytes.len() >= 6,
+            _ => false,
+        },
+    }
+    TORRENT "track_torrent" "selects BitTorrent: peers, trackers, DHT" {
+        tcp: &[6881, 6882, 6883, 6884, 6885, 6886, 6887, 6888, 6889, 6969],
+        udp: &[6881, 6882, 6883, 6884, 6885, 6886, 6887, 6888, 6889],
+        payload: |protocol, bytes| {
+            if protocol == UDP {
+                return begins(
+                    bytes,
+                    &[
+                        b"d1:ad2:id20:",
+                        b"d1:rd2:id20:",
+                        b"d1:eli20",
+                        b"\x00\x00\x04\x17\x27\x10\x19\x80",
+                    ],
+                );
+            }
+            begins(bytes, &[b"\x13BitTorrent protocol"])
+                || (begins(bytes, &[b"GET /announce", b"GET /scrape"])
+                    && memmem::find(bytes, b"info_hash=").is_some())
+        },
+    }
+    SKYPE "track_skype" "selects the classic Skype protocol, by a guess at its datagrams" {
+        tcp: &[33_033],
+        udp: &[33_033],
+        payload: |protocol, bytes| {
+            // A number, and a function: 2 of requests, 13 in the low half of short answers.
+            protocol == UDP
+                && match *bytes {
+                    [_, _, function] => function & 0x0f == 0x0d,
+                    [first, _, 0x02, ..] => bytes.len() >= 16 && first != 0x30,
+                    _ => false,
+                }
+        },
+    }
+    IPOVERIP "track_ipoverip" "selects packets within an IP tunnel: IP in IP, 6in4" {
+        are_tunnels: true,
+    }
+    IRC "track_irc" "selects IRC" {
+        tcp: &[
+            194, 6660, 6661, 6662, 6663, 6664, 6665, 6666, 6667, 6668, 6669, 6697,
+        ],
+        payload: |protocol, bytes| {
+            if protocol != TCP {
+                return false;
+            }
+            let line = bytes.get(..bytes.len().min(512)).unwrap_or(bytes);
+            let is_line = memchr::memchr(b'\n', line).is_some();
+            let prefixed = || {
+                line.starts_with(b":")
+                    && [b" PRIVMSG ".as_slice(), b" NOTICE ", b" 001 ", b" JOIN "]
+                        .iter()
+                        .any(|word| memmem::find(line, word).is_some())
+            };
+            let registers =
+                || line.starts_with(b"NICK ") || (line.starts_with(b"USER ") && line.contains(&b':'));
+            is_line
+                && (registers()
+                    || begins(line, &[b"PRIVMSG ", b"JOIN #", b"NOTICE AUTH"])
+                    || prefixed())
+        },
+    }
+    WEB "track_web" "selects HTTP and HTTPS" {
+        tcp: &[80, 443, 3128, 8000, 8008, 8080, 8443],
+        payload: |protocol, bytes| {
+            const METHODS: [&[u8]; 8] = [
+                b"GET ",
+                b"POST ",
+                b"HEAD ",
+                b"PUT ",
+                b"DELETE ",
+                b"OPTIONS ",
+                b"CONNECT ",
+                b"PATCH ",
+            ];
+            let line = bytes.get(..bytes.len().min(2048)).unwrap_or(bytes);
+            protocol == TCP
+                && (begins(bytes, &[b"HTTP/1.0 ", b"HTTP/1.1 ", b"PRI * HTTP/2.0\r\n"])
+                    || (begins(bytes, &METHODS) && memmem::find(line, b" HTTP/1.").is_some()))
+        },
+    }
+    MAPI "track_mapi" "selects the traffic of MAPI's own agents" {
+        tcp: &[2233],
+    }
+}
 
 fn begins(bytes: &[u8], words: &[&[u8]]) -> bool {
     words.iter().any(|word| bytes.starts_with(word))
@@ -354,51 +324,18 @@ impl Track {
 
 /// Where a line of FTP's control connection says that data will go to.
 fn announced(payload: &[u8], packet: &Decoded) -> Option<Endpoint> {
-    let line = payload
-        .split(|byte| *byte == b'\r' || *byte == b'\n')
-        .next()?;
-    let text = core::str::from_utf8(line).ok()?;
-    if let Some(numbers) = text.strip_prefix("PORT ") {
-        return six(numbers);
-    }
-    if text.starts_with("227 ") {
-        let start = text.find(['(', '=']).map(|at| at + 1);
-        return six(text.get(start?..)?);
-    }
-    if let Some(extended) = text.strip_prefix("EPRT ") {
-        let separator = extended.chars().next()?;
-        let mut parts = extended.split(separator).skip(2);
-        let (address, port) = (parts.next()?, parts.next()?);
-        let address = match address.parse().ok()? {
-            core::net::IpAddr::V4(address) => Address::v4(address.octets()),
-            core::net::IpAddr::V6(address) => Address(address.octets()),
-        };
-        return Some((address, port.parse().ok()?));
-    }
-    if text.starts_with("229 ") {
-        let within = text.get(text.find('(')? + 1..)?;
-        let separator = within.chars().next()?;
-        let port = within.split(separator).nth(3)?;
-        // Of the host that says so.
-        return Some((packet.source().0, port.parse().ok()?));
-    }
-    None
-}
-
-/// Four numbers of an address and two of a port.
-fn six(text: &str) -> Option<Endpoint> {
-    let mut bytes = [0_u8; 6];
-    let mut numbers = text.split(',');
-    for byte in &mut bytes {
-        let number = numbers.next()?.trim();
-        let end = number
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(number.len());
-        *byte = number.get(..end)?.parse().ok()?;
-    }
-    let [a, b, c, d, high, low] = bytes;
-    let address = Ipv4Addr::new(a, b, c, d).octets();
-    Some((Address::v4(address), u16::from_be_bytes([high, low])))
+    let mut lines = payload.split(|byte| matches!(byte, b'\r' | b'\n'));
+    let (verb, said) = lines.next()?.split_at_checked(5)?;
+    let endpoint = match verb {
+        b"PORT " => ftp::Endpoint::numbers(said),
+        b"EPRT " => ftp::Endpoint::extended(said),
+        [b'2', b'2', b'7', b' ', _] => ftp::Endpoint::numbers(said),
+        [b'2', b'2', b'9', b' ', _] => ftp::Endpoint::extended(said),
+        _ => None,
+    }?;
+    // Without an address it is the host that says so.
+    let address = endpoint.address.map(Address::from);
+    Some((address.unwrap_or(packet.source().0), endpoint.port))
 }
 
 fn hash_of(endpoint: &Endpoint) -> u64 {

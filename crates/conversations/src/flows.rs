@@ -22,9 +22,9 @@ options! {
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "flows",
     aliases: &["flow_report"],
-    summary: "gives a record of each flow when it ends",
-    help: "The records are those of the command flows: counters of both directions, state, history, \
-           handshake time. It puts fragments together and verifies checksums itself.",
+    summary: "makes a record of each flow when it ends",
+    help: "The records are those of the command flows: counters of both directions, state, history, handshake \
+           time. It reassembles fragments and verifies checksums itself.",
     output: Output::Of(ItemType::Flow),
     fields: |settings| match settings.flag("classify") {
         true => Some(schema_of_classified(FLOW_SCHEMA)),

@@ -1,6 +1,6 @@
 //! The capture file being written, in order of time.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Write};
 
@@ -40,30 +40,11 @@ pub(super) struct Output<W> {
 }
 
 /// A frame whose time has not come.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Waiting {
     at: u64,
     order: u64,
     frame: Vec<u8>,
-}
-
-impl PartialEq for Waiting {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Waiting {}
-
-impl PartialOrd for Waiting {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Waiting {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
 }
 
 /// What happens to a datagram between the wire and the capture file.

@@ -432,11 +432,19 @@ impl Session {
 
     /// The sender has sent so many items in all. How many of the last ones are lost.
     fn end(&mut self, total: u64) -> u64 {
-        let lost = total - self.expected;
-        self.expected = total;
-        self.counts.lost += lost;
+        let lost = self.reach(total, 0);
         self.counts.accepted = total;
         self.counts.has_ended = true;
+        lost
+    }
+
+    /// Items up to `end` were sent, of which so many were received now. How many before these are lost.
+    fn reach(&mut self, end: u64, received: u64) -> u64 {
+        let lost = end - received - self.expected;
+        self.expected = end;
+        self.counts.lost += lost;
+        self.counts.received += received;
+        self.counts.accepted = self.counts.accepted.max(end);
         lost
     }
 
@@ -652,11 +660,7 @@ impl Items {
                 if first < session.expected || session.counts.has_ended {
                     return Err(nonsense("its items are numbered wrongly"));
                 }
-                let lost_before = first - session.expected;
-                session.expected = end;
-                session.counts.lost += lost_before;
-                session.counts.received += u64::from(count);
-                session.counts.accepted = session.counts.accepted.max(end);
+                let lost_before = session.reach(end, u64::from(count));
                 let bytes = payload.len() + size_of::<Queued>();
                 session.waiting_bytes += bytes;
                 state.waiting += bytes;

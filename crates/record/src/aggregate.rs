@@ -585,8 +585,8 @@ impl Aggregator {
 /// Takes the half of the entries out that weigh least; of equal ones those whose keys come first, so that it does not
 /// depend on the table's hash. `dropped` is told of each.
 #[cold]
-pub fn drop_smaller_half<K: Clone + Eq + Hash + Ord, V>(
-    entries: &mut HashMap<K, V>,
+pub fn drop_smaller_half<K: Clone + Eq + Hash + Ord, V, S>(
+    entries: &mut HashMap<K, V, S>,
     weight: impl Fn(&V) -> u64,
     mut dropped: impl FnMut(&K, &V),
 ) {

@@ -288,10 +288,7 @@ impl FieldValue<kind::Time> for Date {
 
 /// An address of the standard library.
 pub(crate) fn address_of<'a>(address: IpAddr) -> ValueRef<'a> {
-    match address {
-        IpAddr::V4(address) => ValueRef::Address(Address::v4(address.octets()), 4),
-        IpAddr::V6(address) => ValueRef::Address(Address(address.octets()), 6),
-    }
+    ValueRef::Address(address.into(), if address.is_ipv4() { 4 } else { 6 })
 }
 
 /// A text, unless it is empty.

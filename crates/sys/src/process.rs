@@ -66,8 +66,7 @@ fn leave() -> io::Result<()> {
 
 /// The user this process acts for.
 pub fn user() -> u32 {
-    // SAFETY: takes nothing, cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// Whether this program was given rights by its file when it was started (setuid, setgid,

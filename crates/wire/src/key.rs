@@ -13,6 +13,15 @@ use ipnet::IpNet;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub [u8; 16]);
 
+impl From<IpAddr> for Address {
+    fn from(address: IpAddr) -> Address {
+        match address {
+            IpAddr::V4(address) => Address::v4(address.octets()),
+            IpAddr::V6(address) => Address(address.octets()),
+        }
+    }
+}
+
 impl Address {
     /// The mapped form of an IPv4 address.
     #[inline]

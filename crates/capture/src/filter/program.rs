@@ -188,6 +188,12 @@ impl Program {
                 } as usize
             };
         }
+        macro_rules! fused {
+            ($step:ident, $loaded:expr, $condition:expr) => {{
+                a = $loaded;
+                branch!($step, $condition);
+            }};
+        }
         while let Some(step) = self.steps.get(at) {
             at += 1;
             let k = step.k;
@@ -253,45 +259,22 @@ impl Program {
                 Operation::ReturnA => return a,
                 Operation::AToX => x = a,
                 Operation::XToA => a = x,
-                Operation::WordIfEqual => {
-                    a = load!(packet.word(offset));
-                    branch!(step, a == step.value);
-                }
-                Operation::HalfIfEqual => {
-                    a = load!(packet.half(offset));
-                    branch!(step, a == step.value);
-                }
-                Operation::ByteIfEqual => {
-                    a = load!(packet.byte(offset));
-                    branch!(step, a == step.value);
-                }
+                Operation::WordIfEqual => fused!(step, load!(packet.word(offset)), a == step.value),
+                Operation::HalfIfEqual => fused!(step, load!(packet.half(offset)), a == step.value),
+                Operation::ByteIfEqual => fused!(step, load!(packet.byte(offset)), a == step.value),
                 Operation::HalfAtXIfEqual => {
-                    a = load!(packet.half(from_x));
-                    branch!(step, a == step.value);
+                    fused!(step, load!(packet.half(from_x)), a == step.value)
                 }
                 Operation::HalfIfAnyBit => {
-                    a = load!(packet.half(offset));
-                    branch!(step, a & step.value != 0);
+                    fused!(step, load!(packet.half(offset)), a & step.value != 0)
                 }
                 Operation::ByteIfAnyBit => {
-                    a = load!(packet.byte(offset));
-                    branch!(step, a & step.value != 0);
+                    fused!(step, load!(packet.byte(offset)), a & step.value != 0)
                 }
-                Operation::AndIfEqual => {
-                    a &= k;
-                    branch!(step, a == step.value);
-                }
-                Operation::LengthIfGreater => {
-                    a = wire_len;
-                    branch!(step, a > step.value);
-                }
-                Operation::LengthIfGreaterOrEqual => {
-                    a = wire_len;
-                    branch!(step, a >= step.value);
-                }
-                Operation::IfIn => {
-                    branch!(step, self.is_in(step.value, a));
-                }
+                Operation::AndIfEqual => fused!(step, a & k, a == step.value),
+                Operation::LengthIfGreater => fused!(step, wire_len, a > step.value),
+                Operation::LengthIfGreaterOrEqual => fused!(step, wire_len, a >= step.value),
+                Operation::IfIn => branch!(step, self.is_in(step.value, a)),
                 Operation::WordIfIn => {
                     let word = load!(packet.word(offset));
                     // Where one is equal the packet's fate is decided, whatever is in A.

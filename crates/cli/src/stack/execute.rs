@@ -706,8 +706,8 @@ mod tests {
             let Command::Flows(options) = cli.command else {
                 panic!("not flows");
             };
-            let program =
-                read::checked("test", format!("[stack]\n{stack} - count")).expect("a stack");
+            let text = read::text(None, Some(&format!("{stack} - count"))).expect("a stack");
+            let program = read::program(text).expect("a stack");
             let common = &options.output.common;
             let running = Running::begin(program, &options.input, common, None, Origin::Command);
             let mut running = running.expect("it begins");

@@ -6,7 +6,9 @@ use std::path::Path;
 use clap::CommandFactory as _;
 use flowgauge_registry::registry;
 use flowgauge_stack::syntax::Document;
-use flowgauge_stack::{Diagnostic, Program, Severity, Sources, check, parse_all, parse_stack};
+use flowgauge_stack::{
+    Diagnostic, Program, Severity, Sources, check, format, parse_all, parse_stack,
+};
 
 use flowgauge_sys::files::{self, How};
 
@@ -117,20 +119,24 @@ pub(super) fn program(text: Text) -> Result<Program, Failure> {
     }
 }
 
-/// A stack that a command has made; warnings are not said.
+/// A checked stack of a command's own. What is wrong with it is wrong with an option of the command, or is shown in the
+/// stack as it would be written.
 ///
 /// # Errors
-/// What is wrong with it, which was said.
-pub(crate) fn checked(name: &str, text: String) -> Result<Program, Failure> {
-    let mut sources = Sources::default();
-    let file = sources.add(name, text).unwrap_or_default();
-    let document = flowgauge_stack::parse(&sources, file);
-    let document = document.map_err(|found| refused(name, &[*found], &sources))?;
-    let checked = check(&document, registry());
-    checked.program.ok_or_else(|| {
-        of_option(name, &checked.diagnostics)
-            .unwrap_or_else(|| refused(name, &checked.diagnostics, &sources))
-    })
+/// It has an error.
+pub(crate) fn checked(name: &str, document: &Document) -> Result<Program, Failure> {
+    let checked = check(document, registry());
+    if let Some(program) = checked.program {
+        return Ok(program);
+    }
+    match of_option(name, &checked.diagnostics) {
+        Some(failure) => Err(failure),
+        None => program(Text {
+            name: name.to_owned(),
+            text: format(document),
+            is_bare: false,
+        }),
+    }
 }
 
 /// The one error of a command's stack as one of the command's option, where it has one of that name: nobody

@@ -46,11 +46,10 @@ columns! {
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "input",
-    summary: "takes what outputs on other machines send",
-    help: "It listens for senders whose certificates are of the same authority (flowgauge keys), and \
-           gives their items on in the order of time: an item waits until every sender has said that \
-           it has none before it. A sender from which nothing is heard for the timeout is not waited \
-           for any longer.",
+    summary: "receives what outputs on other machines send",
+    help: "It listens for senders with certificates of the same authority (flowgauge keys), and passes their \
+           items on in the order of time: an item waits until every sender has said that it has none before \
+           it. A sender that is silent for the timeout is no longer waited for.",
     input: Input::Nothing,
     output: Output::Option("type"),
     options: Options::ALL,

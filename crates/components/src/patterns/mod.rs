@@ -31,13 +31,12 @@ use search::{Finding, Search};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "match",
-    summary: "finds patterns in streams and gives a record of each match",
-    help: "It puts streams together itself and searches in each direction of TCP connections and UDP \
-           flows, wherever packets were cut. A pattern is a line: the bytes to find as they stand; \
-           \"text |0d 0a|\" in quotation marks with bytes in hexadecimal; options as in Snort's rules \
-           (content:\"text\"; nocase; offset:4; depth:20; msg:\"name\"; sid:7); or /expression/imsx. \
-           Lines with # and empty ones do not count. What lies beyond a cutoff is not searched, and what \
-           ends within it is found as without one.",
+    summary: "finds patterns in streams, with a record of each match",
+    help: "It reassembles streams and searches each direction of TCP connections and UDP flows, wherever \
+           packets were cut. Each line is a pattern: the bytes to find; \"text |0d 0a|\" in quotation marks \
+           with bytes in hexadecimal; options as in rules of Snort (content:\"text\"; nocase; offset:4; \
+           depth:20; msg:\"name\"; sid:7); or /expression/imsx. Empty lines and lines with # are ignored. \
+           Bytes beyond a cutoff are not searched; matches that end within it are found as without a cutoff.",
     output: Output::Of(ItemType::Record),
     fields: |settings| {
         Some(if settings.flag("count") {

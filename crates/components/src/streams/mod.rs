@@ -33,12 +33,12 @@ use segments::{Segments, Sums};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "streams",
-    summary: "puts streams in order and gives a record of each direction when it ends",
+    summary: "reassembles streams, with a record of each direction when it ends",
     help: "The records are those of the command streams: bytes, holes, how the stream ended, a hash; with \
-           gaps a record of each hole too; with count one record of all. With out the bytes go to a file \
-           for each direction, named as tcpflow names them. Any of the options from mode on has streams \
-           delivered in chunks, cut off, with priorities, in one memory budget. It puts fragments \
-           together and verifies checksums itself.",
+           `gaps` also a record of each hole; with `count` one record of all. With `out` bytes go to a file \
+           per direction, named as tcpflow names them. The options from `mode` on deliver streams in chunks, \
+           with cutoffs, priorities and one memory budget. It reassembles fragments and verifies checksums \
+           itself.",
     output: Output::Of(ItemType::Record),
     fields: |settings| Some(Wanted::of(settings).schema()),
     is_end: true,

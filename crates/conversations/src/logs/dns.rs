@@ -5,8 +5,7 @@ use core::net::Ipv6Addr;
 use flowgauge_record::text::{TimeWriter, write_hex_bytes, write_json_escaped, write_unsigned};
 use flowgauge_wire::Address;
 
-use super::eve::Origin::{Made, Number, Object, Written};
-use super::eve::{Member, member, position, text_behind};
+use super::eve::{Member, members, position, text_behind};
 use super::values::{Cell, Name, Values, list, write_whole_address};
 
 /// The members of an event of one of the services of names.
@@ -19,82 +18,52 @@ pub(super) fn members(values: &Values<'_>) -> &'static [Member] {
     }
 }
 
-static DNS: &[Member] = &[member("dns", Object(ITSELF))];
-static MDNS: &[Member] = &[member("mdns", Object(LOCAL))];
-static LLMNR: &[Member] = &[member("llmnr", Object(LOCAL))];
+static DNS: &[Member] = members! {
+    "dns": object(ITSELF);
+};
+static MDNS: &[Member] = members! {
+    "mdns": object(LOCAL);
+};
+static LLMNR: &[Member] = members! {
+    "llmnr": object(LOCAL);
+};
 /// Suricata has no events of these: they have the members of DNS.
-static NBNS: &[Member] = &[member("nbns", Object(ITSELF))];
+static NBNS: &[Member] = members! {
+    "nbns": object(ITSELF);
+};
 
-static ITSELF: &[Member] = &[
-    member("version", Made(|_| Cell::Number(3))),
-    member("type", Made(kind)),
-    member(
-        "tx_id",
-        Made(|values| {
-            position(
-                values,
-                half(values, [Name::request_place, Name::reply_place]),
-            )
-        }),
-    ),
-    member("id", Number(Name::trans_id)),
-    member(
-        "flags",
-        Made(|values| Cell::of(flags(values), |flags| Cell::Hex(flags, 0))),
-    ),
-    member("qr", Made(|values| flag(values, 0x8000))),
-    member("aa", Made(|values| flag(values, 0x0400))),
-    member("tc", Made(|values| flag(values, 0x0200))),
-    member("rd", Made(|values| flag(values, 0x0100))),
-    member("ra", Made(|values| flag(values, 0x0080))),
-    member("z", Made(|values| flag(values, 0x0040))),
-    member("opcode", Made(opcode)),
-    member("rcode", Made(rcode)),
-    member(
-        "queries",
-        Written(|values, out| queries(values, false, out)),
-    ),
-    member(
-        "answers",
-        Written(|values, out| answers(values, false, out)),
-    ),
-    member(
-        "authorities",
-        Written(|values, out| others(values, Name::authorities, false, out)),
-    ),
-    member(
-        "additionals",
-        Written(|values, out| others(values, Name::additionals, false, out)),
-    ),
-    member("grouped", Written(grouped)),
-];
+static ITSELF: &[Member] = members! {
+    "version": made(|_| Cell::Number(3));
+    "type": made(kind);
+    "tx_id": made(|values| position(values, values.half([Name::request_place, Name::reply_place])));
+    "id": number(trans_id);
+    "flags": made(|values| Cell::of(flags(values), |flags| Cell::Hex(flags, 0)));
+    "qr": made(|values| flag(values, 0x8000));
+    "aa": made(|values| flag(values, 0x0400));
+    "tc": made(|values| flag(values, 0x0200));
+    "rd": made(|values| flag(values, 0x0100));
+    "ra": made(|values| flag(values, 0x0080));
+    "z": made(|values| flag(values, 0x0040));
+    "opcode": made(opcode);
+    "rcode": made(rcode);
+    "queries": written(|values, out| queries(values, false, out));
+    "answers": written(|values, out| answers(values, false, out));
+    "authorities": written(|values, out| others(values, Name::authorities, false, out));
+    "additionals": written(|values, out| others(values, Name::additionals, false, out));
+    "grouped": written(grouped);
+};
 
 /// Of services on the link.
-static LOCAL: &[Member] = &[
-    member("type", Made(kind)),
-    member("id", Number(Name::trans_id)),
-    member("opcode", Made(opcode)),
-    member("rcode", Made(rcode)),
-    member("queries", Written(|values, out| queries(values, true, out))),
-    member("answers", Written(|values, out| answers(values, true, out))),
-    member(
-        "authorities",
-        Written(|values, out| others(values, Name::authorities, true, out)),
-    ),
-    member(
-        "additionals",
-        Written(|values, out| others(values, Name::additionals, true, out)),
-    ),
-];
-
-/// Of the fields of a query and of its reply the one that is looked at.
-fn half(values: &Values<'_>, [of_request, of_reply]: [Name; 2]) -> Name {
-    if values.is_reply() {
-        of_reply
-    } else {
-        of_request
-    }
-}
+static LOCAL: &[Member] = members! {
+    "type": made(kind);
+    "id": number(trans_id);
+    "opcode": made(opcode);
+    "rcode": made(rcode);
+    "queries": written(|values, out| queries(values, true, out));
+    "answers": written(|values, out| answers(values, true, out));
+    "authorities": written(|values, out| others(values, Name::authorities, true, out));
+    "additionals": written(|values, out| others(values, Name::additionals, true, out));
+};
 
 fn kind<'a>(values: &Values<'a>) -> Cell<'a> {
     Cell::Text(if values.is_reply() {
@@ -105,7 +74,7 @@ fn kind<'a>(values: &Values<'a>) -> Cell<'a> {
 }
 
 fn flags(values: &Values<'_>) -> Option<u64> {
-    values.number(half(values, [Name::request_flags, Name::reply_flags]))
+    values.number(values.half([Name::request_flags, Name::reply_flags]))
 }
 
 fn flag<'a>(values: &Values<'a>, bit: u64) -> Cell<'a> {

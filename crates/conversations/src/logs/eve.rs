@@ -8,10 +8,10 @@ use flowgauge_record::{Encoder, Field, FieldVisitor, Format, JsonKey, ValueRef};
 use flowgauge_wire::{Nanos, icmp_counterpart};
 
 use super::values::{Cell, Name, Values, list};
-use super::{dns, flow_members, members, names};
+use super::{dns, flow_members, names};
 
 /// A member of an object: its name, and where its value comes from. What has no value is left out.
-pub(super) struct Member(JsonKey, Origin);
+pub(super) struct Member(pub(super) JsonKey, pub(super) Origin);
 
 pub(super) enum Origin {
     /// A field that is text.
@@ -26,101 +26,83 @@ pub(super) enum Origin {
     Texts(Name),
     /// What is made of the record.
     Made(for<'a> fn(&Values<'a>) -> Cell<'a>),
-    /// An object of this text, under this name.
-    Within(&'static str, Name),
     /// An object, if it has any member.
     Object(&'static [Member]),
     /// What this writes, if anything.
     Written(fn(&Values<'_>, &mut Vec<u8>)),
 }
-use Origin::{Date, Flag, Made, Number, Object, Text, Texts, Within, Written};
 
-pub(super) const fn member(name: &str, origin: Origin) -> Member {
-    Member(JsonKey::new(name), origin)
+/// The members of an object in order, as `"name": origin(its operands);`, or `"name": object { ... };`.
+macro_rules! members {
+    { $($name:literal: $origin:ident $of:tt;)* } => {
+        &[$($crate::logs::eve::Member(
+            flowgauge_record::JsonKey::new($name),
+            $crate::logs::eve::members!(@ $origin $of),
+        ),)*]
+    };
+    (@ text ($field:ident)) => { $crate::logs::eve::Origin::Text(Name::$field) };
+    (@ number ($field:ident)) => { $crate::logs::eve::Origin::Number(Name::$field) };
+    (@ flag ($field:ident)) => { $crate::logs::eve::Origin::Flag(Name::$field) };
+    (@ date ($field:ident)) => { $crate::logs::eve::Origin::Date(Name::$field) };
+    (@ texts ($field:ident)) => { $crate::logs::eve::Origin::Texts(Name::$field) };
+    (@ made ($($make:tt)+)) => { $crate::logs::eve::Origin::Made($($make)+) };
+    (@ written ($($write:tt)+)) => { $crate::logs::eve::Origin::Written($($write)+) };
+    (@ object ($members:path)) => { $crate::logs::eve::Origin::Object($members) };
+    (@ object { $($members:tt)* }) => {
+        $crate::logs::eve::Origin::Object($crate::logs::eve::members! { $($members)* })
+    };
 }
+pub(super) use members;
 
 /// What all lines begin with.
-static COMMON: &[Member] = &[
-    member("timestamp", Made(shown)),
+static COMMON: &[Member] = members! {
+    "timestamp": made(shown);
     // Numbers above 2^53 are not the same in every reader.
-    member(
-        "flow_id",
-        Made(|values| Cell::of(values.number(Name::flow_id), |id| Cell::Number(id >> 11))),
-    ),
-    member("event_type", Made(|values| Cell::Text(name(values)))),
-    member(
-        "vlan",
-        Made(|values| match values.numbers(Name::vlan) {
-            [] => Cell::Unset,
-            ids => Cell::Numbers(ids),
-        }),
-    ),
-    member(
-        "src_ip",
-        Made(|values| ip(values, [Name::src_ip, Name::dst_ip])),
-    ),
-    member(
-        "src_port",
-        Made(|values| port(values, [Name::src_port, Name::dst_port])),
-    ),
-    member(
-        "dest_ip",
-        Made(|values| ip(values, [Name::dst_ip, Name::src_ip])),
-    ),
-    member(
-        "dest_port",
-        Made(|values| port(values, [Name::dst_port, Name::src_port])),
-    ),
-    member("proto", Made(proto)),
-    member(
-        "ip_v",
-        Made(|values| {
-            Cell::of(values.address(Name::src_ip), |(_, version)| {
-                Cell::Number(version.into())
-            })
-        }),
-    ),
-    member("icmp_type", Made(|values| icmp(values, false, 0))),
-    member("icmp_code", Made(|values| icmp(values, false, 1))),
-    member("response_icmp_type", Made(|values| icmp(values, true, 0))),
-    member("response_icmp_code", Made(|values| icmp(values, true, 1))),
-    member("spi", Made(association)),
-    member("pkt_src", Made(packet_source)),
-    member(
-        "tx_id",
-        Made(|values| match values.kind() {
-            "http" => position(values, Name::depth),
-            "smtp" => position(values, Name::trans_depth),
-            _ => Cell::Unset,
-        }),
-    ),
-    member(
-        "app_proto",
-        Made(|values| match values.kind() {
-            "file" => Cell::of(values.text(Name::source), Cell::Hyphens),
-            _ => {
-                let last = values.text(Name::app_proto_after).or(values.spoken());
-                Cell::of(last, |name| Cell::Hyphens(names::protocol(name)))
-            }
-        }),
-    ),
+    "flow_id": made(|values| Cell::of(values.number(Name::flow_id), |id| Cell::Number(id >> 11)));
+    "event_type": made(|values| Cell::Text(name(values)));
+    "vlan": made(|values| match values.numbers(Name::vlan) {
+        [] => Cell::Unset,
+        ids => Cell::Numbers(ids),
+    });
+    "src_ip": made(|values| ip(values, [Name::src_ip, Name::dst_ip]));
+    "src_port": made(|values| port(values, [Name::src_port, Name::dst_port]));
+    "dest_ip": made(|values| ip(values, [Name::dst_ip, Name::src_ip]));
+    "dest_port": made(|values| port(values, [Name::dst_port, Name::src_port]));
+    "proto": made(proto);
+    "ip_v": made(|values| {
+        Cell::of(values.address(Name::src_ip), |(_, version)| {
+            Cell::Number(version.into())
+        })
+    });
+    "icmp_type": made(|values| icmp(values, false, 0));
+    "icmp_code": made(|values| icmp(values, false, 1));
+    "response_icmp_type": made(|values| icmp(values, true, 0));
+    "response_icmp_code": made(|values| icmp(values, true, 1));
+    "spi": made(association);
+    "pkt_src": made(packet_source);
+    "tx_id": made(|values| match values.kind() {
+        "http" => position(values, Name::depth),
+        "smtp" => position(values, Name::trans_depth),
+        _ => Cell::Unset,
+    });
+    "app_proto": made(|values| match values.kind() {
+        "file" => Cell::of(values.text(Name::source), Cell::Hyphens),
+        _ => {
+            let last = values.text(Name::app_proto_after).or(values.spoken());
+            Cell::of(last, |name| Cell::Hyphens(names::protocol(name)))
+        }
+    });
     // HTTP/2 is HTTP before only where it was asked for.
-    member(
-        "app_proto_orig",
-        Made(|values| match values.text(Name::app_proto_after) {
-            None | Some("http2") => Cell::Unset,
-            Some("doh2") => Cell::Text("http2"),
-            Some(_) => Cell::of(values.spoken(), |name| Cell::Hyphens(names::protocol(name))),
-        }),
-    ),
-    member(
-        "community_id",
-        Made(|values| match values.text(Name::community_id) {
-            Some(id) => Cell::Text(id),
-            None => Cell::of(values.community_id(), Cell::Community),
-        }),
-    ),
-];
+    "app_proto_orig": made(|values| match values.text(Name::app_proto_after) {
+        None | Some("http2") => Cell::Unset,
+        Some("doh2") => Cell::Text("http2"),
+        Some(_) => Cell::of(values.spoken(), |name| Cell::Hyphens(names::protocol(name))),
+    });
+    "community_id": made(|values| match values.text(Name::community_id) {
+        Some(id) => Cell::Text(id),
+        None => Cell::of(values.community_id(), Cell::Community),
+    });
+};
 
 /// Type or code of the ICMP messages of a flow, or of those that answer.
 fn icmp<'a>(values: &Values<'a>, of_reply: bool, part: usize) -> Cell<'a> {
@@ -181,71 +163,44 @@ fn packet_source<'a>(values: &Values<'a>) -> Cell<'a> {
     }
 }
 
-static HTTP: &[Member] = &[member("http", Object(HTTP_ITSELF))];
-static HTTP_ITSELF: &[Member] = &[
-    member(
-        "hostname",
-        Made(|values| Cell::of(host(values).0, Cell::Text)),
-    ),
-    // The port of a host has a field of its own.
-    member(
-        "http_port",
-        Made(|values| Cell::of(host(values).1, Cell::Number)),
-    ),
-    member("url", Text(Name::uri)),
-    member("http_user_agent", Text(Name::user_agent)),
-    member(
-        "http_content_type",
-        Made(|values| {
+static HTTP: &[Member] = members! {
+    "http": object {
+        "hostname": made(|values| Cell::of(host(values).0, Cell::Text));
+        // The port of a host has a field of its own.
+        "http_port": made(|values| Cell::of(host(values).1, Cell::Number));
+        "url": text(uri);
+        "http_user_agent": text(user_agent);
+        "http_content_type": made(|values| {
             Cell::of(values.text(Name::content_type), |text| {
                 Cell::Text(text.split(';').next().unwrap_or(text).trim())
             })
-        }),
-    ),
-    member("http_refer", Text(Name::referrer)),
-    member("http_method", Text(Name::method)),
-    member(
-        "protocol",
-        Made(|values| {
+        });
+        "http_refer": text(referrer);
+        "http_method": text(method);
+        "protocol": made(|values| {
             let version = values.text(Name::version).filter(|_| !is_second(values));
             Cell::of(version, |version| Cell::Joined("HTTP/", version))
-        }),
-    ),
-    member(
-        "version",
-        Made(|values| match is_second(values) {
+        });
+        "version": made(|values| match is_second(values) {
             true => Cell::Text("2"),
             false => Cell::Unset,
-        }),
-    ),
-    member("status", Number(Name::status)),
-    member(
-        "redirect",
-        Made(|values| {
+        });
+        "status": number(status);
+        "redirect": made(|values| {
             let is_it = matches!(values.number(Name::status), Some(300..400));
             Cell::of(values.text(Name::location).filter(|_| is_it), Cell::Text)
-        }),
-    ),
-    member(
-        "request_headers",
-        Written(|values, out| header_fields(values, Name::request_fields, out)),
-    ),
-    member(
-        "response_headers",
-        Written(|values, out| header_fields(values, Name::response_fields, out)),
-    ),
-    member(
-        "http2",
-        Object(&[member("stream_id", Number(Name::stream))]),
-    ),
-    member(
-        "length",
-        Made(|values| {
+        });
+        "request_headers": written(|values, out| header_fields(values, Name::request_fields, out));
+        "response_headers": written(|values, out| header_fields(values, Name::response_fields, out));
+        "http2": object {
+            "stream_id": number(stream);
+        };
+        "length": made(|values| {
             let body = values.number(Name::response_body_bytes);
             Cell::of(body.or(values.number(Name::bytes)), Cell::Number)
-        }),
-    ),
-];
+        });
+    };
+};
 
 /// On a stream of HTTP/2, even if it was asked for in HTTP/1.
 fn is_second(values: &Values<'_>) -> bool {
@@ -265,11 +220,9 @@ fn header_fields(values: &Values<'_>, name: Name, out: &mut Vec<u8>) {
     }
 }
 
-static FILE: &[Member] = &[member("fileinfo", Object(FILE_ITSELF))];
-static FILE_ITSELF: &[Member] = &[
-    member(
-        "filename",
-        Made(|values| {
+static FILE: &[Member] = members! {
+    "fileinfo": object {
+        "filename": made(|values| {
             let uri = values.text(Name::uri);
             let path = uri.map(|uri| uri.split('?').next().unwrap_or(uri));
             let name = match values.text(Name::name_by) {
@@ -277,36 +230,28 @@ static FILE_ITSELF: &[Member] = &[
                 _ => values.text(Name::file_name).or(path),
             };
             Cell::of(name, Cell::Text)
-        }),
-    ),
-    member("magic", Text(Name::mime_type)),
-    member("gaps", Made(|values| Cell::Bool(missing(values) > 0))),
-    member("state", Made(|values| Cell::Text(file_state(values)))),
-    member("md5", Text(Name::md5)),
-    member("sha1", Text(Name::sha1)),
-    member("sha256", Text(Name::sha256)),
-    member(
-        "stored",
-        Made(|values| Cell::Bool(values.number(Name::extracted_bytes).is_some())),
-    ),
-    member("file_name_stored", Text(Name::extracted)),
-    member("size", Made(|values| Cell::of(size(values), Cell::Number))),
-    // Of a data connection there is one.
-    member(
-        "tx_id",
-        Made(|values| match position(values, Name::depth) {
+        });
+        "magic": text(mime_type);
+        "gaps": made(|values| Cell::Bool(missing(values) > 0));
+        "state": made(|values| Cell::Text(file_state(values)));
+        "md5": text(md5);
+        "sha1": text(sha1);
+        "sha256": text(sha256);
+        "stored": made(|values| Cell::Bool(values.number(Name::extracted_bytes).is_some()));
+        "file_name_stored": text(extracted);
+        "size": made(|values| Cell::of(size(values), Cell::Number));
+        // Of a data connection there is one.
+        "tx_id": made(|values| match position(values, Name::depth) {
             Cell::Unset => Cell::Number(0),
             place => place,
-        }),
-    ),
-];
+        });
+    };
+};
 
-static TLS: &[Member] = &[member("tls", Object(TLS_ITSELF))];
-static TLS_ITSELF: &[Member] = &[
-    member("sni", Text(Name::server_name)),
-    member(
-        "version",
-        Made(|values| {
+static TLS: &[Member] = members! {
+    "tls": object {
+        "sni": text(server_name);
+        "version": made(|values| {
             Cell::of(values.text(Name::version), |version| match version {
                 "TLS 1.0" => Cell::Text("TLSv1"),
                 "TLS 1.3-draft14" | "TLS 1.3-draft15" => Cell::Text("TLS 1.3 draft-<16"),
@@ -315,92 +260,64 @@ static TLS_ITSELF: &[Member] = &[
                     None => Cell::Text(version),
                 },
             })
-        }),
-    ),
-    member("subject", Text(Name::subject)),
-    member("issuerdn", Text(Name::issuer)),
-    member("subjectaltname", Texts(Name::san)),
-    member(
-        "serial",
-        Made(|values| Cell::of(values.text(Name::serial), Cell::Colons)),
-    ),
-    member(
-        "fingerprint",
-        Made(|values| Cell::of(values.text(Name::sha1), Cell::Colons)),
-    ),
-    member("notbefore", Date(Name::not_before)),
-    member("notafter", Date(Name::not_after)),
-    member("ja3", Object(members::JA3)),
-    member("ja3s", Object(members::JA3S)),
-    member("ja4", Text(Name::ja4)),
-    member("session_resumed", Flag(Name::resumed)),
-    member("client_alpns", Texts(Name::client_protocols)),
-    member(
-        "server_alpns",
-        Made(|values| Cell::of(values.text(Name::next_protocol), Cell::One)),
-    ),
-];
+        });
+        "subject": text(subject);
+        "issuerdn": text(issuer);
+        "subjectaltname": texts(san);
+        "serial": made(|values| Cell::of(values.text(Name::serial), Cell::Colons));
+        "fingerprint": made(|values| Cell::of(values.text(Name::sha1), Cell::Colons));
+        "notbefore": date(not_before);
+        "notafter": date(not_after);
+        "ja3": object(super::members::JA3);
+        "ja3s": object(super::members::JA3S);
+        "ja4": text(ja4);
+        "session_resumed": flag(resumed);
+        "client_alpns": texts(client_protocols);
+        "server_alpns": made(|values| Cell::of(values.text(Name::next_protocol), Cell::One));
+    };
+};
 
-static ANOMALY: &[Member] = &[member("anomaly", Object(ANOMALY_ITSELF))];
-static ANOMALY_ITSELF: &[Member] = &[
-    member(
-        "type",
-        Made(|values| {
+static ANOMALY: &[Member] = members! {
+    "anomaly": object {
+        "type": made(|values| {
             Cell::Text(match values.text(Name::layer) {
                 Some("packet") => "decode",
                 Some("application") => "applayer",
                 _ => "stream",
             })
-        }),
-    ),
-    member(
-        "event",
-        Made(|values| Cell::of(names::suricata(values), Cell::Text)),
-    ),
-    member(
-        "layer",
-        Made(|values| match values.text(Name::layer) {
+        });
+        "event": made(|values| Cell::of(names::suricata(values), Cell::Text));
+        "layer": made(|values| match values.text(Name::layer) {
             Some("application") => Cell::Text("proto_parser"),
             _ => Cell::Unset,
-        }),
-    ),
-    member("app_proto", Text(Name::protocol)),
-];
+        });
+        "app_proto": text(protocol);
+    };
+};
 
-static STATS: &[Member] = &[member("stats", Object(STATS_ITSELF))];
-static STATS_ITSELF: &[Member] = &[
-    member(
-        "uptime",
-        Made(|values| {
+static STATS: &[Member] = members! {
+    "stats": object {
+        "uptime": made(|values| {
             Cell::of(values.span(Name::uptime), |it| {
                 Cell::Number(it.0 / 1_000_000_000)
             })
-        }),
-    ),
-    member(
-        "decoder",
-        Object(&[
-            member("pkts", Number(Name::packets)),
-            member("bytes", Number(Name::bytes)),
-            member("invalid", Number(Name::malformed)),
-        ]),
-    ),
-    member(
-        "flow",
-        Object(&[
-            member("total", Number(Name::flows)),
-            member("active", Number(Name::live_flows)),
-            member("memuse", Number(Name::flow_memory)),
-        ]),
-    ),
-    member(
-        "tcp",
-        Object(&[
-            member("reassembly_gap", Number(Name::gaps)),
-            member("reassembly_memuse", Number(Name::segment_memory)),
-        ]),
-    ),
-];
+        });
+        "decoder": object {
+            "pkts": number(packets);
+            "bytes": number(bytes);
+            "invalid": number(malformed);
+        };
+        "flow": object {
+            "total": number(flows);
+            "active": number(live_flows);
+            "memuse": number(flow_memory);
+        };
+        "tcp": object {
+            "reassembly_gap": number(gaps);
+            "reassembly_memuse": number(segment_memory);
+        };
+    };
+};
 
 /// As Suricata calls it.
 fn name<'a>(values: &Values<'a>) -> &'a str {
@@ -563,7 +480,7 @@ impl Lines {
         match values.kind() {
             "file" if self.wait(values, out) => return,
             "http" => self.carried(HTTP, values, out),
-            "smtp" => self.carried(members::SMTP, values, out),
+            "smtp" => self.carried(super::members::SMTP, values, out),
             _ => {}
         }
         let is_pair = matches!(values.kind(), "dns" | "snmp" | "dhcp" | "quic");
@@ -641,16 +558,16 @@ impl Lines {
             "http" => HTTP,
             "dns" => dns::members(values),
             "tls" => TLS,
-            "quic" if values.is_reply() => members::QUIC_REPLY,
-            "quic" => members::QUIC,
-            "ssh" => members::SSH,
-            "smtp" => members::SMTP,
-            "ftp" => members::FTP,
-            "ftp_data" => members::FTP_DATA,
-            "dhcp" => members::DHCP,
-            "snmp" => members::SNMP,
-            "rpc" => members::RPC,
-            "ntp" => members::NTP,
+            "quic" if values.is_reply() => super::members::QUIC_REPLY,
+            "quic" => super::members::QUIC,
+            "ssh" => super::members::SSH,
+            "smtp" => super::members::SMTP,
+            "ftp" => super::members::FTP,
+            "ftp_data" => super::members::FTP_DATA,
+            "dhcp" => super::members::DHCP,
+            "snmp" => super::members::SNMP,
+            "rpc" => super::members::RPC,
+            "ntp" => super::members::NTP,
             "anomaly" => ANOMALY,
             "statistics" => STATS,
             "file" => FILE,
@@ -682,30 +599,20 @@ impl Lines {
     #[inline]
     fn value(&mut self, origin: &Origin, values: &Values<'_>, out: &mut Vec<u8>) -> bool {
         let cell = match origin {
-            Text(name) => Cell::of(values.text(*name), Cell::Text),
-            Number(name) => Cell::of(values.number(*name), Cell::Number),
-            Flag(name) => match values.yes(*name) {
+            Origin::Text(name) => Cell::of(values.text(*name), Cell::Text),
+            Origin::Number(name) => Cell::of(values.number(*name), Cell::Number),
+            Origin::Flag(name) => match values.yes(*name) {
                 Some(true) => Cell::Bool(true),
                 _ => Cell::Unset,
             },
             // What no clock tells is a text of the same form.
-            Date(name) => match values.text(*name) {
+            Origin::Date(name) => match values.text(*name) {
                 Some(text) => Cell::Text(text.get(..19).unwrap_or(text)),
                 None => Cell::of(values.time(*name), |at| Cell::Date(at, 19, "")),
             },
-            Texts(name) => Cell::of(values.texts(*name), Cell::Texts),
-            Made(make) => make(values),
-            Within(inner, name) => {
-                let Some(text) = values.text(*name) else {
-                    return false;
-                };
-                out.extend_from_slice(b"{\"");
-                out.extend_from_slice(inner.as_bytes());
-                text_behind(b"\":\"", text, out);
-                out.push(b'}');
-                return true;
-            }
-            Object(members) => {
+            Origin::Texts(name) => Cell::of(values.texts(*name), Cell::Texts),
+            Origin::Made(make) => make(values),
+            Origin::Object(members) => {
                 out.push(b'{');
                 let start = out.len();
                 self.members(members, values, out);
@@ -713,7 +620,7 @@ impl Lines {
                 out.push(b'}');
                 return has_any;
             }
-            Written(write) => {
+            Origin::Written(write) => {
                 let start = out.len();
                 write(values, out);
                 return out.len() > start;

@@ -1,52 +1,31 @@
 //! Members of Suricata's events of flows.
 
-use super::eve::Origin::{Made, Number, Object};
-use super::eve::{Member, member, timestamp};
+use super::eve::{Member, members, timestamp};
 use super::values::{Cell, Name, Values};
 
-pub(super) static FLOW: &[Member] = &[
-    member("flow", Object(FLOW_ITSELF)),
-    member("tcp", Object(FLOW_TCP)),
-];
-static FLOW_ITSELF: &[Member] = &[
-    member("pkts_toserver", Number(Name::src_packets)),
-    member("pkts_toclient", Number(Name::dst_packets)),
-    member(
-        "bytes_toserver",
-        Made(|values| {
+pub(super) static FLOW: &[Member] = members! {
+    "flow": object {
+        "pkts_toserver": number(src_packets);
+        "pkts_toclient": number(dst_packets);
+        "bytes_toserver": made(|values| {
             let names = [Name::src_bytes, Name::src_ip_bytes, Name::src_packets];
             bytes(values, names)
-        }),
-    ),
-    member(
-        "bytes_toclient",
-        Made(|values| {
+        });
+        "bytes_toclient": made(|values| {
             let names = [Name::dst_bytes, Name::dst_ip_bytes, Name::dst_packets];
             bytes(values, names)
-        }),
-    ),
-    member(
-        "start",
-        Made(|values| Cell::of(values.time(Name::start), timestamp)),
-    ),
-    member(
-        "end",
-        Made(|values| Cell::of(values.time(Name::end), timestamp)),
-    ),
-    // Of whole seconds on the clock.
-    member(
-        "age",
-        Made(|values| {
+        });
+        "start": made(|values| Cell::of(values.time(Name::start), timestamp));
+        "end": made(|values| Cell::of(values.time(Name::end), timestamp));
+        // Of whole seconds on the clock.
+        "age": made(|values| {
             let times = values.time(Name::start).zip(values.time(Name::end));
             Cell::of(times, |(start, end)| {
                 let [start, end] = [start, end].map(|time| time.0 / 1_000_000_000);
                 Cell::Number(end.saturating_sub(start))
             })
-        }),
-    ),
-    member(
-        "state",
-        Made(|values| {
+        });
+        "state": made(|values| {
             Cell::Text(match tcp_state(values) {
                 Some("last_ack" | "time_wait" | "closed") => "closed",
                 Some("none" | "syn_sent" | "syn_recv") => "new",
@@ -54,43 +33,31 @@ static FLOW_ITSELF: &[Member] = &[
                 None if values.number(Name::dst_packets) == Some(0) => "new",
                 None => "established",
             })
-        }),
-    ),
-    member(
-        "reason",
-        Made(|values| {
+        });
+        "reason": made(|values| {
             Cell::Text(match values.text(Name::end_reason) {
                 Some("evicted") => "forced",
                 _ if values.yes(Name::until_end) == Some(true) => "shutdown",
                 _ => "timeout",
             })
-        }),
-    ),
-    member("alerted", Made(|_| Cell::Bool(false))),
-];
-static FLOW_TCP: &[Member] = &[
-    member("tcp_flags", Made(|values| flags_text(values, BOTH))),
-    member(
-        "tcp_flags_ts",
-        Made(|values| flags_text(values, &[Name::src_tcp_flags])),
-    ),
-    member(
-        "tcp_flags_tc",
-        Made(|values| flags_text(values, &[Name::dst_tcp_flags])),
-    ),
-    member("syn", Made(|values| flag(values, 'S'))),
-    member("fin", Made(|values| flag(values, 'F'))),
-    member("rst", Made(|values| flag(values, 'R'))),
-    member("psh", Made(|values| flag(values, 'P'))),
-    member("ack", Made(|values| flag(values, 'A'))),
-    member("urg", Made(|values| flag(values, 'U'))),
-    member("ecn", Made(|values| flag(values, 'E'))),
-    member("cwr", Made(|values| flag(values, 'C'))),
-    member(
-        "state",
-        Made(|values| Cell::of(tcp_state(values), Cell::Text)),
-    ),
-];
+        });
+        "alerted": made(|_| Cell::Bool(false));
+    };
+    "tcp": object {
+        "tcp_flags": made(|values| flags_text(values, BOTH));
+        "tcp_flags_ts": made(|values| flags_text(values, &[Name::src_tcp_flags]));
+        "tcp_flags_tc": made(|values| flags_text(values, &[Name::dst_tcp_flags]));
+        "syn": made(|values| flag(values, 'S'));
+        "fin": made(|values| flag(values, 'F'));
+        "rst": made(|values| flag(values, 'R'));
+        "psh": made(|values| flag(values, 'P'));
+        "ack": made(|values| flag(values, 'A'));
+        "urg": made(|values| flag(values, 'U'));
+        "ecn": made(|values| flag(values, 'E'));
+        "cwr": made(|values| flag(values, 'C'));
+        "state": made(|values| Cell::of(tcp_state(values), Cell::Text));
+    };
+};
 
 /// The TCP flags of both sides.
 const BOTH: &[Name] = &[Name::src_tcp_flags, Name::dst_tcp_flags];

@@ -4,63 +4,34 @@ use core::net::Ipv4Addr;
 
 use flowgauge_record::text::{TimeWriter, write_hex_bytes, write_unsigned};
 
-use super::eve::Origin::{Made, Number, Object, Text, Texts, Within, Written};
-use super::eve::{Member, member, text_behind};
+use super::eve::{Member, members, text_behind};
 use super::names::ntp_mode;
 use super::values::{Cell, Name, Values, list};
 
-pub(super) static SSH: &[Member] = &[member("ssh", Object(SSH_ITSELF))];
-static SSH_ITSELF: &[Member] = &[
-    member(
-        "client",
-        Object(&[
-            member(
-                "proto_version",
-                Made(|values| banner(values, Name::client, 0)),
-            ),
-            member(
-                "software_version",
-                Made(|values| banner(values, Name::client, 1)),
-            ),
-            member("hassh", Within("hash", Name::hassh)),
-        ]),
-    ),
-    member(
-        "server",
-        Object(&[
-            member(
-                "proto_version",
-                Made(|values| banner(values, Name::server, 0)),
-            ),
-            member(
-                "software_version",
-                Made(|values| banner(values, Name::server, 1)),
-            ),
-            member("hassh", Within("hash", Name::hassh_server)),
-        ]),
-    ),
-];
+pub(super) static SSH: &[Member] = members! {
+    "ssh": object {
+        "client": object {
+            "proto_version": made(|values| banner(values, Name::client, 0));
+            "software_version": made(|values| banner(values, Name::client, 1));
+            "hassh": object { "hash": text(hassh); };
+        };
+        "server": object {
+            "proto_version": made(|values| banner(values, Name::server, 0));
+            "software_version": made(|values| banner(values, Name::server, 1));
+            "hassh": object { "hash": text(hassh_server); };
+        };
+    };
+};
 
-pub(super) static SMTP: &[Member] = &[
-    member("smtp", Object(SMTP_ITSELF)),
-    member("email", Object(EMAIL)),
-];
-static SMTP_ITSELF: &[Member] = &[
-    member("helo", Text(Name::helo)),
-    member(
-        "mail_from",
-        Made(|values| Cell::of(values.text(Name::mailfrom), Cell::Brackets)),
-    ),
-    member(
-        "rcpt_to",
-        Made(|values| Cell::of(values.texts(Name::rcptto), Cell::InBrackets)),
-    ),
-];
-static EMAIL: &[Member] = &[
-    // How far its parts were read.
-    member(
-        "status",
-        Made(|values| {
+pub(super) static SMTP: &[Member] = members! {
+    "smtp": object {
+        "helo": text(helo);
+        "mail_from": made(|values| Cell::of(values.text(Name::mailfrom), Cell::Brackets));
+        "rcpt_to": made(|values| Cell::of(values.texts(Name::rcptto), Cell::InBrackets));
+    };
+    "email": object {
+        // How far its parts were read.
+        "status": made(|values| {
             let is_over = matches!(values.text(Name::state), Some("sent" | "refused"));
             let status = if is_over {
                 "PARSE_DONE"
@@ -68,69 +39,52 @@ static EMAIL: &[Member] = &[
                 "BODY_STARTED"
             };
             Cell::of(values.number(Name::message_bytes), |_| Cell::Text(status))
-        }),
-    ),
-    member("from", Text(Name::from)),
-    member("to", Texts(Name::to)),
-    member("subject", Text(Name::subject)),
-    member("date", Text(Name::date)),
-    member("message_id", Text(Name::msg_id)),
-    member("x_mailer", Text(Name::user_agent)),
-    member("attachment", Texts(Name::attachments)),
-];
+        });
+        "from": text(from);
+        "to": texts(to);
+        "subject": text(subject);
+        "date": text(date);
+        "message_id": text(msg_id);
+        "x_mailer": text(user_agent);
+        "attachment": texts(attachments);
+    };
+};
 
 /// Bytes of a command line that are kept.
 const MAX_LINE: usize = 4 << 10;
 /// Those of a reply, its code aside.
 const MAX_REPLY: usize = MAX_LINE - 4;
 
-pub(super) static FTP: &[Member] = &[member("ftp", Object(FTP_ITSELF))];
-static FTP_ITSELF: &[Member] = &[
-    member("command", Text(Name::command)),
-    member("command_data", Text(Name::arg)),
-    member(
-        "command_truncated",
-        Made(|values| {
+pub(super) static FTP: &[Member] = members! {
+    "ftp": object {
+        "command": text(command);
+        "command_data": text(arg);
+        "command_truncated": made(|values| {
             let parts = [Name::command, Name::arg].map(|name| values.text(name));
             let length: usize = parts.iter().flatten().map(|text| text.len() + 1).sum();
             Cell::Bool(length > MAX_LINE)
-        }),
-    ),
-    member("dynamic_port", Number(Name::data_port)),
-    member(
-        "mode",
-        Made(|values| match values.yes(Name::passive) {
+        });
+        "dynamic_port": number(data_port);
+        "mode": made(|values| match values.yes(Name::passive) {
             Some(true) => Cell::Text("passive"),
             Some(false) => Cell::Text("active"),
             None => Cell::Unset,
-        }),
-    ),
-    member(
-        "completion_code",
-        Written(|values, out| replies(values, |code, _| code, out)),
-    ),
-    member(
-        "reply",
-        Written(|values, out| replies(values, |_, text| text, out)),
-    ),
-    member(
-        "reply_truncated",
-        Made(|values| {
+        });
+        "completion_code": written(|values, out| replies(values, |code, _| code, out));
+        "reply": written(|values, out| replies(values, |_, text| text, out));
+        "reply_truncated": made(|values| {
             Cell::Bool(
                 values
                     .text(Name::reply_msg)
                     .is_some_and(|it| it.len() > MAX_REPLY),
             )
-        }),
-    ),
-    member(
-        "reply_received",
-        Made(|values| match values.text(Name::state) {
+        });
+        "reply_received": made(|values| match values.text(Name::state) {
             Some("no_reply") => Cell::Text("no"),
             _ => Cell::Text("yes"),
-        }),
-    ),
-];
+        });
+    };
+};
 
 /// A part of each line of the replies to a command.
 fn replies(values: &Values<'_>, part: for<'a> fn(&'a str, &'a str) -> &'a str, out: &mut Vec<u8>) {
@@ -142,94 +96,48 @@ fn replies(values: &Values<'_>, part: for<'a> fn(&'a str, &'a str) -> &'a str, o
     }
 }
 
-pub(super) static FTP_DATA: &[Member] = &[member("ftp_data", Object(FTP_DATA_ITSELF))];
-static FTP_DATA_ITSELF: &[Member] = &[
-    member("command", Text(Name::command)),
-    member("filename", Text(Name::file_name)),
-];
+pub(super) static FTP_DATA: &[Member] = members! {
+    "ftp_data": object {
+        "command": text(command);
+        "filename": text(file_name);
+    };
+};
 
-pub(super) static DHCP: &[Member] = &[member("dhcp", Object(DHCP_ITSELF))];
-static DHCP_ITSELF: &[Member] = &[
-    member(
-        "type",
-        Made(|values| match values.is_reply() {
+pub(super) static DHCP: &[Member] = members! {
+    "dhcp": object {
+        "type": made(|values| match values.is_reply() {
             true => Cell::Text("reply"),
             false => Cell::Text("request"),
-        }),
-    ),
-    member("id", Number(Name::trans_id)),
-    member("client_mac", Text(Name::mac)),
-    member(
-        "assigned_ip",
-        Made(|values| match values.is_reply() {
+        });
+        "id": number(trans_id);
+        "client_mac": text(mac);
+        "assigned_ip": made(|values| match values.is_reply() {
             true => address(values, Name::assigned_addr),
             false => NO_ADDRESS,
-        }),
-    ),
-    member(
-        "client_ip",
-        Made(|values| address(values, Name::client_addr)),
-    ),
-    member(
-        "relay_ip",
-        Made(|values| of_reply(values, address(values, Name::relay_addr))),
-    ),
-    member(
-        "next_server_ip",
-        Made(|values| of_reply(values, address(values, Name::next_server))),
-    ),
-    member(
-        "dhcp_type",
-        Made(|values| {
-            let name = match values.is_reply() {
-                true => Name::reply,
-                false => Name::request,
-            };
-            Cell::of(values.text(name), Cell::Text)
-        }),
-    ),
-    member(
-        "client_id",
-        Made(|values| of_request(values, text(values, Name::client_id))),
-    ),
-    member("hostname", Text(Name::host_name)),
-    member(
-        "requested_ip",
-        Made(|values| match values.address(Name::requested_addr) {
+        });
+        "client_ip": made(|values| address(values, Name::client_addr));
+        "relay_ip": made(|values| of_reply(values, address(values, Name::relay_addr)));
+        "next_server_ip": made(|values| of_reply(values, address(values, Name::next_server)));
+        "dhcp_type": made(|values| text(values, values.half([Name::request, Name::reply])));
+        "client_id": made(|values| of_request(values, text(values, Name::client_id)));
+        "hostname": text(host_name);
+        "requested_ip": made(|values| match values.address(Name::requested_addr) {
             Some(_) => of_request(values, address(values, Name::requested_addr)),
             None => Cell::Unset,
-        }),
-    ),
-    member("params", Written(parameters)),
-    member(
-        "vendor_class_identifier",
-        Made(|values| of_request(values, text(values, Name::vendor_class))),
-    ),
-    member("lease_time", Made(|values| time(values, Name::lease_time))),
-    member(
-        "renewal_time",
-        Made(|values| time(values, Name::renewal_time)),
-    ),
-    member(
-        "rebinding_time",
-        Made(|values| time(values, Name::rebinding_time)),
-    ),
-    member(
-        "subnet_mask",
-        Made(|values| match values.address(Name::subnet_mask) {
+        });
+        "params": written(parameters);
+        "vendor_class_identifier": made(|values| of_request(values, text(values, Name::vendor_class)));
+        "lease_time": made(|values| time(values, Name::lease_time));
+        "renewal_time": made(|values| time(values, Name::renewal_time));
+        "rebinding_time": made(|values| time(values, Name::rebinding_time));
+        "subnet_mask": made(|values| match values.address(Name::subnet_mask) {
             Some(_) => of_reply(values, address(values, Name::subnet_mask)),
             None => Cell::Unset,
-        }),
-    ),
-    member(
-        "routers",
-        Made(|values| of_reply(values, texts(values, Name::routers))),
-    ),
-    member(
-        "dns_servers",
-        Made(|values| of_reply(values, texts(values, Name::dns_servers))),
-    ),
-];
+        });
+        "routers": made(|values| of_reply(values, texts(values, Name::routers)));
+        "dns_servers": made(|values| of_reply(values, texts(values, Name::dns_servers)));
+    };
+};
 
 /// What is written where there is no address.
 const NO_ADDRESS: Cell<'static> = Cell::Text("0.0.0.0");
@@ -295,26 +203,17 @@ fn parameters(values: &Values<'_>, out: &mut Vec<u8>) {
     }
 }
 
-pub(super) static SNMP: &[Member] = &[member("snmp", Object(SNMP_ITSELF))];
-static SNMP_ITSELF: &[Member] = &[
-    member(
-        "version",
-        Made(|values| {
+pub(super) static SNMP: &[Member] = members! {
+    "snmp": object {
+        "version": made(|values| {
             let version = values
                 .text(Name::version)
                 .and_then(|text| text.bytes().next());
             let digit = version.filter(u8::is_ascii_digit);
             Cell::of(digit, |digit| Cell::Number(u64::from(digit - b'0')))
-        }),
-    ),
-    member(
-        "pdu_type",
-        Made(|values| {
-            let message = match values.is_reply() {
-                true => values.text(Name::reply),
-                false => values.text(Name::request),
-            };
-            Cell::Text(match message {
+        });
+        "pdu_type": made(|values| {
+            Cell::Text(match values.text(values.half([Name::request, Name::reply])) {
                 Some("get") => "get_request",
                 Some("getnext") => "get_next_request",
                 Some("getbulk") => "get_bulk_request",
@@ -325,72 +224,63 @@ static SNMP_ITSELF: &[Member] = &[
                 Some(other) => other,
                 None => "encrypted",
             })
-        }),
-    ),
-    member("community", Text(Name::community)),
-    member("usm", Text(Name::user)),
-    member(
-        "vars",
-        Made(|values| Cell::of(values.text(Name::oid), Cell::One)),
-    ),
-];
+        });
+        "community": text(community);
+        "usm": text(user);
+        "vars": made(|values| Cell::of(values.text(Name::oid), Cell::One));
+    };
+};
 
-pub(super) static RPC: &[Member] = &[member("rpc", Object(RPC_ITSELF))];
-static RPC_ITSELF: &[Member] = &[
-    member("xid", Number(Name::xid)),
-    member(
-        "status",
-        Made(|values| {
+pub(super) static RPC: &[Member] = members! {
+    "rpc": object {
+        "xid": number(xid);
+        "status": made(|values| {
             Cell::of(values.text(Name::outcome), |outcome| match outcome {
                 "rpc_mismatch" | "auth_error" => Cell::Text("DENIED"),
                 _ => Cell::Text("ACCEPTED"),
             })
-        }),
-    ),
-    member(
-        "auth_type",
-        Made(|values| {
+        });
+        "auth_type": made(|values| {
             Cell::of(values.text(Name::auth), |auth| match auth {
                 "none" => Cell::Text("NULL"),
                 "sys" => Cell::Text("UNIX"),
                 "gss" => Cell::Text("GSS_API"),
                 other => Cell::Upper(other),
             })
-        }),
-    ),
-    member(
-        "creds",
-        Object(&[
-            member("machine_name", Text(Name::machine)),
-            member("uid", Number(Name::uid)),
-            member("gid", Number(Name::gid)),
-        ]),
-    ),
-];
+        });
+        "creds": object {
+            "machine_name": text(machine);
+            "uid": number(uid);
+            "gid": number(gid);
+        };
+    };
+};
 
-pub(super) static JA3: &[Member] = &[
-    member("hash", Text(Name::ja3)),
-    member("string", Text(Name::ja3_text)),
-];
-pub(super) static JA3S: &[Member] = &[
-    member("hash", Text(Name::ja3s)),
-    member("string", Text(Name::ja3s_text)),
-];
+pub(super) static JA3: &[Member] = members! {
+    "hash": text(ja3);
+    "string": text(ja3_text);
+};
+pub(super) static JA3S: &[Member] = members! {
+    "hash": text(ja3s);
+    "string": text(ja3s_text);
+};
 
-pub(super) static QUIC: &[Member] = &[member("quic", Object(QUIC_ITSELF))];
-pub(super) static QUIC_REPLY: &[Member] = &[member("quic", Object(QUIC_SERVER))];
-static QUIC_ITSELF: &[Member] = &[
-    member("version", Text(Name::version)),
-    member("sni", Text(Name::server_name)),
-    member("ja3", Object(JA3)),
-    member("ja4", Text(Name::ja4)),
-    member("extensions", Written(extensions)),
-];
-static QUIC_SERVER: &[Member] = &[
-    member("version", Text(Name::version)),
-    member("ja3s", Object(JA3S)),
-    member("extensions", Written(extensions)),
-];
+pub(super) static QUIC: &[Member] = members! {
+    "quic": object {
+        "version": text(version);
+        "sni": text(server_name);
+        "ja3": object(JA3);
+        "ja4": text(ja4);
+        "extensions": written(extensions);
+    };
+};
+pub(super) static QUIC_REPLY: &[Member] = members! {
+    "quic": object {
+        "version": text(version);
+        "ja3s": object(JA3S);
+        "extensions": written(extensions);
+    };
+};
 
 /// Names of the extensions of a hello, by their numbers (IANA).
 const EXTENSIONS: &[(u16, &str)] = &[
@@ -430,11 +320,7 @@ const EXTENSIONS: &[(u16, &str)] = &[
 /// The extensions of a hello.
 fn extensions(values: &Values<'_>, out: &mut Vec<u8>) {
     let is_reply = values.is_reply();
-    let name = match is_reply {
-        true => Name::server_extensions,
-        false => Name::client_extensions,
-    };
-    let numbers = values.numbers(name);
+    let numbers = values.numbers(values.half([Name::client_extensions, Name::server_extensions]));
     if numbers.is_empty() {
         return;
     }
@@ -460,19 +346,17 @@ fn extensions(values: &Values<'_>, out: &mut Vec<u8>) {
     });
 }
 
-pub(super) static NTP: &[Member] = &[member("ntp", Object(NTP_ITSELF))];
-static NTP_ITSELF: &[Member] = &[
-    member("version", Number(Name::version)),
-    member(
-        "mode",
-        Made(|values| {
+pub(super) static NTP: &[Member] = members! {
+    "ntp": object {
+        "version": number(version);
+        "mode": made(|values| {
             let mode = values.text(Name::mode).and_then(ntp_mode);
             Cell::of(mode, |mode| Cell::Number(mode.into()))
-        }),
-    ),
-    member("stratum", Number(Name::stratum)),
-    member("reference_id", Written(reference)),
-];
+        });
+        "stratum": number(stratum);
+        "reference_id": written(reference);
+    };
+};
 
 /// Four bytes: an address, or up to four characters.
 fn reference(values: &Values<'_>, out: &mut Vec<u8>) {

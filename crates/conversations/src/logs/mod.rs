@@ -38,12 +38,12 @@ options! {
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "logs",
-    summary: "writes records of many kinds as Suricata or Zeek do, and lets them through",
-    help: "eve: lines of Suricata's EVE log, in one file. zeek: Zeek's logs, a file each (conn.log, \
-           http.log, dns.log, ssl.log, ...) in a folder, with its header; zeek-json: the same with a JSON object per \
-           line. On standard output all stand one behind the other. A file that was moved or \
-           deleted is begun anew within a second, as rotation of logs wants it. Records are those of \
-           transactions; of kinds without names in Zeek all fields are written as they are.",
+    summary: "writes records as Suricata or Zeek do, and passes them on",
+    help: "eve: lines of Suricata's EVE log, in one file. zeek: logs of Zeek, a file each (conn.log, http.log, \
+           dns.log, ssl.log, ...) in a folder, with its header; zeek-json: the same with a JSON object per \
+           line. On standard output they follow one another. A file that was moved or deleted is created again \
+           within a second, for log rotation. Records are those of transactions; kinds that Zeek has no names \
+           for are written with all their fields.",
     input: Input::Of(&[ItemType::Record]),
     is_end: true,
     options: Options::ALL,

@@ -2,128 +2,67 @@
 
 use super::values::{Name, Values};
 
-/// Our name and where it is found: a protocol above, or below in small letters, or nothing; Zeek's name of it, and
-/// Suricata's; without them it has ours.
-struct Known(
-    &'static str,
-    &'static str,
-    Option<&'static str>,
-    Option<&'static str>,
-);
+/// An anomaly: our name, and where it is found (a protocol above, or below in small letters, or anywhere); Zeek's name of
+/// it, and Suricata's, which are empty where they are ours.
+struct Known {
+    name: &'static str,
+    within: &'static str,
+    zeek: &'static str,
+    suricata: &'static str,
+}
 
-const KNOWN: &[Known] = &[
-    Known("bad_checksum", "tcp", Some("bad_TCP_checksum"), None),
-    Known("bad_checksum", "udp", Some("bad_UDP_checksum"), None),
-    Known("bad_checksum", "icmp", Some("bad_ICMP_checksum"), None),
-    Known("bad_ip_checksum", "", Some("bad_IP_checksum"), None),
-    Known("short_header", "", Some("truncated_header"), None),
-    Known("bad_ip_header", "", Some("invalid_IP_header_size"), None),
-    Known(
-        "bad_transport_header",
-        "tcp",
-        Some("bad_TCP_header_len"),
-        None,
-    ),
-    Known(
-        "too_many_tunnels",
-        "",
-        Some("exceeded_tunnel_max_depth"),
-        Some("decoder.too_many_layers"),
-    ),
-    Known(
-        "fragment_overlap",
-        "",
-        Some("fragment_overlap"),
-        Some("decoder.ipv4.frag_overlap"),
-    ),
-    Known(
-        "fragment_conflict",
-        "",
-        Some("fragment_inconsistency"),
-        None,
-    ),
-    Known(
-        "fragment_too_long",
-        "",
-        Some("excessively_large_fragment"),
-        Some("decoder.ipv4.frag_pkt_too_large"),
-    ),
-    Known(
-        "tiny_fragment",
-        "",
-        Some("excessively_small_fragment"),
-        None,
-    ),
-    Known(
-        "fragment_bad_end",
-        "",
-        Some("fragment_size_inconsistency"),
-        None,
-    ),
-    Known(
-        "data_before_handshake",
-        "",
-        Some("data_before_established"),
-        None,
-    ),
-    Known(
-        "conflicting_overlap",
-        "",
-        Some("rexmit_inconsistency"),
-        Some("stream.reassembly_overlap_different_data"),
-    ),
-    Known("gap", "", None, Some("stream.reassembly_seq_gap")),
-    Known(
-        "out_of_window",
-        "",
-        None,
-        Some("stream.est_packet_out_of_window"),
-    ),
-    Known("unmatched_reply", "dns", Some("dns_unmatched_reply"), None),
-    Known(
-        "length_and_coding",
-        "http",
-        Some("HTTP_content_length_and_chunked"),
-        None,
-    ),
-    Known(
-        "folded_header",
-        "http",
-        Some("HTTP_obsolete_line_folding"),
-        None,
-    ),
-    Known("bad_length", "http", Some("HTTP_bad_content_length"), None),
-    Known("bad_request_line", "http", Some("bad_HTTP_request"), None),
-    Known(
-        "unmatched_reply",
-        "http",
-        Some("HTTP_response_before_request"),
-        Some("UNABLE_TO_MATCH_RESPONSE_TO_REQUEST"),
-    ),
-];
+macro_rules! known {
+    ($($name:ident $within:literal: $zeek:literal $suricata:literal;)*) => {
+        &[$(Known { name: stringify!($name), within: $within, zeek: $zeek, suricata: $suricata }),*]
+    };
+}
+
+static KNOWN: &[Known] = known! {
+    bad_checksum "tcp": "bad_TCP_checksum" "";
+    bad_checksum "udp": "bad_UDP_checksum" "";
+    bad_checksum "icmp": "bad_ICMP_checksum" "";
+    bad_ip_checksum "": "bad_IP_checksum" "";
+    short_header "": "truncated_header" "";
+    bad_ip_header "": "invalid_IP_header_size" "";
+    bad_transport_header "tcp": "bad_TCP_header_len" "";
+    too_many_tunnels "": "exceeded_tunnel_max_depth" "decoder.too_many_layers";
+    fragment_overlap "": "fragment_overlap" "decoder.ipv4.frag_overlap";
+    fragment_conflict "": "fragment_inconsistency" "";
+    fragment_too_long "": "excessively_large_fragment" "decoder.ipv4.frag_pkt_too_large";
+    tiny_fragment "": "excessively_small_fragment" "";
+    fragment_bad_end "": "fragment_size_inconsistency" "";
+    data_before_handshake "": "data_before_established" "";
+    conflicting_overlap "": "rexmit_inconsistency" "stream.reassembly_overlap_different_data";
+    gap "": "" "stream.reassembly_seq_gap";
+    out_of_window "": "" "stream.est_packet_out_of_window";
+    unmatched_reply "dns": "dns_unmatched_reply" "";
+    length_and_coding "http": "HTTP_content_length_and_chunked" "";
+    folded_header "http": "HTTP_obsolete_line_folding" "";
+    bad_length "http": "HTTP_bad_content_length" "";
+    bad_request_line "http": "bad_HTTP_request" "";
+    unmatched_reply "http": "HTTP_response_before_request" "UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
+};
 
 fn known(values: &Values<'_>) -> Option<&'static Known> {
     let name = values.text(Name::anomaly)?;
     let within = [Name::protocol, Name::proto].map(|field| values.text(field).unwrap_or_default());
     KNOWN
         .iter()
-        .find(|known| known.0 == name && (known.1.is_empty() || within.contains(&known.1)))
+        .find(|it| it.name == name && (it.within.is_empty() || within.contains(&it.within)))
 }
 
 /// Zeek's name of an anomaly.
 pub(super) fn zeek<'a>(values: &Values<'a>) -> Option<&'a str> {
-    match known(values).and_then(|known| known.2) {
-        Some(name) => Some(name),
-        None => values.text(Name::anomaly),
-    }
+    let name = known(values).map(|known| known.zeek);
+    name.filter(|it| !it.is_empty())
+        .or(values.text(Name::anomaly))
 }
 
 /// Suricata's.
 pub(super) fn suricata<'a>(values: &Values<'a>) -> Option<&'a str> {
-    match known(values).and_then(|known| known.3) {
-        Some(name) => Some(name),
-        None => values.text(Name::anomaly),
-    }
+    let name = known(values).map(|known| known.suricata);
+    name.filter(|it| !it.is_empty())
+        .or(values.text(Name::anomaly))
 }
 
 /// Suricata's name of a protocol, underscores for hyphens.
@@ -139,15 +78,6 @@ pub(super) fn protocol(name: &str) -> &str {
 
 /// The number of a mode of NTP (RFC 5905, section 7.3).
 pub(super) fn ntp_mode(name: &str) -> Option<u16> {
-    const MODES: [&str; 8] = [
-        "reserved",
-        "symmetric_active",
-        "symmetric_passive",
-        "client",
-        "server",
-        "broadcast",
-        "control",
-        "private",
-    ];
-    MODES.iter().position(|it| *it == name).map(|it| it as u16)
+    let mode = (0..8).find(|mode| flowgauge_proto::ntp::mode_name(*mode) == name);
+    mode.map(u16::from)
 }

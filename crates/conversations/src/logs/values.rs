@@ -132,6 +132,11 @@ impl<'a> Values<'a> {
         self.is_reply
     }
 
+    /// The field of the request, or that of the reply, whichever the line is about.
+    pub(super) fn half(&self, [of_request, of_reply]: [Name; 2]) -> Name {
+        if self.is_reply { of_reply } else { of_request }
+    }
+
     /// The number of the protocol below, of those that Community IDs have ports of.
     fn transport(&self, version: u8) -> Option<u8> {
         Some(match self.text(Name::proto)? {

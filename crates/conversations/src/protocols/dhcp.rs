@@ -5,71 +5,59 @@ use flowgauge_record::dhcp::{DHCP_SCHEMA, DhcpMessage};
 use flowgauge_record::text::lossy;
 use flowgauge_stack::ComponentInfo;
 
+use super::datagrams::{AnsweredBy, Datagrams, Role, Talk};
 use super::dhcpv6::hardware;
-use super::matching::{Shared, give};
 use super::table::Table;
-use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
+use super::{At, ProtocolInfo, Transport, alone};
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "dhcp",
     transport: Transport::Udp,
     ports: &[67, 68],
     look: |seen| seen.on(PROTOCOL.ports, seen.either(look)),
-    table: Table::<Talk>::boxed,
+    table: Table::<Talk<Dhcp>>::boxed,
 };
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "dhcp",
-    summary: "finds requests for addresses (DHCP) and their replies",
-    help: "A reply belongs to the request with its number and hardware address, whoever sent it: offers to \
-           discoveries, the others to requests. Takes datagrams.",
+    summary: "finds DHCP requests and their replies",
+    help: "A reply belongs to the request with its number and hardware address, from any sender: offers to \
+           discoveries, others to requests. Takes datagrams.",
     fields: |_| Some(DHCP_SCHEMA),
-    make: alone::make::<Talk>,
+    make: alone::make::<Talk<Dhcp>>,
     ..alone::INFO
 };
 
-/// A conversation.
-#[derive(Default)]
-pub(super) struct Talk;
+/// The protocol.
+pub(super) struct Dhcp;
 
-impl Conversation for Talk {
-    type Common = Shared<DhcpMessage>;
+impl Datagrams for Dhcp {
+    type Message = DhcpMessage;
 
-    fn data(&mut self, common: &mut Self::Common, at: &At<'_>, bytes: &[u8], out: &mut Give<'_>) {
-        let Some(parsed) = Message::read(bytes) else {
-            return;
+    const ANSWERED_BY: AnsweredBy = AnsweredBy::Anyone;
+
+    fn read(bytes: &[u8], _: &At<'_>, message: &mut DhcpMessage) -> Option<Role> {
+        let parsed = Message::read(bytes)?;
+        read(&parsed, bytes.len(), message);
+        Some(match parsed.is_reply {
+            true => Role::Reply,
+            false => Role::Request,
+        })
+    }
+
+    fn is_same(one: &DhcpMessage, other: &DhcpMessage) -> bool {
+        one.xid == other.xid && one.kind == other.kind && one.mac == other.mac
+    }
+
+    fn is_answer(request: &DhcpMessage, reply: &DhcpMessage) -> bool {
+        let is_offer = reply.kind == "offer";
+        let fits = match request.kind {
+            "discover" => is_offer,
+            "request" | "inform" => !is_offer,
+            _ => true,
         };
-        let Shared { pool, requests } = common;
-        let mut message = pool.take();
-        read(&parsed, bytes.len(), &mut message);
-        requests.expire(at.time, pool, out);
-        if !parsed.is_reply {
-            return requests.request(at, message, is_same, pool, out);
-        }
-        let is_offer = message.kind == "offer";
-        let request = requests.find_any(|_, it| {
-            let fits = match it.kind {
-                "discover" => is_offer,
-                "request" | "inform" => !is_offer,
-                _ => true,
-            };
-            fits && it.xid == message.xid && it.mac == message.mac
-        });
-        give(at, request, message, pool, out);
+        fits && request.xid == reply.xid && request.mac == reply.mac
     }
-
-    /// Requests wait with those of other conversations.
-    fn held(&self) -> usize {
-        0
-    }
-
-    fn close(&mut self, common: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {
-        common.requests.close_of(at, &mut common.pool, out);
-    }
-}
-
-fn is_same(one: &DhcpMessage, other: &DhcpMessage) -> bool {
-    one.xid == other.xid && one.kind == other.kind && one.mac == other.mac
 }
 
 fn read(parsed: &Message<'_>, length: usize, message: &mut DhcpMessage) {
@@ -134,7 +122,7 @@ mod tests {
             Said::new(side, xid, &bytes)
         });
         cuts_and_gaps(
-            || Tester::<Talk>::udp([10, 0, 0, 5], 68, [10, 0, 0, 1], 67),
+            || Tester::<Talk<Dhcp>>::udp([10, 0, 0, 5], 68, [10, 0, 0, 1], 67),
             &said,
             |missing, records| assert_halves(&said, "trans_id", missing, records),
         );
@@ -142,7 +130,7 @@ mod tests {
 
     #[test]
     fn an_address_is_offered_and_given() {
-        let mut tester = Tester::<Talk>::udp([0; 4], 68, [255; 4], 67);
+        let mut tester = Tester::<Talk<Dhcp>>::udp([0; 4], 68, [255; 4], 67);
         tester.say(true, 1, &message(1, 1, 0, b"\x0c\x04host\x37\x02\x01\x03"));
         tester.say(true, 2, &message(1, 1, 0, b""));
         tester.meet([10, 0, 0, 1], 67, [255; 4], 68);

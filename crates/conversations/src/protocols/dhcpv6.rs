@@ -8,9 +8,9 @@ use flowgauge_record::dhcpv6::{DHCPV6_SCHEMA, Dhcpv6Message};
 use flowgauge_record::text::lossy;
 use flowgauge_stack::ComponentInfo;
 
-use super::matching::{Shared, give, give_request};
+use super::datagrams::{AnsweredBy, Datagrams, Role, Talk};
 use super::table::Table;
-use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
+use super::{At, ProtocolInfo, Transport, alone};
 
 /// Addresses, prefixes, domains and servers of a message that are written down.
 const MOST: usize = 32;
@@ -24,65 +24,49 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     transport: Transport::Udp,
     ports: &[546, 547],
     look: |seen| seen.on(PROTOCOL.ports, seen.either(look)),
-    table: Table::<Talk>::boxed,
+    table: Table::<Talk<Dhcpv6>>::boxed,
 };
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "dhcpv6",
-    summary: "finds requests for addresses (DHCP for IPv6) and their replies",
-    help: "A reply belongs to the request with its number, client and relay, whoever sent it: advertisements to \
-           solicitations, the others to any. What relays wrapped is unwrapped. Takes datagrams.",
+    summary: "finds DHCPv6 requests and their replies",
+    help: "A reply belongs to the request with its number, client and relay, from any sender: advertisements \
+           to solicitations, others to any request. Messages are unwrapped from those of relays. Takes \
+           datagrams.",
     fields: |_| Some(DHCPV6_SCHEMA),
-    make: alone::make::<Talk>,
+    make: alone::make::<Talk<Dhcpv6>>,
     ..alone::INFO
 };
 
-/// A conversation.
-#[derive(Default)]
-pub(super) struct Talk;
+/// The protocol.
+pub(super) struct Dhcpv6;
 
-impl Conversation for Talk {
-    type Common = Shared<Dhcpv6Message>;
+impl Datagrams for Dhcpv6 {
+    type Message = Dhcpv6Message;
 
-    fn data(&mut self, common: &mut Self::Common, at: &At<'_>, bytes: &[u8], out: &mut Give<'_>) {
-        let Some(parsed) = Message::read(bytes) else {
-            return;
-        };
-        let Shared { pool, requests } = common;
-        let mut message = pool.take();
-        read(&parsed, bytes.len(), &mut message);
-        requests.expire(at.time, pool, out);
-        if !parsed.is_reply() {
-            // Of unknown types whether one answers is not known.
-            return match message.kind {
-                "other" => give_request(at, message, pool, out),
-                _ => requests.request(at, message, is_same, pool, out),
-            };
-        }
-        let request = requests.find_any(|_, it| {
-            let fits = message.kind != "advertise" || it.kind == "solicit";
-            fits && it.xid == message.xid
-                && it.client_id == message.client_id
-                && it.relay == message.relay
-        });
-        give(at, request, message, pool, out);
+    const ANSWERED_BY: AnsweredBy = AnsweredBy::Anyone;
+
+    fn read(bytes: &[u8], _: &At<'_>, message: &mut Dhcpv6Message) -> Option<Role> {
+        let parsed = Message::read(bytes)?;
+        read(&parsed, bytes.len(), message);
+        Some(match message.kind {
+            _ if parsed.is_reply() => Role::Reply,
+            "other" => Role::Alone,
+            _ => Role::Request,
+        })
     }
 
-    /// Requests wait with those of other conversations.
-    fn held(&self) -> usize {
-        0
+    fn is_same(one: &Dhcpv6Message, other: &Dhcpv6Message) -> bool {
+        one.kind == other.kind && has_ids(one, other)
     }
 
-    fn close(&mut self, common: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {
-        common.requests.close_of(at, &mut common.pool, out);
+    fn is_answer(request: &Dhcpv6Message, reply: &Dhcpv6Message) -> bool {
+        (reply.kind != "advertise" || request.kind == "solicit") && has_ids(request, reply)
     }
 }
 
-fn is_same(one: &Dhcpv6Message, other: &Dhcpv6Message) -> bool {
-    one.xid == other.xid
-        && one.kind == other.kind
-        && one.client_id == other.client_id
-        && one.relay == other.relay
+fn has_ids(one: &Dhcpv6Message, other: &Dhcpv6Message) -> bool {
+    one.xid == other.xid && one.client_id == other.client_id && one.relay == other.relay
 }
 
 /// Appends a hardware address, with colons.
@@ -170,7 +154,7 @@ mod tests {
 
     #[test]
     fn an_address_is_offered_and_given() {
-        let mut tester = Tester::<Talk>::udp([10, 0, 0, 5], 546, [224, 0, 0, 2], 547);
+        let mut tester = Tester::<Talk<Dhcpv6>>::udp([10, 0, 0, 5], 546, [224, 0, 0, 2], 547);
         tester.say(true, 1, &message(1, 1, 9, None));
         tester.say(true, 2, &message(1, 1, 9, None));
         tester.say(true, 2, &message(1, 1, 8, None));
@@ -205,7 +189,7 @@ mod tests {
         let said = said
             .map(|(side, xid, kind)| Said::new(side, xid, &message(kind, xid as u8, 9, Some(7))));
         cuts_and_gaps(
-            || Tester::<Talk>::udp([10, 0, 0, 5], 546, [10, 0, 0, 1], 547),
+            || Tester::<Talk<Dhcpv6>>::udp([10, 0, 0, 5], 546, [10, 0, 0, 1], 547),
             &said,
             |missing, records| assert_halves(&said, "trans_id", missing, records),
         );
@@ -219,7 +203,7 @@ mod tests {
             bytes.extend(option(9, message));
             bytes
         };
-        let mut tester = Tester::<Talk>::udp([10, 0, 0, 5], 546, [224, 0, 0, 2], 547);
+        let mut tester = Tester::<Talk<Dhcpv6>>::udp([10, 0, 0, 5], 546, [224, 0, 0, 2], 547);
         tester.say(true, 1, &message(11, 1, 9, None));
         tester.meet([10, 0, 0, 2], 547, [10, 0, 0, 1], 547);
         tester.say(true, 1, &relayed(12, &message(11, 1, 9, None)));

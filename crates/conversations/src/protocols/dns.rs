@@ -12,7 +12,7 @@ use flowgauge_record::Held;
 use flowgauge_record::dns::{DNS_SCHEMA, DnsMessage};
 use flowgauge_record::parties::Parties;
 use flowgauge_stack::{ComponentInfo, Input, ItemType, ResultInfo, StreamEnd};
-use flowgauge_wire::{Address, Nanos};
+use flowgauge_wire::Nanos;
 
 use super::matching::{Pool, Request, Requests, give, is_group};
 use super::table::Table;
@@ -36,9 +36,9 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "dns",
     summary: "finds DNS queries and their replies",
-    help: "Over UDP and TCP; multicast DNS, LLMNR and names of NetBIOS too. A reply belongs to the query \
-           with its number, question and addresses; a query that comes again before it counts once. \
-           Takes datagrams, or stands within tcpcnxdemux, behind tcpreseq.",
+    help: "Over UDP and TCP; also multicast DNS, LLMNR and NetBIOS names. A reply belongs to the query with \
+           its number, question and addresses; a repeated query without a reply yet counts once. Takes \
+           datagrams, or use it within tcpcnxdemux, behind tcpreseq.",
     input: Input::Of(&[ItemType::Packet, ItemType::Chunk]),
     fields: |_| Some(DNS_SCHEMA),
     result: Some(ResultInfo::number(
@@ -272,11 +272,7 @@ impl Transfer {
 fn tell_addresses(message: &DnsMessage, now: Nanos, give: &mut Give<'_>) {
     for text in message.answers.iter() {
         if let Ok(address) = text.parse::<IpAddr>() {
-            let address = match address {
-                IpAddr::V4(address) => Address::v4(address.octets()),
-                IpAddr::V6(address) => Address(address.octets()),
-            };
-            give.resolved(&message.query, address, now);
+            give.resolved(&message.query, address.into(), now);
         }
     }
 }

@@ -34,9 +34,9 @@ use crate::files::{self, Files};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "transactions",
     summary: "finds the transactions of application protocols in all connections",
-    help: "Protocols are recognised by what is sent first, and by ports where that does not tell. Records \
-           are those of the components of each protocol; event_type says of which. It puts fragments \
-           and streams together, and verifies checksums, itself.",
+    help: "Protocols are recognised by the first bytes, and by ports where those do not tell. Records are \
+           those of the components of each protocol; event_type names it. It reassembles fragments and \
+           streams, and verifies checksums, itself.",
     output: Output::Of(ItemType::Record),
     kinds: Some(schemas_of_events),
     outside: Some("it has one table of all connections"),

@@ -39,8 +39,8 @@ pub(super) const DATA: ProtocolInfo = ProtocolInfo {
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ftp",
-    summary: "finds commands of FTP and their replies in a control connection",
-    help: "Data connections are followed by transactions only. Stands within tcpcnxdemux, behind tcpreseq.",
+    summary: "finds FTP commands and their replies in a control connection",
+    help: "Only transactions follows data connections. Use it within tcpcnxdemux, behind tcpreseq.",
     fields: |_| Some(FTP_SCHEMA),
     result: Some(ResultInfo::number(
         "commands with and without a reply",
@@ -414,10 +414,7 @@ impl FtpTalk {
         for row in done {
             let is_agreed = row.code.is_some_and(|code| code / 100 == 2);
             if let Some((ip, port)) = row.data.filter(|_| is_agreed) {
-                let address = match ip {
-                    IpAddr::V4(ip) => Address::v4(ip.octets()),
-                    IpAddr::V6(ip) => Address(ip.octets()),
-                };
+                let address = Address::from(ip);
                 give.learn((address, port), DATA.name, now);
                 self.control.data = vec![(address, port)];
                 // Behind a translation of addresses it is an address of their own that they tell.

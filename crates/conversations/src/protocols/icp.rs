@@ -5,11 +5,10 @@ use flowgauge_proto::icp::{Message, look};
 use flowgauge_record::icp::{ICP_SCHEMA, IcpMessage};
 use flowgauge_record::text::lossy;
 use flowgauge_stack::{ComponentInfo, ResultInfo};
-use flowgauge_wire::Nanos;
 
-use super::matching::{Pool, Requests, give, is_group};
+use super::datagrams::{AnsweredBy, Datagrams, Role, Talk};
 use super::table::Table;
-use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
+use super::{At, ProtocolInfo, Seen, Transport, alone};
 
 /// The port on which hosts send back what they get.
 const ECHO: u16 = 7;
@@ -19,21 +18,21 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     transport: Transport::Udp,
     ports: &[3130],
     look: recognise,
-    table: Table::<Talk>::boxed,
+    table: Table::<Talk<Icp>>::boxed,
 };
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "icp",
     aliases: &["matchicp", "icpmatch"],
-    summary: "finds queries between caches (ICP) and their replies",
-    help: "Version 2. A reply belongs to the query with its number and addresses; a query that comes \
-           again before it counts once. Takes datagrams.",
+    summary: "finds ICP queries between caches and their replies",
+    help: "Version 2. A reply belongs to the query with its number and addresses; a repeated query without a \
+           reply yet counts once. Takes datagrams.",
     fields: |_| Some(ICP_SCHEMA),
     result: Some(ResultInfo::number(
         "queries with and without a reply",
         "transactions",
     )),
-    make: alone::make::<Talk>,
+    make: alone::make::<Talk<Icp>>,
     ..alone::INFO
 };
 
@@ -41,30 +40,16 @@ fn recognise(seen: &Seen<'_>) -> Look {
     seen.on_or_malformed(PROTOCOL.ports, seen.either(look), 20)
 }
 
-#[derive(Default)]
-pub(super) struct Common {
-    pool: Pool<IcpMessage>,
-    /// Queries to groups: who answers does so in a flow of its own.
-    to_groups: Requests<IcpMessage>,
-}
+/// The protocol.
+pub(super) struct Icp;
 
-/// A conversation.
-#[derive(Default)]
-pub(super) struct Talk(Requests<IcpMessage>);
+impl Datagrams for Icp {
+    type Message = IcpMessage;
 
-fn is_same(one: &IcpMessage, other: &IcpMessage) -> bool {
-    one.number == other.number && one.opcode == other.opcode && one.url == other.url
-}
+    const ANSWERED_BY: AnsweredBy = AnsweredBy::Group;
 
-impl Conversation for Talk {
-    type Common = Common;
-
-    fn data(&mut self, common: &mut Common, at: &At<'_>, bytes: &[u8], out: &mut Give<'_>) {
-        let Some(parsed) = Message::read(bytes) else {
-            return;
-        };
-        let Common { pool, to_groups } = common;
-        let mut message = pool.take();
+    fn read(bytes: &[u8], at: &At<'_>, message: &mut IcpMessage) -> Option<Role> {
+        let parsed = Message::read(bytes)?;
         message.opcode = parsed.opcode.name();
         message.version = parsed.version;
         message.number = parsed.number;
@@ -74,37 +59,19 @@ impl Conversation for Talk {
         message.object_bytes = parsed.object.map(|it| it.len() as u16);
         message.bytes = bytes.len() as u64;
         message.is_odd = parsed.is_odd;
-        self.0.expire(at.time, pool, out);
-        to_groups.expire(at.time, pool, out);
-        if parsed.opcode.is_request() && at.source().1 != ECHO {
-            let requests = match is_group(at.destination().0) {
-                true => to_groups,
-                false => &mut self.0,
-            };
-            return requests.request(at, message, is_same, pool, out);
-        }
-        let fits = |it: &IcpMessage| it.number == message.number;
-        let request = self.0.find(at, fits).or_else(|| {
-            to_groups.find_any(|parties, it| fits(it) && parties.client == at.destination())
-        });
-        give(at, request, message, pool, out);
+        // What comes back from an echo port is a reply, whatever it says.
+        Some(match parsed.opcode.is_request() && at.source().1 != ECHO {
+            true => Role::Request,
+            false => Role::Reply,
+        })
     }
 
-    fn held(&self) -> usize {
-        self.0.held()
+    fn is_same(one: &IcpMessage, other: &IcpMessage) -> bool {
+        one.number == other.number && one.opcode == other.opcode && one.url == other.url
     }
 
-    fn oldest(&self) -> Option<Nanos> {
-        self.0.oldest()
-    }
-
-    fn give_up(&mut self, common: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {
-        self.0.give_up(at, &mut common.pool, out);
-    }
-
-    fn close(&mut self, common: &mut Common, at: &At<'_>, out: &mut Give<'_>) {
-        self.0.close(at.time, &mut common.pool, out);
-        common.to_groups.close_of(at, &mut common.pool, out);
+    fn is_answer(request: &IcpMessage, reply: &IcpMessage) -> bool {
+        request.number == reply.number
     }
 }
 
@@ -137,7 +104,7 @@ mod tests {
 
     #[test]
     fn replies_find_their_queries_by_number() {
-        let mut tester = Tester::<Talk>::udp([10, 0, 0, 1], 3130, [10, 0, 0, 2], 3130);
+        let mut tester = Tester::<Talk<Icp>>::udp([10, 0, 0, 1], 3130, [10, 0, 0, 2], 3130);
         tester.say(true, 1, &message(1, 1, "http://a/"));
         tester.say(true, 2, &message(1, 2, "http://b/"));
         // Both ask, over the same flow.
@@ -160,7 +127,7 @@ mod tests {
 
     #[test]
     fn an_echo_is_the_reply_to_itself() {
-        let mut tester = Tester::<Talk>::udp([10, 0, 0, 1], 3130, [10, 0, 0, 2], 7);
+        let mut tester = Tester::<Talk<Icp>>::udp([10, 0, 0, 1], 3130, [10, 0, 0, 2], 7);
         tester.say(true, 1, &message(10, 1, "http://a/"));
         tester.say(false, 2, &message(10, 1, "http://a/"));
         tester.close();
@@ -172,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_group_is_asked_and_each_answers() {
-        let mut tester = Tester::<Talk>::udp([10, 0, 0, 1], 3130, [224, 0, 0, 9], 3130);
+        let mut tester = Tester::<Talk<Icp>>::udp([10, 0, 0, 1], 3130, [224, 0, 0, 9], 3130);
         tester.say(true, 1, &message(1, 1, "http://a/"));
         tester.meet([10, 0, 0, 5], 3130, [10, 0, 0, 1], 3130);
         tester.say(true, 2, &message(2, 1, "http://a/"));
@@ -196,7 +163,7 @@ mod tests {
             Said::new(false, 2, &message(2, 2, "http://b/")),
         ];
         cuts_and_gaps(
-            || Tester::<Talk>::udp([10, 0, 0, 1], 3130, [10, 0, 0, 2], 3130),
+            || Tester::<Talk<Icp>>::udp([10, 0, 0, 1], 3130, [10, 0, 0, 2], 3130),
             &said,
             |missing, records| assert_halves(&said, "number", missing, records),
         );

@@ -10,9 +10,8 @@ use flowgauge_wire::Decoded;
 pub(crate) static SCAN: ComponentInfo = ComponentInfo {
     name: "scanicp",
     aliases: &["icpscan"],
-    summary: "lets datagrams through that are messages between caches (ICP)",
-    help: "Versions 2 and 3, on any port. Of fragments none: they come through once they were put together \
-           (ipreass).",
+    summary: "selects ICP messages between caches",
+    help: "Versions 2 and 3, on any port. Fragments do not pass until they are put together (ipreass).",
     output: Output::Of(ItemType::Datagram),
     make: |_| Ok(Box::new(Scan)),
     ..flowgauge_kit::OF_PACKETS
@@ -20,9 +19,9 @@ pub(crate) static SCAN: ComponentInfo = ComponentInfo {
 
 pub(crate) static DEMUX: ComponentInfo = ComponentInfo {
     name: "icpdemux",
-    summary: "an instance per query between caches (ICP) and its reply",
-    help: "By the query's number: two caches that talk to each other are to be apart from others before \
-           (ipcnxdemux). What is no ICP goes on to what follows.",
+    summary: "an instance per ICP query and its reply",
+    help: "Pairs are found by the number of the query: keep pairs of caches apart before it (ipcnxdemux). \
+           Packets other than ICP go on to the components that follow.",
     make: |settings| Ok(keying(settings, Demux)),
     ..DEMULTIPLEXER
 };

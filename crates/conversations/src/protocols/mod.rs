@@ -12,6 +12,7 @@ mod anomalies;
 mod applications;
 mod classify;
 mod counters;
+mod datagrams;
 mod detect;
 pub(crate) mod dhcp;
 pub(crate) mod dhcpv6;

@@ -1,93 +1,65 @@
 //! NTP: requests for the time and their replies.
 
-use flowgauge_proto::ntp::{Clock, Message, look};
+use flowgauge_proto::ntp::{Clock, Message, look, mode_name};
 use flowgauge_record::ntp::{NTP_SCHEMA, NtpClock, NtpMessage};
 use flowgauge_stack::ComponentInfo;
 use flowgauge_wire::Nanos;
 
-use super::matching::{Pool, Requests, give, give_request};
+use super::datagrams::{AnsweredBy, Datagrams, Role, Talk};
 use super::table::Table;
-use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
+use super::{At, ProtocolInfo, Transport, alone};
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "ntp",
     transport: Transport::Udp,
     ports: &[123],
     look: |seen| seen.on(PROTOCOL.ports, seen.either(look)),
-    table: Table::<Talk>::boxed,
+    table: Table::<Talk<Ntp>>::boxed,
 };
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ntp",
-    summary: "finds requests for the time (NTP) and their replies",
-    help: "A reply belongs to the request whose time it repeats. Control messages and broadcasts stand \
-           alone. Takes datagrams.",
+    summary: "finds NTP requests and their replies",
+    help: "A reply belongs to the request whose time it repeats. Control messages and broadcasts have no \
+           partner. Takes datagrams.",
     fields: |_| Some(NTP_SCHEMA),
-    make: alone::make::<Talk>,
+    make: alone::make::<Talk<Ntp>>,
     ..alone::INFO
 };
 
-/// A conversation.
-#[derive(Default)]
-pub(super) struct Talk(Requests<NtpMessage>);
+/// The protocol.
+pub(super) struct Ntp;
 
-impl Conversation for Talk {
-    type Common = Pool<NtpMessage>;
+impl Datagrams for Ntp {
+    type Message = NtpMessage;
 
-    fn data(&mut self, pool: &mut Self::Common, at: &At<'_>, bytes: &[u8], out: &mut Give<'_>) {
-        let Some(parsed) = Message::read(bytes) else {
-            return;
-        };
-        let message = Box::new(NtpMessage {
-            version: parsed.version,
-            mode: parsed.mode_name(),
-            clock: parsed.clock.map(read_clock),
-        });
-        self.0.expire(at.time, pool, out);
-        let is_request = match parsed.mode {
+    const ANSWERED_BY: AnsweredBy = AnsweredBy::Server;
+    const STANDS_ALONE: bool = true;
+
+    fn read(bytes: &[u8], _: &At<'_>, message: &mut NtpMessage) -> Option<Role> {
+        let parsed = Message::read(bytes)?;
+        message.version = parsed.version;
+        message.mode = mode_name(parsed.mode);
+        message.clock = parsed.clock.map(read_clock);
+        Some(match parsed.mode {
             // Either side of two that follow each other asks; one that repeats the other's time answers.
-            1 | 2 => !self.0.has(at, |it| repeats_time(it, &message)) && parsed.mode == 1,
-            3 => true,
-            6 | 7 => !parsed.is_control_reply,
+            1 => Role::Either,
+            3 => Role::Request,
+            6 | 7 if !parsed.is_control_reply => Role::Alone,
+            _ => Role::Reply,
+        })
+    }
+
+    fn is_same(one: &NtpMessage, other: &NtpMessage) -> bool {
+        one.mode == other.mode && one.clock == other.clock
+    }
+
+    /// A reply has the time at which the request left, by its client.
+    fn is_answer(request: &NtpMessage, reply: &NtpMessage) -> bool {
+        match (&request.clock, &reply.clock) {
+            (Some(request), Some(reply)) => request.raw[1] == reply.raw[0],
             _ => false,
-        };
-        match is_request {
-            true if out.each_message => give_request(at, message, pool, out),
-            true if message.clock.is_some() => self.0.request(at, message, is_same, pool, out),
-            true => give_request(at, message, pool, out),
-            false => {
-                let request = self.0.find(at, |it| repeats_time(it, &message));
-                give(at, request, message, pool, out);
-            }
         }
-    }
-
-    fn held(&self) -> usize {
-        self.0.held()
-    }
-
-    fn oldest(&self) -> Option<Nanos> {
-        self.0.oldest()
-    }
-
-    fn give_up(&mut self, pool: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {
-        self.0.give_up(at, pool, out);
-    }
-
-    fn close(&mut self, pool: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {
-        self.0.close(at.time, pool, out);
-    }
-}
-
-fn is_same(one: &NtpMessage, other: &NtpMessage) -> bool {
-    one.mode == other.mode && one.clock == other.clock
-}
-
-/// Whether a reply has the time at which a request left, by its client.
-fn repeats_time(request: &NtpMessage, reply: &NtpMessage) -> bool {
-    match (&request.clock, &reply.clock) {
-        (Some(request), Some(reply)) => request.raw[1] == reply.raw[0],
-        _ => false,
     }
 }
 
@@ -135,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_reply_repeats_the_time_of_its_request() {
-        let mut tester = Tester::<Talk>::udp([10, 0, 0, 1], 123, [10, 0, 0, 2], 123);
+        let mut tester = Tester::<Talk<Ntp>>::udp([10, 0, 0, 1], 123, [10, 0, 0, 2], 123);
         tester.say(true, 1, &message(3, 0, 0, 100));
         tester.say(true, 2, &message(3, 0, 0, 101));
         tester.say(false, 3, &message(4, 2, 100, 500));
@@ -161,7 +133,7 @@ mod tests {
 
     #[test]
     fn of_two_that_follow_each_other_both_ask() {
-        let mut tester = Tester::<Talk>::udp([10, 0, 0, 1], 123, [10, 0, 0, 2], 123);
+        let mut tester = Tester::<Talk<Ntp>>::udp([10, 0, 0, 1], 123, [10, 0, 0, 2], 123);
         tester.say(true, 1, &message(1, 2, 0, 100));
         tester.say(false, 2, &message(1, 3, 100, 200));
         tester.say(false, 3, &message(1, 3, 50, 201));
@@ -184,7 +156,7 @@ mod tests {
             Said::new(false, 200, &message(4, 2, 200, 600)),
         ];
         cuts_and_gaps(
-            || Tester::<Talk>::udp([10, 0, 0, 1], 123, [10, 0, 0, 2], 123),
+            || Tester::<Talk<Ntp>>::udp([10, 0, 0, 1], 123, [10, 0, 0, 2], 123),
             &said,
             |missing, records| {
                 let matched: Vec<&str> = (records.iter())

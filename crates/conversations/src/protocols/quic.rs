@@ -21,8 +21,8 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "quic",
-    summary: "finds the first packets of connections of QUIC, and what they offer",
-    help: "Initial packets of version 1, of version 2 and of drafts are opened: name, protocols, fingerprints. \
+    summary: "finds QUIC handshakes and what they offer",
+    help: "Initial packets of versions 1 and 2 and of drafts are decrypted: name, protocols, fingerprints. \
            Takes datagrams.",
     fields: |_| Some(QUIC_SCHEMA),
     result: Some(ResultInfo::number("connections found", "transactions")),

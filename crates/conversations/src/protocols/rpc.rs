@@ -32,10 +32,10 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "rpc",
-    summary: "finds remote procedure calls (ONC RPC) and their replies",
-    help: "Over UDP and TCP. A reply belongs to the call with its number and addresses; a call that comes \
-           again before it counts once. Procedures of portmapper, mount, NFS and locks have names. \
-           Takes datagrams, or stands within tcpcnxdemux, behind tcpreseq.",
+    summary: "finds ONC RPC calls and their replies",
+    help: "Over UDP and TCP. A reply belongs to the call with its number and addresses; a repeated call \
+           without a reply yet counts once. Procedures of portmapper, mount, NFS and locks have names. Takes \
+           datagrams, or use it within tcpcnxdemux, behind tcpreseq.",
     input: Input::Of(&[ItemType::Packet, ItemType::Chunk]),
     fields: |_| Some(RPC_SCHEMA),
     result: Some(ResultInfo::number(

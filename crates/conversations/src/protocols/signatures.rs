@@ -8,6 +8,8 @@
 use core::ops::Deref;
 use std::sync::LazyLock;
 
+use flowgauge_proto::snmp::element;
+
 use super::{Seen, Transport};
 
 /// A protocol's signature.
@@ -59,39 +61,19 @@ pub(super) enum Carries {
     Any,
 }
 
-const fn tcp(name: &'static str, is: fn(&Said<'_>) -> bool) -> Signature {
-    Signature {
-        name,
-        transport: Transport::Tcp,
-        carries: Carries::Itself,
-        begins: &[],
-        is,
-    }
-}
-
-const fn udp(name: &'static str, is: fn(&Said<'_>) -> bool) -> Signature {
-    Signature {
-        transport: Transport::Udp,
-        ..tcp(name, is)
-    }
-}
-
-const fn both(name: &'static str, is: fn(&Said<'_>) -> bool) -> Signature {
-    Signature {
-        transport: Transport::Both,
-        ..tcp(name, is)
-    }
-}
-
-impl Signature {
-    const fn carries(self, carries: Carries) -> Signature {
-        Signature { carries, ..self }
-    }
-
-    /// It is there only where one of the two sides begins with one of these bytes.
-    const fn begins(self, begins: &'static [u8]) -> Signature {
-        Signature { begins, ..self }
-    }
+/// Signatures, as `"name" Transport Carries [first bytes, if these are known] => test;`.
+macro_rules! signatures {
+    { $($name:literal $transport:ident $carries:ident [$($begins:expr)?] => $is:expr;)* } => {
+        &[$(Signature {
+            name: $name,
+            transport: Transport::$transport,
+            carries: Carries::$carries,
+            begins: signatures!(@ $($begins)?),
+            is: $is,
+        }),*]
+    };
+    (@) => { &[] };
+    (@ $begins:expr) => { $begins };
 }
 
 /// By transport (UDP second) and first byte: the signatures that can be there, as bits by place in [`ALL`].
@@ -190,23 +172,6 @@ fn be32(bytes: &[u8], at: usize) -> Option<u32> {
 
 fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     be32(bytes, at).map(u32::swap_bytes)
-}
-
-/// The tag, the content and what follows of an element of ASN.1 (X.690, section 8.1), if all of it is there.
-fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&[tag, first], rest) = bytes.split_first_chunk::<2>()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        0x81..=0x84 => {
-            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            let length = digits.iter().fold(0, |sum, &it| sum << 8 | usize::from(it));
-            (length, rest)
-        }
-        // Without a length, or with one that has none.
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((tag, content, rest))
 }
 
 /// Whether these are records of TLS, of a connection captured mid-stream (RFC 8446, section 5.1): a complete one, followed by
@@ -700,28 +665,25 @@ const fn from<const N: usize>(first: u8) -> [u8; N] {
 }
 
 /// Sources: the RFCs and specifications of each protocol; for those without one what implementations send.
-static ALL: &[Signature] = &[
-    tcp("bittorrent", |it| either(it, b"\x13BitTorrent protocol")).begins(&[0x13]),
-    udp("bittorrent", |it| {
+static ALL: &[Signature] = signatures! {
+    "bittorrent" Tcp Itself [&[0x13]] => |it| either(it, b"\x13BitTorrent protocol");
+    "bittorrent" Udp Itself [b"d"] => |it| {
         either(it, b"d1:ad2:id20:") || either(it, b"d1:rd2:id20:") || either(it, b"d1:eli20")
-    })
-    .begins(b"d"),
-    tcp("tls", are_records).begins(&[20, 21, 22, 23]),
-    tcp("gnutella", |it| {
+    };
+    "tls" Tcp Itself [&[20, 21, 22, 23]] => are_records;
+    "gnutella" Tcp Itself [b"G"] => |it| {
         any_line(it, |line| {
             line.starts_with(b"GNUTELLA CONNECT/0.") || line.starts_with(b"GNUTELLA/0.")
         })
-    })
-    .begins(b"G"),
-    tcp("direct_connect", |it| {
+    };
+    "direct_connect" Tcp Itself [b"$"] => |it| {
         any(it, |bytes| {
             let begins = bytes.starts_with(b"$Lock ") || bytes.starts_with(b"$MyNick ");
             begins && memchr::memchr(b'|', bytes).is_some()
         })
-    })
-    .begins(b"$"),
+    };
     // A login or hello, and what answers it.
-    tcp("edonkey", |it| {
+    "edonkey" Tcp Itself [&[0xe3, 0xc5]] => |it| {
         any(it, |bytes| {
             let kind = (bytes.first(), bytes.get(5));
             matches!(
@@ -729,29 +691,20 @@ static ALL: &[Signature] = &[
                 (Some(0xe3), Some(1 | 0x38 | 0x40 | 0x4c)) | (Some(0xc5), Some(1 | 2))
             ) && le32(bytes, 1).is_some_and(|len| len as usize + 5 <= bytes.len())
         })
-    })
-    .begins(&[0xe3, 0xc5]),
-    both("sip", |it| any_line(it, |line| is_text(line, b"SIP/")))
-        .begins(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ_"),
-    tcp("rtsp", |it| any_line(it, |line| is_text(line, b"RTSP/")))
-        .begins(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ_"),
-    tcp("imap", is_imap).begins(&GRAPHIC).carries(Carries::Tls),
-    tcp("pop3", is_pop3).begins(b"+-").carries(Carries::Tls),
-    tcp("irc", is_irc)
-        .begins(b"nNcCuUpP:")
-        .carries(Carries::Tls),
-    tcp("xmpp", |it| any(it, is_xmpp))
-        .begins(b"\t\n\x0c\r <")
-        .carries(Carries::Tls),
-    tcp("mysql", is_mysql).carries(Carries::Tls),
-    tcp("postgresql", is_postgresql)
-        .begins(&[0])
-        .carries(Carries::Tls),
-    tcp("mongodb", |it| any(it, is_mongodb)),
-    tcp("redis", is_redis).begins(b"*"),
-    tcp("mqtt", |it| is_mqtt(it.initiator)).begins(&[0x10]),
+    };
+    "sip" Both Itself [b"ABCDEFGHIJKLMNOPQRSTUVWXYZ_"] => |it| any_line(it, |line| is_text(line, b"SIP/"));
+    "rtsp" Tcp Itself [b"ABCDEFGHIJKLMNOPQRSTUVWXYZ_"] => |it| any_line(it, |line| is_text(line, b"RTSP/"));
+    "imap" Tcp Tls [&GRAPHIC] => is_imap;
+    "pop3" Tcp Tls [b"+-"] => is_pop3;
+    "irc" Tcp Tls [b"nNcCuUpP:"] => is_irc;
+    "xmpp" Tcp Tls [b"\t\n\x0c\r <"] => |it| any(it, is_xmpp);
+    "mysql" Tcp Tls [] => is_mysql;
+    "postgresql" Tcp Tls [&[0]] => is_postgresql;
+    "mongodb" Tcp Itself [] => |it| any(it, is_mongodb);
+    "redis" Tcp Itself [b"*"] => is_redis;
+    "mqtt" Tcp Itself [&[0x10]] => |it| is_mqtt(it.initiator);
     // The protocol's number and version.
-    tcp("amqp", |it| {
+    "amqp" Tcp Itself [b"A"] => |it| {
         any(it, |bytes| {
             bytes.starts_with(b"AMQP")
                 && matches!(
@@ -759,60 +712,53 @@ static ALL: &[Signature] = &[
                     Some([0, 0, 9, 1] | [1, 1, _, _] | [0 | 2 | 3, 1, 0, 0])
                 )
         })
-    })
-    .begins(b"A"),
-    tcp("smb", |it| {
+    };
+    "smb" Tcp Itself [&[0]] => |it| {
         any(it, |bytes| {
             be32(bytes, 0).is_some_and(|length| (32..1 << 24).contains(&length))
                 && matches!(bytes.get(4..8), Some(b"\xffSMB" | b"\xfeSMB" | b"\xfdSMB"))
         })
-    })
-    .begins(&[0]),
+    };
     // RFC 1002, section 4.3.2: a session request, with a name of 32 letters.
-    tcp("netbios_ssn", |it| {
+    "netbios_ssn" Tcp Itself [&[0x81]] => |it| {
         it.initiator.starts_with(&[0x81, 0, 0, 68, 32])
             && (it.initiator.get(5..37))
                 .is_some_and(|name| name.iter().all(|byte| (b'A'..=b'P').contains(byte)))
-    })
-    .begins(&[0x81]),
-    tcp("rdp", is_rdp).begins(&[3]).carries(Carries::Tls),
-    tcp("s7comm", is_s7comm).begins(&[3]),
+    };
+    "rdp" Tcp Tls [&[3]] => is_rdp;
+    "s7comm" Tcp Itself [&[3]] => is_s7comm;
     // RFC 6143, section 7.1.1.
-    tcp("vnc", |it| {
+    "vnc" Tcp Itself [b"R"] => |it| {
         any(it, |bytes| {
             matches!(bytes, [b'R', b'F', b'B', b' ', major @ .., b'\n'] if major.len() == 7
                 && is_number(&major[..3]) && major[3] == b'.' && is_number(&major[4..]))
                 || bytes.len() > 12 && bytes.starts_with(b"RFB 00") && bytes[11] == b'\n'
         })
-    })
-    .begins(b"R"),
+    };
     // RFC 854: commands of three bytes, of the options that there are.
-    tcp("telnet", |it| {
+    "telnet" Tcp Itself [&[0xff]] => |it| {
         any(it, |bytes| {
             matches!(bytes, [0xff, 0xfb..=0xfe, 0..=49 | 138..=140 | 255, ..])
                 && matches!(bytes.get(3), None | Some(0xff | 0x07..=0x7e))
         })
-    })
-    .begins(&[0xff]),
-    both("ldap", is_ldap).begins(&[0x30]).carries(Carries::Tls),
+    };
+    "ldap" Both Tls [&[0x30]] => is_ldap;
     // RFC 4271, section 4.1.
-    tcp("bgp", |it| {
+    "bgp" Tcp Itself [&[0xff]] => |it| {
         any(it, |bytes| {
             bytes.starts_with(&[0xff; 16])
                 && be16(bytes, 16).is_some_and(|length| (19..=4096).contains(&length))
                 && matches!(bytes.get(18), Some(1..=5))
         })
-    })
-    .begins(&[0xff]),
-    tcp("rsync", |it| {
+    };
+    "rsync" Tcp Itself [b"@"] => |it| {
         any_line(it, |line| {
             let version = line.strip_prefix(b"@RSYNCD: ");
             version.is_some_and(|it| it.first().is_some_and(u8::is_ascii_digit))
         })
-    })
-    .begins(b"@"),
+    };
     // A line with its length in hexadecimal digits before it.
-    tcp("git", |it| {
+    "git" Tcp Itself [b"+0123456789abcdefABCDEF"] => |it| {
         let Some((digits, command)) = it.initiator.split_first_chunk::<4>() else {
             return false;
         };
@@ -822,39 +768,34 @@ static ALL: &[Signature] = &[
         length.is_some_and(|length| length <= it.initiator.len())
             && (command.starts_with(b"git-upload-pack ")
                 || command.starts_with(b"git-receive-pack "))
-    })
-    .begins(b"+0123456789abcdefABCDEF"),
-    tcp("svn", |it| it.responder.starts_with(b"( success ( ")).begins(b"("),
-    tcp("socks", is_socks).begins(&[4, 5]).carries(Carries::Any),
+    };
+    "svn" Tcp Itself [b"("] => |it| it.responder.starts_with(b"( success ( ");
+    "socks" Tcp Any [&[4, 5]] => is_socks;
     // IEC 61158 MBAP: protocol 0 and the length that follows.
-    tcp("modbus", |it| {
+    "modbus" Tcp Itself [] => |it| {
         let bytes = it.initiator;
         it.port == 502
             && bytes.get(2..4) == Some(&[0, 0])
             && be16(bytes, 4).is_some_and(|len| len >= 2 && len + 6 <= bytes.len())
-    }),
-    both("dnp3", |it| any(it, is_dnp3)).begins(&[5]),
-    both("stun", |it| any(it, |bytes| is_stun(bytes, it.is_udp)))
-        .begins(&STUN)
-        .carries(Carries::Any),
-    udp("ssdp", |it| {
+    };
+    "dnp3" Both Itself [&[5]] => |it| any(it, is_dnp3);
+    "stun" Both Any [&STUN] => |it| any(it, |bytes| is_stun(bytes, it.is_udp));
+    "ssdp" Udp Itself [b"MN"] => |it| {
         any(it, |bytes| {
             bytes.starts_with(b"M-SEARCH * HTTP/1.1\r\n")
                 || bytes.starts_with(b"NOTIFY * HTTP/1.1\r\n")
         })
-    })
-    .begins(b"MN"),
+    };
     // RFC 2865, section 3.
-    udp("radius", |it| {
+    "radius" Udp Itself [&[1, 2, 3, 4, 5, 11, 12, 13, 40, 41, 42, 43, 44, 45]] => |it| {
         any(it, |bytes| {
             matches!(it.port, 1645 | 1646 | 1812 | 1813)
                 && matches!(bytes.first(), Some(1..=5 | 11..=13 | 40..=45))
                 && be16(bytes, 2).is_some_and(|len| (20..=bytes.len()).contains(&len))
         })
-    })
-    .begins(&[1, 2, 3, 4, 5, 11, 12, 13, 40, 41, 42, 43, 44, 45]),
+    };
     // RFC 1350, section 5: a name and a mode, each with a zero behind it.
-    udp("tftp", |it| {
+    "tftp" Udp Itself [&[0]] => |it| {
         let bytes = it.initiator;
         let is_request = bytes.starts_with(&[0, 1]) || bytes.starts_with(&[0, 2]);
         let mut parts = bytes.get(2..).unwrap_or_default().split(|&byte| byte == 0);
@@ -864,35 +805,33 @@ static ALL: &[Signature] = &[
             && name.is_some_and(|name| !name.is_empty())
             && mode.is_some_and(|mode| modes.iter().any(|it| mode.eq_ignore_ascii_case(it)))
             && parts.next().is_some()
-    })
-    .begins(&[0]),
-    udp("syslog", is_syslog).begins(b"<"),
+    };
+    "syslog" Udp Itself [b"<"] => is_syslog;
     // RFC 7296, section 3.1; with four zeros before it on port 4500 (RFC 3948).
-    udp("ike", |it| {
+    "ike" Udp Itself [] => |it| {
         any(it, |bytes| {
             let bytes = bytes.strip_prefix(&[0; 4]).unwrap_or(bytes);
             matches!((bytes.get(17), bytes.get(18)), (Some(0x10), Some(1..=6 | 32..=34)) | (Some(0x20), Some(34..=44)))
                 && be32(bytes, 24).is_some_and(|len| len as usize == bytes.len())
         })
-    }),
+    };
     // QUIC before the IETF's: the version stands behind the flags, or behind them and a connection's number.
-    udp("quic", |it| {
+    "quic" Udp Itself [] => |it| {
         [1, 9].into_iter().any(|at| {
             let version = it.initiator.get(at..at + 4);
             version.is_some_and(|it| it[0] == b'Q' && it[1..].iter().all(u8::is_ascii_digit))
         })
-    }),
-    udp("wireguard", |it| {
+    };
+    "wireguard" Udp Itself [&[1, 2, 3]] => |it| {
         any(it, |bytes| {
             matches!(
                 (bytes.get(..4), bytes.len()),
                 (Some([1, 0, 0, 0]), 148) | (Some([2, 0, 0, 0]), 92) | (Some([3, 0, 0, 0]), 64)
             )
         })
-    })
-    .begins(&[1, 2, 3]),
+    };
     // RFC 3954; sFlow version 5.
-    udp("netflow", |it| {
+    "netflow" Udp Itself [&[0]] => |it| {
         let bytes = it.initiator;
         match be16(bytes, 0) {
             Some(5) => {
@@ -901,27 +840,24 @@ static ALL: &[Signature] = &[
             Some(9) => matches!(it.port, 2055 | 9555 | 9995 | 9996) && bytes.len() >= 20,
             _ => false,
         }
-    })
-    .begins(&[0]),
-    udp("ipfix", |it| is_ipfix(it.initiator)).begins(&[0]),
-    udp("sflow", |it| {
+    };
+    "ipfix" Udp Itself [&[0]] => |it| is_ipfix(it.initiator);
+    "sflow" Udp Itself [&[0]] => |it| {
         it.initiator.starts_with(&[0, 0, 0, 5, 0, 0, 0])
             && matches!(it.initiator.get(7), Some(1 | 2))
             && it.initiator.len() >= 28
-    })
-    .begins(&[0]),
-    both("kerberos", |it| {
+    };
+    "kerberos" Both Itself [b"\0jklmnotuv~"] => |it| {
         any(it, |bytes| is_kerberos(bytes, it.is_udp))
-    })
-    .begins(b"\0jklmnotuv~"),
+    };
     // RFC 7252, section 3.
-    udp("coap", |it| {
+    "coap" Udp Itself [] => |it| {
         it.port == 5683
             && it.initiator.len() >= 4
             && (it.initiator.first()).is_some_and(|first| first & 0xc0 == 0x40 && first & 0xf <= 8)
-    }),
-    udp("rtcp", |it| any(it, is_rtcp)).begins(&RTCP),
-];
+    };
+    "rtcp" Udp Itself [&RTCP] => |it| any(it, is_rtcp);
+};
 
 #[cfg(test)]
 mod tests {

@@ -5,11 +5,10 @@ use flowgauge_proto::snmp::{Message, look, write_oid};
 use flowgauge_record::snmp::{SNMP_SCHEMA, SnmpMessage};
 use flowgauge_record::text::lossy;
 use flowgauge_stack::{ComponentInfo, ResultInfo};
-use flowgauge_wire::Nanos;
 
-use super::matching::{Pool, Requests, give, give_request};
+use super::datagrams::{AnsweredBy, Datagrams, Role, Talk};
 use super::table::Table;
-use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
+use super::{At, ProtocolInfo, Transport, alone};
 
 /// Ports of agents, and of those who take traps.
 const PORTS: [u16; 2] = [161, 162];
@@ -19,69 +18,51 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     transport: Transport::Udp,
     ports: &PORTS,
     look: |seen| seen.either(look),
-    table: Table::<Talk>::boxed,
+    table: Table::<Talk<Snmp>>::boxed,
 };
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "snmp",
-    summary: "finds requests of SNMP and their replies, and traps",
-    help: "Versions 1, 2c and 3; of encrypted messages what is not. A reply belongs to the request with its \
-           number and addresses. Takes datagrams.",
+    summary: "finds SNMP requests, their replies, and traps",
+    help: "Versions 1, 2c and 3; of encrypted messages only the clear parts. A reply belongs to the request \
+           with its number and addresses. Takes datagrams.",
     fields: |_| Some(SNMP_SCHEMA),
     result: Some(ResultInfo::number(
         "requests with and without a reply, and traps",
         "transactions",
     )),
-    make: alone::make::<Talk>,
+    make: alone::make::<Talk<Snmp>>,
     ..alone::INFO
 };
 
-/// A conversation.
-#[derive(Default)]
-pub(super) struct Talk(Requests<SnmpMessage>);
+/// The protocol.
+pub(super) struct Snmp;
 
-impl Conversation for Talk {
-    type Common = Pool<SnmpMessage>;
+impl Datagrams for Snmp {
+    type Message = SnmpMessage;
 
-    fn data(&mut self, pool: &mut Self::Common, at: &At<'_>, bytes: &[u8], out: &mut Give<'_>) {
-        let Some(parsed) = Message::read(bytes) else {
-            return;
-        };
-        let mut message = pool.take();
-        read(&parsed, bytes.len(), &mut message);
-        self.0.expire(at.time, pool, out);
-        let is_reply = match parsed.pdu {
-            Some(pdu) if pdu.is_trap() => return give_request(at, message, pool, out),
-            Some(pdu) => pdu.is_reply(),
+    const ANSWERED_BY: AnsweredBy = AnsweredBy::Server;
+
+    fn read(bytes: &[u8], at: &At<'_>, message: &mut SnmpMessage) -> Option<Role> {
+        let parsed = Message::read(bytes)?;
+        read(&parsed, bytes.len(), message);
+        Some(match parsed.pdu {
+            Some(pdu) if pdu.is_trap() => Role::Alone,
+            Some(pdu) if pdu.is_reply() => Role::Reply,
+            Some(_) => Role::Request,
             // Of what is encrypted the ports tell, or that it answers what is known.
-            None => self.0.has(at, |it| it.id == message.id) || PORTS.contains(&at.source().1),
-        };
-        if !is_reply {
-            return self.0.request(at, message, is_same, pool, out);
-        }
-        let request = self.0.find(at, |it| it.id == message.id);
-        give(at, request, message, pool, out);
+            None if PORTS.contains(&at.source().1) => Role::Reply,
+            None => Role::Either,
+        })
     }
 
-    fn held(&self) -> usize {
-        self.0.held()
+    fn is_same(one: &SnmpMessage, other: &SnmpMessage) -> bool {
+        one.id == other.id && one.kind == other.kind && one.oid == other.oid
     }
 
-    fn oldest(&self) -> Option<Nanos> {
-        self.0.oldest()
+    fn is_answer(request: &SnmpMessage, reply: &SnmpMessage) -> bool {
+        request.id == reply.id
     }
-
-    fn give_up(&mut self, pool: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {
-        self.0.give_up(at, pool, out);
-    }
-
-    fn close(&mut self, pool: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {
-        self.0.close(at.time, pool, out);
-    }
-}
-
-fn is_same(one: &SnmpMessage, other: &SnmpMessage) -> bool {
-    one.id == other.id && one.kind == other.kind && one.oid == other.oid
 }
 
 fn read(parsed: &Message<'_>, length: usize, message: &mut SnmpMessage) {
@@ -124,7 +105,7 @@ mod tests {
         let said = [(true, 1, 0), (true, 2, 1), (false, 2, 2), (false, 1, 2)];
         let said = said.map(|(side, id, kind)| Said::new(side, id, &message(kind, id as u8, 0)));
         cuts_and_gaps(
-            || Tester::<Talk>::udp([10, 0, 0, 1], 5000, [10, 0, 0, 2], 161),
+            || Tester::<Talk<Snmp>>::udp([10, 0, 0, 1], 5000, [10, 0, 0, 2], 161),
             &said,
             |missing, records| assert_halves(&said, "id", missing, records),
         );
@@ -132,7 +113,7 @@ mod tests {
 
     #[test]
     fn replies_have_the_numbers_of_requests_and_traps_stand_alone() {
-        let mut tester = Tester::<Talk>::udp([10, 0, 0, 1], 5000, [10, 0, 0, 2], 161);
+        let mut tester = Tester::<Talk<Snmp>>::udp([10, 0, 0, 1], 5000, [10, 0, 0, 2], 161);
         tester.say(true, 1, &message(0, 1, 0));
         tester.say(true, 2, &message(1, 2, 0));
         tester.say(true, 2, &message(1, 2, 0));

@@ -20,8 +20,8 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ssh",
-    summary: "finds what both sides of an SSH connection are and agree on",
-    help: "A record of each connection, with HASSH of both sides. Stands within tcpcnxdemux, behind tcpreseq.",
+    summary: "finds SSH handshakes: software, algorithms and host keys",
+    help: "A record of each connection, with HASSH of both sides. Use it within tcpcnxdemux, behind tcpreseq.",
     fields: |_| Some(SSH_SCHEMA),
     result: Some(ResultInfo::number("connections found", "transactions")),
     make: alone::make::<SshTalk>,

@@ -55,9 +55,9 @@ fn recognise(seen: &Seen<'_>) -> Look {
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tls",
-    summary: "finds what both sides of a TLS connection say before they encrypt",
-    help: "A record of each handshake, with JA3 and JA4, and one of each certificate before it. Takes datagrams \
-           (DTLS), or stands within tcpcnxdemux, behind tcpreseq.",
+    summary: "finds TLS handshakes",
+    help: "A record of each handshake, with JA3 and JA4, preceded by one of each certificate. Takes datagrams \
+           (DTLS), or use it within tcpcnxdemux, behind tcpreseq.",
     input: Input::Of(&[ItemType::Packet, ItemType::Chunk]),
     output: Output::Of(ItemType::Record),
     kinds: Some(|| vec![TLS_SCHEMA, X509_SCHEMA]),

@@ -8,7 +8,7 @@ use flowgauge_wire::Nanos;
 use serde_json::{Value, json};
 
 use super::collect::{Collector, PROTOCOLS};
-use super::histogram::Histogram;
+use super::histogram::{Histogram, Percentiles};
 use super::said::{Names, Transactions};
 use super::talkers::Sums;
 
@@ -108,24 +108,17 @@ fn transactions(of: &Transactions, outcome: &str, name: &str, top: usize) -> Val
         list.map(|(name, count)| json!({ "name": name, "count": count }))
             .collect()
     };
-    let at = |share| of.latency.at(share).map(|nanos| Nanos(nanos).as_secs_f64());
     json!({
         "transactions": of.all,
         "without_reply": of.without_reply,
         outcome: list(&of.outcomes, usize::MAX),
         name: list(&of.names, top),
-        "latency": {
-            "count": of.latency.total(),
-            "p50": at(0.5),
-            "p90": at(0.9),
-            "p99": at(0.99),
-        },
+        "latency": percentiles(&of.latency),
     })
 }
 
 fn tcp(total: &Collector) -> Value {
     let tcp = &total.tcp;
-    let at = |share| tcp.rtt.at(share).map(|nanos| Nanos(nanos).as_secs_f64());
     json!({
         "connections": tcp.connections,
         "established": tcp.established,
@@ -136,13 +129,13 @@ fn tcp(total: &Collector) -> Value {
         "packets": tcp.packets,
         "retransmitted": tcp.retransmitted,
         "out_of_order": tcp.out_of_order,
-        "handshake_rtt": {
-            "count": tcp.rtt.total(),
-            "p50": at(0.5),
-            "p90": at(0.9),
-            "p99": at(0.99),
-        },
+        "handshake_rtt": percentiles(&tcp.rtt),
     })
+}
+
+fn percentiles(times: &Percentiles) -> Value {
+    let at = |share| times.at(share).map(|nanos| Nanos(nanos).as_secs_f64());
+    json!({ "count": times.total(), "p50": at(0.5), "p90": at(0.9), "p99": at(0.99) })
 }
 
 fn with_sums(mut value: Value, sums: Sums) -> Value {

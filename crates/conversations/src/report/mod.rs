@@ -47,10 +47,10 @@ options! {
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "report",
-    summary: "writes a page about all packets when the run is over",
+    summary: "writes a summary of all packets when the run is over",
     help: "The page has duration and rates, the ledger, protocols, top talkers, services and flows, TCP \
-           health, sizes and durations, protocols and applications, HTTP, DNS and TLS. With format = json it is an object. When there are more than \
-           200,000 addresses, those with the least traffic are given up.",
+           health, sizes and durations, protocols and applications, HTTP, DNS and TLS. With format = json it \
+           is an object. With more than 200,000 addresses, those with the least traffic are dropped.",
     output: Output::Nothing,
     is_end: true,
     outside: Some("it has one table of all flows"),

@@ -10,8 +10,9 @@ use flowgauge_stack::RunEnd;
 use flowgauge_wire::{Address, Nanos};
 
 use super::collect::{Collector, PROTOCOLS};
-use super::histogram::Histogram;
+use super::histogram::{Histogram, Percentiles};
 use super::said::Transactions;
+use super::talkers::Sums;
 
 /// Characters of a full bar.
 const BAR: usize = 30;
@@ -90,14 +91,7 @@ fn protocols(page: &mut String, total: &Collector) {
         if sums.packets == 0 {
             continue;
         }
-        let _ = writeln!(
-            page,
-            "  {name:<14} {:>9} {:>9} {:>9}  {}",
-            scaled(sums.packets),
-            scaled(sums.bytes),
-            scaled(sums.flows),
-            bar(sums.bytes, total.bytes)
-        );
+        row(page, (name, 14), *sums, total);
     }
     for (packets, one, many) in [
         (total.ipv6_packets, "IPv6", "IPv6"),
@@ -127,15 +121,8 @@ fn talkers(page: &mut String, total: &Collector, top: usize) {
         "flows"
     );
     for ((version, address), sums) in list {
-        let _ = writeln!(
-            page,
-            "  {:<39} {:>9} {:>9} {:>9}  {}",
-            address.to_ip(version).to_string(),
-            scaled(sums.packets),
-            scaled(sums.bytes),
-            scaled(sums.flows),
-            bar(sums.bytes, total.bytes)
-        );
+        let name = address.to_ip(version).to_string();
+        row(page, (&name, 39), sums, total);
     }
     let services = total.services.top(top);
     if services.is_empty() {
@@ -144,14 +131,7 @@ fn talkers(page: &mut String, total: &Collector, top: usize) {
     let _ = writeln!(page, "\nTop services       packets     bytes     flows");
     for ((protocol, port), sums) in services {
         let name = format!("{}/{port}", protocol_name(protocol));
-        let _ = writeln!(
-            page,
-            "  {name:<14} {:>9} {:>9} {:>9}  {}",
-            scaled(sums.packets),
-            scaled(sums.bytes),
-            scaled(sums.flows),
-            bar(sums.bytes, total.bytes)
-        );
+        row(page, (&name, 14), sums, total);
     }
 }
 
@@ -190,14 +170,7 @@ fn said(page: &mut String, total: &Collector, top: usize) {
         }
         let _ = writeln!(page, "\n{title:<19}   packets     bytes     flows");
         for (name, sums) in list {
-            let _ = writeln!(
-                page,
-                "  {name:<17} {:>9} {:>9} {:>9}  {}",
-                scaled(sums.packets),
-                scaled(sums.bytes),
-                scaled(sums.flows),
-                bar(sums.bytes, total.bytes)
-            );
+            row(page, (&name, 17), sums, total);
         }
     }
     transactions(page, "HTTP", "hosts", &said.http, top);
@@ -226,17 +199,8 @@ fn transactions(page: &mut String, title: &str, names: &str, of: &Transactions, 
     if !outcomes.is_empty() {
         let _ = writeln!(page, "  {:<9} {}", "of them", outcomes.join(", "));
     }
-    let at = |share| {
-        of.latency
-            .at(share)
-            .map(|nanos| human_duration(Nanos(nanos)))
-    };
-    if let (Some(half), Some(ninety), Some(last)) = (at(0.5), at(0.9), at(0.99)) {
-        let _ = writeln!(
-            page,
-            "  {:<9} median {half}, 90 % {ninety}, 99 % {last}",
-            "latency"
-        );
+    if let Some(spread) = spread(&of.latency) {
+        let _ = writeln!(page, "  {:<9} {spread}", "latency");
     }
     for (n, (name, times)) in of.names.top(top).into_iter().enumerate() {
         let label = if n == 0 { names } else { "" };
@@ -275,14 +239,28 @@ fn tcp_health(page: &mut String, total: &Collector) {
         count(tcp.out_of_order, "packet"),
         percent(tcp.out_of_order, tcp.packets)
     );
-    let at = |share| tcp.rtt.at(share).map(|nanos| human_duration(Nanos(nanos)));
-    if let (Some(half), Some(ninety), Some(last)) = (at(0.5), at(0.9), at(0.99)) {
-        let _ = writeln!(
-            page,
-            "  handshake RTT   median {half}, 90 % {ninety}, 99 % {last} ({})",
-            count(tcp.rtt.total(), "handshake")
-        );
+    if let Some(spread) = spread(&tcp.rtt) {
+        let handshakes = count(tcp.rtt.total(), "handshake");
+        let _ = writeln!(page, "  handshake RTT   {spread} ({handshakes})");
     }
+}
+
+/// Packets, bytes and flows of something, its name in a column of this width.
+fn row(page: &mut String, (name, width): (&str, usize), sums: Sums, total: &Collector) {
+    let _ = writeln!(
+        page,
+        "  {name:<width$} {:>9} {:>9} {:>9}  {}",
+        scaled(sums.packets),
+        scaled(sums.bytes),
+        scaled(sums.flows),
+        bar(sums.bytes, total.bytes)
+    );
+}
+
+fn spread(times: &Percentiles) -> Option<String> {
+    let at = |share| times.at(share).map(|nanos| human_duration(Nanos(nanos)));
+    let (half, ninety, last) = (at(0.5)?, at(0.9)?, at(0.99)?);
+    Some(format!("median {half}, 90 % {ninety}, 99 % {last}"))
 }
 
 fn histogram(page: &mut String, title: &str, histogram: &Histogram) {

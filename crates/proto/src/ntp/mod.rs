@@ -105,19 +105,19 @@ impl Message {
         }
         Some(message)
     }
+}
 
-    /// The name of its mode, as in RFC 5905.
-    pub const fn mode_name(&self) -> &'static str {
-        match self.mode {
-            1 => "symmetric_active",
-            2 => "symmetric_passive",
-            3 => "client",
-            4 => "server",
-            5 => "broadcast",
-            6 => "control",
-            7 => "private",
-            _ => "reserved",
-        }
+/// The name of a mode, as in RFC 5905.
+pub const fn mode_name(mode: u8) -> &'static str {
+    match mode {
+        1 => "symmetric_active",
+        2 => "symmetric_passive",
+        3 => "client",
+        4 => "server",
+        5 => "broadcast",
+        6 => "control",
+        7 => "private",
+        _ => "reserved",
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
         }
         let message = Message::read(&bytes).unwrap();
         assert_eq!(
-            (message.version, message.mode_name(), message.leap),
+            (message.version, mode_name(message.mode), message.leap),
             (4, "server", 0)
         );
         let clock = message.clock.unwrap();
@@ -209,13 +209,13 @@ mod tests {
     fn control_messages_have_another_form() {
         let message = Message::read(b"\x16\x82\0\x01\0\0\0\0\0\0\0\0").unwrap();
         assert_eq!(
-            (message.mode_name(), message.is_control_reply),
+            (mode_name(message.mode), message.is_control_reply),
             ("control", true)
         );
         assert_eq!(message.clock, None);
         let message = Message::read(b"\x17\0\x03\x2a\0\0\0\0").unwrap();
         assert_eq!(
-            (message.mode_name(), message.is_control_reply),
+            (mode_name(message.mode), message.is_control_reply),
             ("private", false)
         );
         assert_eq!(Message::read(b""), None);

@@ -51,24 +51,31 @@ pub struct Pdu<'a> {
     pub first: Option<&'a [u8]>,
 }
 
-/// An element of BER (X.690): its tag and what it holds. Lengths have up to four bytes.
-fn element<'a>(cursor: &mut Cursor<'a>) -> Option<(u8, &'a [u8])> {
-    let tag = cursor.u8()?;
-    let length = match cursor.u8()? {
+/// An element of BER (X.690): its tag, what it holds, and what follows it. Lengths have up to four bytes.
+pub fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let mut rest = Cursor(bytes);
+    let tag = rest.u8()?;
+    let length = match rest.u8()? {
         short @ 0..=0x7f => usize::from(short),
         long @ 0x81..=0x84 => {
-            let bytes = cursor.take(usize::from(long & 0x7f))?;
+            let bytes = rest.take(usize::from(long & 0x7f))?;
             bytes
                 .iter()
                 .fold(0, |sum, &byte| sum << 8 | usize::from(byte))
         }
         _ => return None,
     };
-    Some((tag, cursor.take(length)?))
+    Some((tag, rest.take(length)?, rest.0))
+}
+
+fn next<'a>(cursor: &mut Cursor<'a>) -> Option<(u8, &'a [u8])> {
+    let (tag, content, rest) = element(cursor.0)?;
+    cursor.0 = rest;
+    Some((tag, content))
 }
 
 fn of<'a>(cursor: &mut Cursor<'a>, wanted: u8) -> Option<&'a [u8]> {
-    let (tag, bytes) = element(cursor)?;
+    let (tag, bytes) = next(cursor)?;
     (tag == wanted).then_some(bytes)
 }
 
@@ -169,7 +176,7 @@ impl Secure<'_> {
 
 impl<'a> Pdu<'a> {
     fn read(cursor: &mut Cursor<'a>) -> Option<Pdu<'a>> {
-        let (tag, bytes) = element(cursor)?;
+        let (tag, bytes) = next(cursor)?;
         let mut pdu = Pdu {
             kind: tag.checked_sub(0xa0).filter(|&kind| kind <= 8)?,
             ..Pdu::default()
@@ -179,7 +186,7 @@ impl<'a> Pdu<'a> {
             // Enterprise, address, kinds of trap, time.
             of(&mut cursor, OID)?;
             for _ in 0..4 {
-                element(&mut cursor)?;
+                next(&mut cursor)?;
             }
         } else {
             pdu.request_id = Some(number(&mut cursor)?);

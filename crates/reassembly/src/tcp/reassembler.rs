@@ -72,19 +72,7 @@ impl Reassembler {
         if half.is_doubted() && segment.len != 0 {
             self.believe(half, peer, seq..end, out);
         }
-        if half.flags.contains(HalfFlags::SYNCED) {
-            if half.flags.contains(HalfFlags::SOFT) && segment.len > 0 {
-                if half.distance_to(seq).is_none() {
-                    half.flags.remove(HalfFlags::SYNCED);
-                } else if seq == half.next_seq.wrapping_add(1) {
-                    half.next_seq = seq;
-                }
-                half.flags.remove(HalfFlags::SOFT);
-            }
-        } else if !half.is_queued() && (ack == Some(seq) || segment.len == 0) {
-            half.start_near(seq);
-            half.flags.remove(HalfFlags::SOFT);
-        }
+        anchor(half, segment, ack);
         if half.is_ahead(seq) && !half.expects(peer, end) {
             self.statistics.implausible += 1;
             let unplaced = self.doubt(owner, half, peer, segment);
@@ -514,28 +502,16 @@ impl Reassembler {
         }
         let seen = part.seq.wrapping_add(part.bytes.len() as u32);
         let mut result = Ok(());
-        if !part.bytes.is_empty() {
+        // What was captured, and what was not.
+        let pieces = [(part.seq, seen, Some(part.bytes)), (seen, part.end, None)];
+        for (start, end, bytes) in pieces {
+            if start == end || result.is_err() {
+                continue;
+            }
             let mut new = Newcomer {
-                start: part.seq,
-                end: seen,
-                bytes: Some(part.bytes),
-                owner: part.owner,
-                time: part.time,
-                account: part.account,
-                has_begun: part.has_begun,
-                repeated: 0,
-                displaced: 0,
-            };
-            result = queue.insert(&mut self.pool, &mut new, half.policy, &mut self.statistics);
-            part.has_begun = new.has_begun;
-            taken.repeated += new.repeated;
-            taken.displaced += new.displaced;
-        }
-        if result.is_ok() && seen != part.end {
-            let mut new = Newcomer {
-                start: seen,
-                end: part.end,
-                bytes: None,
+                start,
+                end,
+                bytes,
                 owner: part.owner,
                 time: part.time,
                 account: part.account,
@@ -858,5 +834,24 @@ fn trailing_gap(half: &Half, peer: &Half) -> u64 {
     match missing {
         1.. => missing as u64,
         _ => 0,
+    }
+}
+
+/// Where the bytes of a direction begin, as far as a segment tells that.
+#[inline]
+fn anchor(half: &mut Half, segment: &Segment<'_>, ack: Option<u32>) {
+    let seq = segment.seq;
+    if half.flags.contains(HalfFlags::SYNCED) {
+        if half.flags.contains(HalfFlags::SOFT) && segment.len > 0 {
+            if half.distance_to(seq).is_none() {
+                half.flags.remove(HalfFlags::SYNCED);
+            } else if seq == half.next_seq.wrapping_add(1) {
+                half.next_seq = seq;
+            }
+            half.flags.remove(HalfFlags::SOFT);
+        }
+    } else if !half.is_queued() && (ack == Some(seq) || segment.len == 0) {
+        half.start_near(seq);
+        half.flags.remove(HalfFlags::SOFT);
     }
 }

@@ -103,6 +103,12 @@ fn unknown_mode(text: &str) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cutoff(pub u64);
 
+impl Default for Cutoff {
+    fn default() -> Cutoff {
+        Cutoff::UNLIMITED
+    }
+}
+
 impl Cutoff {
     /// All of it.
     pub const UNLIMITED: Cutoff = Cutoff(u64::MAX);
@@ -112,7 +118,7 @@ impl Cutoff {
 
 /// Cutoffs of an application's streams: the first class that matches decides, else the direction,
 /// else the default.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Cutoffs {
     /// Where nothing else is said.
     pub default: Cutoff,
@@ -122,17 +128,6 @@ pub struct Cutoffs {
     pub from_responder: Option<Cutoff>,
     /// By filter, in order.
     pub classes: Vec<(StreamFilter, Cutoff)>,
-}
-
-impl Default for Cutoffs {
-    fn default() -> Cutoffs {
-        Cutoffs {
-            default: Cutoff::UNLIMITED,
-            from_initiator: None,
-            from_responder: None,
-            classes: Vec::new(),
-        }
-    }
 }
 
 /// Priorities of an application's streams: the first class that matches decides, else the default.

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+
 use super::{Check, Status};
 
 const MAP_CREATE: i32 = 0;
@@ -88,18 +90,14 @@ fn bpf(command: i32, attributes: &Attributes) -> io::Result<OwnedFd> {
             size_of::<Attributes>(),
         )
     };
-    owned(fd as i32)
-}
-
-fn open_xdp_socket() -> io::Result<OwnedFd> {
-    // SAFETY: takes integers and returns a descriptor or -1.
-    owned(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })
-}
-
-fn owned(fd: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the descriptor was just opened and belongs to nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+fn open_xdp_socket() -> io::Result<OwnedFd> {
+    let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
+    Ok(net::socket_with(AddressFamily::XDP, kind, flags, None)?)
 }

@@ -1,7 +1,9 @@
 //! Settings of the network interfaces (`SIOCETHTOOL`).
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 use super::{Check, Status, read};
 use crate::interfaces::{self, NetworkInterface};
@@ -20,7 +22,8 @@ const FLAG_RX_VLAN: u32 = 1 << 8;
 const FLAG_LRO: u32 = 1 << 15;
 
 pub(super) fn checks() -> Vec<Check> {
-    let Ok(socket) = any_socket() else {
+    let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
+    let Ok(socket) = net::socket_with(AddressFamily::INET, kind, flags, None) else {
         return Vec::new();
     };
     let all = interfaces::list().unwrap_or_default();
@@ -157,14 +160,4 @@ fn ethtool<const N: usize>(socket: &OwnedFd, name: &str, data: &mut [u32; N]) ->
         return Err(io::Error::last_os_error());
     }
     Ok(())
-}
-
-fn any_socket() -> io::Result<OwnedFd> {
-    // SAFETY: takes integers and returns a descriptor or -1.
-    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just opened and belongs to nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

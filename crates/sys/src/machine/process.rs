@@ -1,5 +1,7 @@
 //! What this process may do.
 
+use nix::sys::resource::{Resource, getrlimit};
+
 use super::{Check, Status};
 use crate::packet::{RingOptions, RingSocket};
 
@@ -83,17 +85,10 @@ fn packet_socket() -> Check {
 
 fn memory_lock() -> Check {
     const NAME: &str = "memlock";
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the pointer is to a valid rlimit, which outlives the call.
-    if unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) } != 0 {
-        return Check::new(NAME, Status::Unknown, "the limit cannot be read");
+    match getrlimit(Resource::RLIMIT_MEMLOCK) {
+        Err(_) => Check::new(NAME, Status::Unknown, "the limit cannot be read"),
+        Ok((libc::RLIM_INFINITY, _)) => Check::ok(NAME, "unlimited"),
+        // Only kernels before 5.11 charge eBPF maps to it; packet rings never were.
+        Ok((bytes, _)) => Check::ok(NAME, format!("{} KiB", bytes / 1024)),
     }
-    if limit.rlim_cur == libc::RLIM_INFINITY {
-        return Check::ok(NAME, "unlimited");
-    }
-    // Only kernels before 5.11 charge eBPF maps to it; packet rings never were.
-    Check::ok(NAME, format!("{} KiB", limit.rlim_cur / 1024))
 }

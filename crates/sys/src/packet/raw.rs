@@ -1,17 +1,16 @@
 //! System calls on a packet socket, with the checks in one place.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 use crate::libpcap::Instruction;
 
 /// A packet socket that receives nothing until it is bound (protocol 0).
 pub(crate) fn open() -> io::Result<OwnedFd> {
-    // SAFETY: socket takes integers and returns a descriptor or -1.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    check(fd)?;
-    // SAFETY: the descriptor was just opened and belongs to nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
+    Ok(net::socket_with(AddressFamily::PACKET, kind, flags, None)?)
 }
 
 /// `setsockopt` with a plain C value.

@@ -54,8 +54,8 @@ pub(crate) static SCAN: ComponentInfo = ComponentInfo {
     name: "httpscan",
     aliases: &["scanhttp"],
     summary: "finds the HTTP messages in one direction of a connection",
-    help: "HTTP/0.9 to 1.1. A message is given on at its end. What a hole makes unreadable is given up, \
-           and the next message looked for. Stands within tcpdirdemux, behind tcpreseq.",
+    help: "HTTP/0.9 to 1.1. A message is passed on at its end. A message that a hole makes unreadable is given \
+           up, and the next one looked for. Use it within tcpdirdemux, behind tcpreseq.",
     input: Input::Of(&[ItemType::Chunk]),
     output: Output::Of(ItemType::Message),
     fields: |_| Some(HTTP_MESSAGE_SCHEMA),
@@ -67,8 +67,9 @@ pub(crate) static SCAN: ComponentInfo = ComponentInfo {
 
 pub(crate) static MATCH: ComponentInfo = ComponentInfo {
     name: "httpmatch",
-    summary: "puts HTTP requests and their responses together",
-    help: "Takes the messages of both directions of a connection. What has no partner is given on alone.",
+    summary: "pairs HTTP requests with their responses",
+    help: "Takes the messages of both directions of a connection. Messages without a partner are passed on \
+           alone.",
     input: Input::Of(&[ItemType::Message]),
     output: Output::Of(ItemType::Transaction),
     fields: |_| Some(HTTP_SCHEMA),
@@ -84,8 +85,8 @@ pub(crate) static MATCH: ComponentInfo = ComponentInfo {
 pub(crate) static BOTH: ComponentInfo = ComponentInfo {
     name: "http",
     summary: "finds HTTP transactions in a connection",
-    help: "What httpscan and httpmatch do, for both directions at once: so responses to HEAD and CONNECT \
-           are read for what they are. Stands within tcpcnxdemux, behind tcpreseq.",
+    help: "Does what httpscan and httpmatch do, for both directions at once, and so reads responses to HEAD \
+           and CONNECT correctly. Use it within tcpcnxdemux, behind tcpreseq.",
     input: Input::Of(&[ItemType::Chunk]),
     output: Output::Of(ItemType::Transaction),
     fields: |_| Some(HTTP_SCHEMA),
