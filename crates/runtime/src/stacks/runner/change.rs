@@ -116,12 +116,11 @@ impl Runner {
 
     /// Has the threads that take packets of the source come back with what they do, when they have done what was read.
     fn pause(&mut self) {
-        self.send_group();
-        self.catch_up(usize::MAX);
+        self.catch_up();
         self.inline.flush();
         let of_packets = self.threads.iter().filter(|it| it.kind == Kind::OfPackets);
         of_packets.for_each(|thread| thread.board.pause());
-        self.lanes.clear();
+        self.pool.close();
         self.apart = None;
         for kind in [Kind::OfPackets, Kind::Behind] {
             let threads = core::mem::take(&mut self.threads).into_iter();
