@@ -14,6 +14,7 @@
 
 mod application;
 mod beginnings;
+mod beside;
 pub mod capture;
 mod changes;
 pub mod clock;
@@ -30,6 +31,7 @@ mod worker;
 mod workers;
 
 pub use beginnings::Beginnings;
+pub use beside::Beside;
 pub use capture::{Capture, Control, Outcome, Progress, RunError, Running};
 pub use clock::Clock;
 pub use flowgauge_stream::stream_filter;

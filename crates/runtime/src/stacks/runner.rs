@@ -46,6 +46,8 @@ pub struct RunnerOptions {
     pub workers: usize,
     /// Cores for the threads.
     pub cores: Cores,
+    /// The source of packets cannot wait: components that handle streams in chunks do so beside their engines.
+    pub is_live: bool,
 }
 
 impl Default for RunnerOptions {
@@ -53,6 +55,7 @@ impl Default for RunnerOptions {
         RunnerOptions {
             workers: 1,
             cores: Cores::any(),
+            is_live: false,
         }
     }
 }
@@ -114,6 +117,7 @@ pub struct Runner {
     /// Where workers read the same packets, each from a source of its own.
     apart: Option<Apart>,
     cores: Cores,
+    is_live: bool,
     is_finished: bool,
 }
 
@@ -174,9 +178,9 @@ impl Runner {
     pub fn new(program: Program, options: &RunnerOptions) -> Result<Runner, SetupError> {
         let mut stacks = program.stacks;
         let workers = options.workers.max(1);
-        stacks
-            .iter_mut()
-            .for_each(|stack| stack.set_copies(workers));
+        for stack in &mut stacks {
+            stack.place(workers, options.is_live && !stack.has_source());
+        }
         let mut runner = Runner {
             members: (0..stacks.len()).map(Member::new).collect(),
             numbers: stacks.len(),
@@ -196,6 +200,7 @@ impl Runner {
             readings: Vec::new(),
             apart: None,
             cores: options.cores.clone(),
+            is_live: options.is_live,
             is_finished: false,
         };
         let (stacks, common) = (&runner.stacks, &runner.common);
