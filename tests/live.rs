@@ -42,6 +42,19 @@ fn streams_are_those_of_the_file() {
     the_same_as_from_the_file("streams", &["--list", "--hash"], &["flow_id"]);
 }
 
+/// Chunks of an interface are handled on another thread than those of a file.
+#[test]
+fn streams_in_chunks_are_those_of_the_file() {
+    let options = ["--list", "--hash", "--chunk", "4096"];
+    the_same_as_from_the_file("streams", &options, &["flow_id"]);
+}
+
+#[test]
+fn matches_before_a_cutoff_are_those_of_the_file() {
+    let options = ["-e", "e", "--first", "--cutoff", "20k"];
+    the_same_as_from_the_file("match", &options, &["time", "flow_id"]);
+}
+
 /// Compares the records of `command`, with one and with two workers, but for the fields `ignored`.
 fn the_same_as_from_the_file(command: &str, options: &[&str], ignored: &[&str]) {
     for preset in [("mix", "0.002"), ("zoo", "1")] {

@@ -189,7 +189,7 @@ impl Capture {
     }
 
     /// Keeps each thread on a core of its own, of those this process may use: shards first, then
-    /// workers, then the reader; they share cores where there are more threads. Of a live source shards and workers of the same
+    /// workers; they share cores where there are more threads. Of a live source shards and workers of the same
     /// number share one.
     #[must_use]
     pub fn pin(self, pin: bool) -> Capture {

@@ -226,7 +226,8 @@ macro_rules! read {
 }
 
 impl<'a> StreamHandle<'a> {
-    pub(crate) fn here(stream: &'a mut StreamRef<'_>, shard: usize) -> StreamHandle<'a> {
+    /// The stream of an event where it arises, in an engine that is one of several.
+    pub fn here(stream: &'a mut StreamRef<'_>, shard: usize) -> StreamHandle<'a> {
         StreamHandle {
             place: Place::Here(stream),
             shard: shard as u8,
@@ -464,7 +465,8 @@ impl ChunkHere for DataChunk<'_> {
 }
 
 impl<'a> Chunk<'a> {
-    pub(crate) fn here(chunk: &'a mut DataChunk<'_>) -> Chunk<'a> {
+    /// The chunk of an event where it arises.
+    pub fn here(chunk: &'a mut DataChunk<'_>) -> Chunk<'a> {
         Chunk(Bytes::Here(chunk))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The rooms below spawn no threads, read no clock and know no other core. Here packets and events
 //! get from one thread to another. [`Capture`] is what a program uses: it builds a capture with its applications and runs
-//! it, on as many threads as it is told to. Below it, [`distribute`](mod@distribute) gives the packets of one reader to several shards,
+//! it, on as many threads as it is told to. Below it, [`divide`] gives the packets of one source to several workers,
 //! [`queue`] has the queues they travel through, [`threads`] starts them, each on its core if wanted, and names
 //! the one that failed.
 //!
@@ -14,26 +14,29 @@
 
 mod application;
 mod beginnings;
+mod beside;
 pub mod capture;
 mod changes;
 pub mod clock;
-mod crew;
-pub mod distribute;
 pub mod handlers;
 mod outlet;
+mod pool;
 pub mod queue;
+mod reader;
 pub mod shared;
 mod spread;
 pub mod stacks;
 pub mod threads;
 mod worker;
+mod workers;
 
 pub use beginnings::Beginnings;
+pub use beside::Beside;
 pub use capture::{Capture, Control, Outcome, Progress, RunError, Running};
 pub use clock::Clock;
-pub use distribute::{Distributor, Reading, ShardSource, distribute};
 pub use flowgauge_stream::stream_filter;
 pub use handlers::{Chunk, Closures, Handlers, Packets, StreamHandle};
 pub use outlet::Lost;
+pub use pool::divide;
 pub use threads::{Cores, ThreadFailure};
 pub use worker::WorkerStatistics;

@@ -14,6 +14,7 @@ use flowgauge_wire::{Batch, Decoded, DecodedBatch, Nanos, PacketDescriptor};
 
 use crate::account::Account;
 use crate::component::Packets;
+use crate::selection::Selection;
 
 /// The engine that a component asks for.
 #[derive(Clone, Debug)]
@@ -326,15 +327,20 @@ impl Chosen {
     /// The packets of the batch where those selected stand side by side, else a list of them. Their headers are
     /// not looked at: the engine decodes them itself.
     pub fn of<'a>(&'a mut self, packets: &Packets<'a>) -> Batch<'a> {
-        let all = packets.batch.packets;
-        if let Some(run) = packets.selected.run()
+        self.selected(packets.batch, packets.selected)
+    }
+
+    /// The same of a batch that nobody has decoded.
+    pub fn selected<'a>(&'a mut self, batch: &Batch<'a>, selected: Selection) -> Batch<'a> {
+        let all = batch.packets;
+        if let Some(run) = selected.run()
             && let Some(selected) = all.get(run)
         {
-            return Batch::new(packets.batch.memory, selected);
+            return Batch::new(batch.memory, selected);
         }
         self.packets.clear();
-        let selected = packets.selected.iter().filter_map(|index| all.get(index));
+        let selected = selected.iter().filter_map(|index| all.get(index));
         self.packets.extend(selected);
-        Batch::new(packets.batch.memory, &self.packets)
+        Batch::new(batch.memory, &self.packets)
     }
 }

@@ -271,8 +271,11 @@ impl Stack {
         stages
     }
 
-    /// Tells the components that run on each of several cores that there are so many of each.
-    pub fn set_copies(&mut self, workers: usize) {
+    /// Tells the components that run on each of several cores that there are so many of each, and all whether their packets come
+    /// from a source that cannot wait.
+    pub fn place(&mut self, workers: usize, is_live: bool) {
+        let nodes = self.nodes.iter_mut();
+        nodes.for_each(|node| node.settings.set_live(is_live));
         let first = self.stages(workers > 1).into_iter().next();
         let Some((from, until)) = first
             .filter(|first| first.is_parallel)

@@ -229,6 +229,7 @@ pub struct Settings {
     kinds: Vec<Schema>,
     around: Vec<&'static str>,
     copies: Copies,
+    is_live: bool,
 }
 
 /// How many components are made of the same settings, and what they share.
@@ -310,6 +311,16 @@ impl Settings {
     /// gets its share of the items and of what an option bounds.
     pub fn copies(&self) -> usize {
         self.copies.number
+    }
+
+    /// That packets come from a source that cannot wait, or from another.
+    pub fn set_live(&mut self, is_live: bool) {
+        self.is_live = is_live;
+    }
+
+    /// Whether packets come from a source that cannot wait.
+    pub fn is_live(&self) -> bool {
+        self.is_live
     }
 
     /// What all components made of these settings have in common: the first makes it. It lives as

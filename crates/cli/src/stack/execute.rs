@@ -92,6 +92,7 @@ impl Running {
         }
         let options = RunnerOptions {
             workers: input.workers.map_or(1, usize::from),
+            is_live: !input.interface.is_empty(),
             ..RunnerOptions::default()
         };
         // Who follows flows has a bound for their number.

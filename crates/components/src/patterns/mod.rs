@@ -12,20 +12,18 @@ use flowgauge_matcher::{Engine, Pattern, PatternSet, StreamState};
 use flowgauge_record::matches::{MATCH_COUNT_SCHEMA, MATCH_SCHEMA};
 use flowgauge_record::words::count;
 use flowgauge_record::{KnownRecord, MatchCountRow, MatchRow, PatternName};
+use flowgauge_runtime::{Chunk as StreamChunk, StreamHandle};
 use flowgauge_stack::engine::{Feed, Required, Step};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, ItemType, Items, Outlet, Output, Parallel,
     RecordItem, ResultInfo, ResultValue, SettingError, Settings, options,
 };
-use flowgauge_stream::engine::{
-    ApplicationConfig, ApplicationId, Budget, ChunkFlags, DataChunk, EngineConfig, Events, Mode,
-    StreamRef,
-};
+use flowgauge_stream::engine::{ApplicationConfig, Budget, ChunkFlags, Mode};
 use flowgauge_stream::{Chunk, Handler, Needs, Shard, Stream, StreamIdentity};
 use flowgauge_wire::Nanos;
 use parking_lot::Mutex;
 
-use crate::chunked::{self, Chunked, Usual};
+use crate::chunked::{self, Chunked, Handling, Held, Usual};
 use read::Wanted;
 use search::{Finding, Search};
 
@@ -100,12 +98,18 @@ struct Patterns {
     /// Where streams are cut off, in another mode, or by policies of hosts; otherwise they are searched as their
     /// segments come.
     chunked: Option<Box<Chunked>>,
-    /// Once it has started.
-    search: Option<Box<Search>>,
-    found: Found,
+    shared: Arc<Shared>,
+    state: Held<State>,
     is_last: bool,
     /// The engine's clock when the step at hand began.
     clock: Nanos,
+}
+
+/// What handles streams, on whichever thread.
+struct State {
+    /// Once it has started.
+    search: Option<Box<Search>>,
+    found: Found,
 }
 
 /// In mode fast a chunk is searched so long after its first byte, if it is not full before.
@@ -141,11 +145,13 @@ struct Found {
 }
 
 fn needs(settings: &Settings) -> Needs {
-    let in_chunks = u64::from(chunked::are_wanted(settings));
+    let in_chunks = match chunked::are_wanted(settings) {
+        true => chunked::bytes_per_connection(settings),
+        false => 0,
+    };
     Needs {
         streams: true,
-        per_flow: 2 * size_of::<StreamState>() as u64
-            + EngineConfig::BYTES_PER_CONNECTION * in_chunks,
+        per_flow: 2 * size_of::<StreamState>() as u64 + in_chunks,
         results: false,
     }
 }
@@ -200,18 +206,20 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         None
     };
     shared.copies.fetch_add(1, Ordering::Relaxed);
+    let found = Found {
+        shared: Arc::clone(&shared),
+        set: None,
+        first,
+        counts: tally.then(Vec::new),
+        zeros: options.zeros,
+        pending: Vec::with_capacity(TOGETHER),
+        matches: 0,
+    };
+    let search = None;
     Ok(Box::new(Patterns {
+        shared,
+        state: Held::new(settings, chunked.is_some(), State { search, found }),
         chunked,
-        search: None,
-        found: Found {
-            shared,
-            set: None,
-            first,
-            counts: tally.then(Vec::new),
-            zeros: options.zeros,
-            pending: Vec::with_capacity(TOGETHER),
-            matches: 0,
-        },
         is_last: false,
         clock: Nanos(0),
     }))
@@ -430,47 +438,55 @@ impl Handler for Searching<'_> {
     }
 }
 
-impl Events for Searching<'_> {
-    fn created(&mut self, _application: ApplicationId, stream: &mut StreamRef<'_>) {
-        self.search.begin(stream.uid() as u32);
+impl Handling for State {
+    fn created(&mut self, stream: &StreamHandle<'_>) {
+        if let Some(search) = &mut self.search {
+            search.begin(stream.uid() as u32);
+        }
     }
 
     fn data(
         &mut self,
-        _application: ApplicationId,
-        stream: &mut StreamRef<'_>,
-        chunk: &mut DataChunk<'_>,
+        stream: &StreamHandle<'_>,
+        chunk: &StreamChunk<'_>,
+        _: Nanos,
+        out: &mut dyn Outlet,
     ) {
         let info = chunk.info();
-        if info.flags.contains(ChunkFlags::PACKET) {
-            // Of a protocol without streams.
+        // (A packet is of a protocol without streams.)
+        let Some(search) =
+            (self.search.as_mut()).filter(|_| !info.flags.contains(ChunkFlags::PACKET))
+        else {
             return;
-        }
+        };
         let id = stream.uid() as u32;
         chunked::for_each_run(chunk, |offset, _, bytes| {
-            let (found, out) = (&mut *self.found, &mut *self.out);
-            self.search.data(id, bytes, offset, info.time, |finding| {
-                found.take(&finding, out, || {
-                    (stream.identity(), stream.from_initiator())
-                });
+            search.data(id, bytes, offset, info.time, |finding| {
+                let sent = || (stream.identity(), stream.from_initiator());
+                self.found.take(&finding, out, sent);
             });
         });
         if info.flags.contains(ChunkFlags::CUTOFF) {
             // Its connection may last long: others can have the memory.
-            self.search.end(id, false, || info.time, |_| {});
+            search.end(id, false, || info.time, |_| {});
         }
     }
 
-    fn terminated(&mut self, _application: ApplicationId, stream: &mut StreamRef<'_>) {
-        let (found, out) = (&mut *self.found, &mut *self.out);
+    fn terminated(&mut self, stream: &StreamHandle<'_>, _: Nanos, out: &mut dyn Outlet) {
+        let Some(search) = &mut self.search else {
+            return;
+        };
         let is_complete = stream.missing_at_end() == 0 && !stream.is_cut() && !stream.is_halted();
         let time = || stream.statistics().end;
         let id = stream.uid() as u32;
-        self.search.end(id, is_complete, time, |finding| {
-            found.take(&finding, out, || {
-                (stream.identity(), stream.from_initiator())
-            });
+        search.end(id, is_complete, time, |finding| {
+            let sent = || (stream.identity(), stream.from_initiator());
+            self.found.take(&finding, out, sent);
         });
+    }
+
+    fn flush(&mut self, out: &mut dyn Outlet) {
+        self.found.give(out);
     }
 }
 
@@ -492,15 +508,17 @@ fn last_packet(stream: &Stream<'_>) -> Nanos {
 
 impl Component for Patterns {
     fn start(&mut self) -> Result<(), Failure> {
-        let set = self.found.shared.compiled()?;
-        let with_seen = self.found.first || self.found.counts.is_some();
-        let search = Search::new(&set, with_seen).map_err(|error| read::failure("", &error))?;
-        self.search = Some(Box::new(search));
-        if let Some(counts) = &mut self.found.counts {
-            counts.resize(set.patterns().len(), Count::default());
-        }
-        self.found.set = Some(set);
-        Ok(())
+        let set = self.shared.compiled()?;
+        self.state.with(|state| {
+            let with_seen = state.found.first || state.found.counts.is_some();
+            let search = Search::new(&set, with_seen).map_err(|error| read::failure("", &error))?;
+            state.search = Some(Box::new(search));
+            if let Some(counts) = &mut state.found.counts {
+                counts.resize(set.patterns().len(), Count::default());
+            }
+            state.found.set = Some(set);
+            Ok(())
+        })
     }
 
     fn begin_step(&mut self, _step: &Step<'_, '_>, clock: Nanos) {
@@ -508,46 +526,55 @@ impl Component for Patterns {
     }
 
     fn take(&mut self, feed: Feed<'_, '_>, out: &mut dyn Outlet) {
-        let Some(search) = &mut self.search else {
-            return;
-        };
-        let mut searching = Searching {
-            search,
-            found: &mut self.found,
-            out,
-        };
         match (&mut self.chunked, feed) {
-            (None, feed) => feed.to(&mut searching),
-            (Some(chunked), Feed::Step(_, step)) => chunked.take(&step, &mut searching),
+            (None, feed) => self.state.with(|State { search, found }| {
+                if let Some(search) = search {
+                    feed.to(&mut Searching { search, found, out });
+                }
+            }),
+            (Some(chunked), Feed::Step(_, step)) => {
+                chunked.take(&step, &mut self.state, self.clock, out);
+            }
             (Some(_), _) => {}
         }
     }
 
     fn end_step(&mut self, _step: &Step<'_, '_>, _engine: Option<&Shard>, out: &mut dyn Outlet) {
-        self.found.give(out);
-        if self.found.shared.is_enough() {
+        if self.chunked.is_none() {
+            self.state.with(|state| state.flush(out));
+        }
+        if self.shared.is_enough() {
             out.enough();
         }
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {
-        let shared = &self.found.shared;
-        let unsearched = self.search.as_ref().map_or(0, |it| it.unsearched());
-        shared.unsearched.fetch_add(unsearched, Ordering::Relaxed);
-        let Some(counts) = shared.end(self.found.counts.as_deref()) else {
+        let shared = &self.shared;
+        let (counts, set, zeros, is_counted) = self.state.with(|State { search, found }| {
+            let unsearched = search.as_ref().map_or(0, |it| it.unsearched());
+            shared.unsearched.fetch_add(unsearched, Ordering::Relaxed);
+            let counts = shared.end(found.counts.as_deref());
+            (
+                counts,
+                found.set.clone(),
+                found.zeros,
+                found.counts.is_some(),
+            )
+        });
+        let Some(counts) = counts else {
             return;
         };
         self.is_last = true;
-        let Some(set) = &self.found.set else {
+        let Some(set) = set else {
             return;
         };
         let mut counts: Vec<(Count, &Pattern)> = counts.into_iter().zip(set.patterns()).collect();
         let found = counts.iter().filter(|(count, _)| count.matches > 0).count();
-        if self.found.counts.is_some() {
+        if is_counted {
             let absent = set.patterns().len() - found;
             shared.not_found.get_or_init(|| absent as u64);
         }
-        counts.retain(|(count, _)| count.matches > 0 || self.found.zeros);
+        counts.retain(|(count, _)| count.matches > 0 || zeros);
         counts.sort_by_key(|(count, _)| core::cmp::Reverse(count.matches));
         let now = self.clock;
         let rows: Vec<MatchCountRow<'_>> = counts
@@ -562,16 +589,18 @@ impl Component for Patterns {
     }
 
     fn result(&self) -> Option<ResultValue> {
-        Some(ResultValue::Sum(self.found.matches))
+        Some(ResultValue::Sum(
+            self.state.read(|state| state.found.matches),
+        ))
     }
 
     fn account(&self) -> Option<Box<Account>> {
         let chunked = self.chunked.as_ref();
         let mut account = chunked.map_or_else(Account::default, |it| it.account());
         // Of several copies the last one knows what all have found.
-        let shared = &self.found.shared;
+        let shared = &self.shared;
         let is_alone = shared.copies.load(Ordering::Relaxed) == 1;
-        if let Some(set) = self.found.set.as_ref().filter(|_| self.is_last || is_alone) {
+        if let Some(set) = shared.set.get().filter(|_| self.is_last || is_alone) {
             shared.tell(set, &mut account);
         }
         Some(Box::new(account))

@@ -3,18 +3,17 @@
 use flowgauge_record::StreamRow;
 use flowgauge_record::stream::StreamCounters;
 use flowgauge_record::totals::TotalsRow;
+use flowgauge_runtime::{Chunk as StreamChunk, StreamHandle};
 use flowgauge_stack::engine::Step;
-use flowgauge_stack::{Account, SettingError, Settings, options};
-use flowgauge_stream::engine::{
-    ApplicationConfig, ApplicationId, Budget, DataChunk, EngineConfig, Events, StreamRef,
-};
+use flowgauge_stack::{Account, Outlet, SettingError, Settings, options};
+use flowgauge_stream::engine::{ApplicationConfig, Budget};
 use flowgauge_stream::{Chunk, ShardConfig, Stream};
 use flowgauge_sys::tally::byte_sum;
 use flowgauge_wire::Nanos;
 use sha2::{Digest, Sha256};
 
-use super::{Wanted, Ways, give, slot};
-use crate::chunked::{self, Chunked, Usual};
+use super::{FileWriter, Wanted, Ways, give, slot};
+use crate::chunked::{self, Chunked, Handling, Held, Usual};
 
 options! {
     pub(super) const;
@@ -29,13 +28,14 @@ pub(super) fn are_wanted(settings: &Settings) -> bool {
 
 /// Bytes of memory that a connection takes while it lasts, beside those of its flow and of its hashes. Those
 /// of its chunks are in the budget.
-pub(super) const BYTES_PER_CONNECTION: u64 =
-    EngineConfig::BYTES_PER_CONNECTION + 2 * size_of::<Progress>() as u64;
+pub(super) fn bytes_per_connection(settings: &Settings) -> u64 {
+    chunked::bytes_per_connection(settings) + 2 * size_of::<Progress>() as u64
+}
 
 /// Gives a record for every direction or hole, and the bytes to files where asked for.
 pub(super) struct Chunks {
     chunked: Chunked,
-    state: State,
+    state: Held<State>,
 }
 
 impl Chunks {
@@ -49,15 +49,22 @@ impl Chunks {
             chunk_bytes: ApplicationConfig::CHUNK_BYTES,
             flush_timeout: None,
         };
+        let state = State {
+            wanted,
+            files: None,
+            progress: Vec::new(),
+            hashes: Vec::new(),
+            totals: TotalsRow::default(),
+        };
         Ok(Chunks {
             chunked: Chunked::new(settings, shard, budget, usual)?,
-            state: State {
-                wanted,
-                progress: Vec::new(),
-                hashes: Vec::new(),
-                totals: TotalsRow::default(),
-            },
+            state: Held::new(settings, true, state),
         })
+    }
+
+    /// The bytes of streams go to files.
+    pub(super) fn write_to(&mut self, files: FileWriter) {
+        self.state.with(|state| state.files = Some(files));
     }
 
     pub(super) fn clock(&self) -> Nanos {
@@ -65,16 +72,15 @@ impl Chunks {
     }
 
     pub(super) fn totals(&self) -> TotalsRow {
-        self.state.totals
+        self.state.read(|state| state.totals)
     }
 
     pub(super) fn account(&self) -> Account {
         self.chunked.account()
     }
 
-    pub(super) fn take(&mut self, step: &Step<'_, '_>, now: Nanos, ways: Ways<'_>) {
-        let Chunks { chunked, state } = self;
-        chunked.take(step, &mut Give { state, ways, now });
+    pub(super) fn take(&mut self, step: &Step<'_, '_>, now: Nanos, out: &mut dyn Outlet) {
+        self.chunked.take(step, &mut self.state, now, out);
     }
 }
 
@@ -90,6 +96,7 @@ struct Progress {
 
 struct State {
     wanted: Wanted,
+    files: Option<FileWriter>,
     /// By the dense part of the unique id.
     progress: Vec<Progress>,
     /// The same, where hashes are wanted.
@@ -97,34 +104,28 @@ struct State {
     totals: TotalsRow,
 }
 
-/// The state, and the ways out of it.
-struct Give<'a, 'b> {
-    state: &'a mut State,
-    ways: Ways<'b>,
-    now: Nanos,
-}
+impl State {
+    fn ways<'a>(&'a mut self, out: &'a mut dyn Outlet) -> Ways<'a> {
+        let files = &mut self.files;
+        Ways { files, out }
+    }
 
-impl Give<'_, '_> {
     /// Bytes without a hole; `missing` is one right before them.
-    fn run(&mut self, stream: &StreamRef<'_>, offset: u64, missing: u64, bytes: &[u8]) {
+    fn run(&mut self, stream: &StreamHandle<'_>, offset: u64, missing: u64, bytes: &[u8]) {
         let id = stream.uid() as u32;
-        if missing > 0 {
-            self.gap(stream, offset - missing, missing);
-        }
-        let state = &mut *self.state;
-        let progress = slot(&mut state.progress, id);
+        let progress = slot(&mut self.progress, id);
         progress.bytes += bytes.len() as u64;
         progress.end = offset + bytes.len() as u64;
-        state.totals.bytes += bytes.len() as u64;
-        if state.wanted.hashes
-            && let Some(hash) = slot(&mut state.hashes, id)
+        self.totals.bytes += bytes.len() as u64;
+        if self.wanted.hashes
+            && let Some(hash) = slot(&mut self.hashes, id)
         {
             hash.update(bytes);
         }
-        if state.wanted.totals {
-            state.totals.checksum = state.totals.checksum.wrapping_add(byte_sum(bytes));
+        if self.wanted.totals {
+            self.totals.checksum = self.totals.checksum.wrapping_add(byte_sum(bytes));
         }
-        if let Some(files) = self.ways.files
+        if let Some(files) = &mut self.files
             && !bytes.is_empty()
         {
             let identity = stream.identity();
@@ -141,16 +142,28 @@ impl Give<'_, '_> {
     }
 
     #[cold]
-    fn gap(&mut self, stream: &StreamRef<'_>, offset: u64, size: u64) {
-        let progress = slot(&mut self.state.progress, stream.uid() as u32);
+    fn gap(
+        &mut self,
+        stream: &StreamHandle<'_>,
+        (offset, size): (u64, u64),
+        now: Nanos,
+        out: &mut dyn Outlet,
+    ) {
+        let progress = slot(&mut self.progress, stream.uid() as u32);
         progress.missing_bytes += size;
         progress.gaps += 1;
-        let (wanted, identity) = (self.state.wanted, stream.identity());
-        self.ways.gap(wanted, self.now, identity, (offset, size));
+        let (wanted, identity) = (self.wanted, stream.identity());
+        self.ways(out).gap(wanted, now, identity, (offset, size));
     }
 
-    fn write(&mut self, stream: &StreamRef<'_>, progress: Progress, hash: Option<Sha256>) {
-        let wanted = self.state.wanted;
+    fn write(
+        &mut self,
+        stream: &StreamHandle<'_>,
+        (progress, hash): (Progress, Option<Sha256>),
+        now: Nanos,
+        out: &mut dyn Outlet,
+    ) {
+        let wanted = self.wanted;
         let identity = stream.identity();
         let state = if stream.is_cut() {
             "cutoff"
@@ -172,56 +185,60 @@ impl Give<'_, '_> {
             ..StreamRow::new(&Stream::detached(0, &identity), 0, None)
         };
         match wanted.hashes {
-            true => self.ways.hashed(self.now, row, hash),
-            false => give(self.ways.out, self.now, &row),
+            true => self.ways(out).hashed(now, row, hash),
+            false => give(out, now, &row),
         }
     }
 }
 
-impl Events for Give<'_, '_> {
-    fn created(&mut self, _application: ApplicationId, stream: &mut StreamRef<'_>) {
+impl Handling for State {
+    fn created(&mut self, stream: &StreamHandle<'_>) {
         let id = stream.uid() as u32;
-        self.state.totals.streams += 1;
-        *slot(&mut self.state.progress, id) = Progress::default();
-        if self.state.wanted.hashes {
-            *slot(&mut self.state.hashes, id) = Some(Sha256::new());
+        self.totals.streams += 1;
+        *slot(&mut self.progress, id) = Progress::default();
+        if self.wanted.hashes {
+            *slot(&mut self.hashes, id) = Some(Sha256::new());
         }
-        if let Some(files) = self.ways.files {
+        if let Some(files) = &mut self.files {
             files.created(id);
         }
     }
 
     fn data(
         &mut self,
-        _application: ApplicationId,
-        stream: &mut StreamRef<'_>,
-        chunk: &mut DataChunk<'_>,
+        stream: &StreamHandle<'_>,
+        chunk: &StreamChunk<'_>,
+        now: Nanos,
+        out: &mut dyn Outlet,
     ) {
         chunked::for_each_run(chunk, |offset, missing, bytes| {
+            if missing > 0 {
+                self.gap(stream, (offset - missing, missing), now, out);
+            }
             self.run(stream, offset, missing, bytes);
         });
     }
 
-    fn terminated(&mut self, _application: ApplicationId, stream: &mut StreamRef<'_>) {
+    fn terminated(&mut self, stream: &StreamHandle<'_>, now: Nanos, out: &mut dyn Outlet) {
         let id = stream.uid() as u32;
         let trailing = stream.missing_at_end();
         if trailing > 0 {
-            let end = slot(&mut self.state.progress, id).end;
-            self.gap(stream, end, trailing);
+            let end = slot(&mut self.progress, id).end;
+            self.gap(stream, (end, trailing), now, out);
         }
-        let progress = core::mem::take(slot(&mut self.state.progress, id));
-        let hash = (self.state.wanted.hashes)
-            .then(|| slot(&mut self.state.hashes, id).take())
+        let progress = core::mem::take(slot(&mut self.progress, id));
+        let hash = (self.wanted.hashes)
+            .then(|| slot(&mut self.hashes, id).take())
             .flatten();
-        let totals = &mut self.state.totals;
+        let totals = &mut self.totals;
         totals.missing_bytes += progress.missing_bytes;
         totals.gaps += progress.gaps;
         totals.empty_streams += u64::from(progress.bytes == 0);
-        if let Some(files) = self.ways.files {
+        if let Some(files) = &mut self.files {
             files.terminated(id);
         }
-        if self.state.wanted.streams && !self.state.wanted.totals {
-            self.write(stream, progress, hash);
+        if self.wanted.streams && !self.wanted.totals {
+            self.write(stream, (progress, hash), now, out);
         }
     }
 }

@@ -144,12 +144,15 @@ enum Kind {
 fn needs(settings: &Settings) -> Needs {
     let options = Options::read(settings);
     let has_files = options.out.is_some();
-    let in_chunks = chunks::are_wanted(settings);
+    let in_chunks = match chunks::are_wanted(settings) {
+        true => chunks::bytes_per_connection(settings),
+        false => 0,
+    };
     Needs {
         streams: true,
         per_flow: 2 * size_of::<Option<Sha256>>() as u64 * u64::from(options.hash)
             + files::BYTES_PER_CONNECTION * u64::from(has_files)
-            + chunks::BYTES_PER_CONNECTION * u64::from(in_chunks),
+            + in_chunks,
         results: has_files,
     }
 }
@@ -297,10 +300,11 @@ impl Component for Streams {
         let files = self.shared.files.get_or_init(|| {
             StreamFiles::create(Path::new(&folder.path), folder.fill_gaps, folder.memory)
         });
-        self.files = Some(FileWriter {
-            files: files.clone()?,
-            numbers: Vec::new(),
-        });
+        let files = FileWriter::new(files.clone()?);
+        if let Kind::Chunks(chunks) = &mut self.kind {
+            chunks.write_to(FileWriter::new(files.files.clone()));
+        }
+        self.files = Some(files);
         Ok(())
     }
 
@@ -316,12 +320,13 @@ impl Component for Streams {
     }
 
     fn take(&mut self, feed: Feed<'_, '_>, out: &mut dyn Outlet) {
-        let files = &mut self.files;
-        let ways = Ways { files, out };
         match (&mut self.kind, feed) {
-            (Kind::Segments(segments), feed) => segments.take(feed, self.now, ways),
+            (Kind::Segments(segments), feed) => {
+                let files = &mut self.files;
+                segments.take(feed, self.now, Ways { files, out });
+            }
             (Kind::Totals(totals), feed) => feed.to(totals),
-            (Kind::Chunks(chunks), Feed::Step(_, step)) => chunks.take(&step, self.now, ways),
+            (Kind::Chunks(chunks), Feed::Step(_, step)) => chunks.take(&step, self.now, out),
             (Kind::Chunks(_), _) => {}
         }
     }
@@ -384,6 +389,13 @@ struct FileWriter {
 }
 
 impl FileWriter {
+    fn new(files: StreamFiles) -> FileWriter {
+        FileWriter {
+            files,
+            numbers: Vec::new(),
+        }
+    }
+
     /// Whether all could be written so far.
     fn is_sound(&self) -> bool {
         self.files.is_sound()

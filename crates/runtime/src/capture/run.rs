@@ -8,18 +8,17 @@ use std::thread;
 use flowgauge_capture::live::LiveSource;
 use flowgauge_capture::{Filtered, PacketSource, open_all};
 use flowgauge_stream::engine::{Budget, Engine, EngineStatistics, Events, MAX_APPLICATIONS};
-use flowgauge_sys::files;
 use flowgauge_wire::Ledger;
 
 use super::{Capture, Control, Input, Outcome, RunError, Source};
 use crate::application::{Application, Health, Team};
 use crate::changes::Reader;
 use crate::clock::Clock;
-use crate::crew::crew;
-use crate::distribute::{Distributor, distribute};
 use crate::outlet::{Lost, Outlet};
+use crate::pool::divide;
 use crate::threads::{self, Cores, ThreadFailure};
 use crate::worker::{Seen, Worker};
+use crate::workers::workers;
 
 /// Batches between two looks at what the control may want to know.
 const BATCHES_PER_LOOK: u64 = 64;
@@ -27,7 +26,6 @@ const BATCHES_PER_LOOK: u64 = 64;
 /// Everything opened.
 pub(super) struct Prepared {
     sources: Vec<Source>,
-    reader: Option<Distributor<Source>>,
     engines: Vec<Engine>,
     applications: Vec<Application>,
     workers: usize,
@@ -64,12 +62,8 @@ impl Prepared {
                 expression => Box::new(Filtered::new(source, expression)?),
             })
         };
-        let mut prompt = false;
         let (mut sources, live): (Vec<Source>, bool) = match capture.input {
-            Input::Files(paths) => {
-                prompt = !paths.iter().all(|path| files::named().is_file(path));
-                (vec![filtered(open_all(&paths)?)?], false)
-            }
+            Input::Files(paths) => (vec![filtered(open_all(&paths)?)?], false),
             Input::Interface(mut config) => {
                 filter.clone_into(&mut config.filter);
                 let group = LiveSource::open_group(&config, shards)?;
@@ -79,26 +73,19 @@ impl Prepared {
                 (sources.collect(), true)
             }
             Input::Sources { sources, live } => {
-                prompt = live;
                 let sources: Result<_, _> = sources.into_iter().map(filtered).collect();
                 (sources?, live)
             }
         };
-        let mut reader = None;
+        let mut config = capture.engine;
         if sources.len() == 1 && shards > 1 {
-            let decode = capture.engine.shard.decode.clone();
-            if let Some(source) = sources.pop() {
-                let (distributor, shares) = distribute(source, shards, decode);
-                reader = Some(distributor.prompt(prompt));
-                sources = shares
-                    .into_iter()
-                    .map(|one| Box::new(one) as Source)
-                    .collect();
-            }
+            let options = config.shard.decode.clone();
+            let divided = sources.into_iter();
+            let divided = divided.flat_map(|source| divide(source, shards, options.clone()));
+            sources = divided.collect();
+            config.shard.flow.led_clock = true;
         }
         shards = sources.len();
-        let mut config = capture.engine;
-        config.shard.flow.led_clock |= reader.is_some();
         // What cannot wait is not held up by a handler: its events are handled beside the engine.
         let works_here = live && capture.workers == 0;
         let workers = if works_here { shards } else { capture.workers };
@@ -120,7 +107,6 @@ impl Prepared {
         }
         Ok(Prepared {
             sources,
-            reader,
             engines,
             applications: capture.applications,
             workers,
@@ -155,7 +141,7 @@ impl Prepared {
             (source, engine, changes, handling)
         });
         let cores = &self.cores;
-        if shards == 1 && workers.is_empty() && self.reader.is_none() {
+        if shards == 1 && workers.is_empty() {
             // Nothing to do meanwhile: it runs here.
             for (source, engine, changes, handling) in works {
                 let driver = Driver {
@@ -200,11 +186,6 @@ impl Prepared {
                     threads::start(scope, name, cores.of(number), work).map_err(stopping)
                 })
                 .collect();
-            let reader = self.reader.map(|reader| {
-                let core = cores.of(shards + worker_threads.len());
-                let read = || reader.run(|| self.control.is_stopped() || health.is_over());
-                threads::start(scope, "reader".to_owned(), core, read).map_err(stopping)
-            });
             let mut first = Ok(());
             let own = own.map(|worker| {
                 let worked = catch_unwind(AssertUnwindSafe(|| worker.run(Seen::default())));
@@ -213,15 +194,6 @@ impl Prepared {
             for thread in shard_threads {
                 match thread.and_then(|thread| thread.join().map_err(stopping)) {
                     Ok(part) => outcome.take(part),
-                    Err(failure) => first = first.and(Err(failure)),
-                }
-            }
-            if let Some(reader) = reader {
-                match reader.and_then(threads::Running::join) {
-                    Ok(reading) => {
-                        outcome.ledger.merge(&reading.ledger);
-                        outcome.errors.extend(reading.errors);
-                    }
                     Err(failure) => first = first.and(Err(failure)),
                 }
             }
@@ -250,13 +222,9 @@ impl Prepared {
             Some(engine) => engine.budget().clone(),
             None => Budget::new(0),
         };
-        let (outlets, workers) = crew(
-            self.workers,
-            shards,
-            |number| Team::new(&mut self.applications, number, health),
-            &budget,
-            self.patient,
-        );
+        let team = |number| Team::new(&mut self.applications, number, health);
+        let teams = (0..self.workers).map(team).collect();
+        let (outlets, workers) = workers(teams, shards, &budget, self.patient);
         let charged = |outlet: Outlet| Handling::Queued(Box::new(outlet.charged_to(&budget)));
         (outlets.into_iter().map(charged).collect(), workers)
     }

@@ -15,11 +15,11 @@ use super::held::Taken;
 use crate::application::{Application as HandledBy, Health, Team};
 use crate::capture::{Control, Outcome};
 use crate::changes::Change;
-use crate::crew::crew;
-use crate::handlers::{Closures, Handlers};
+use crate::handlers::Handlers;
 use crate::outlet::{Kind, Lost, Outlet, Parcel};
 use crate::threads::{self, Cores, ThreadFailure};
 use crate::worker::Seen;
+use crate::workers::workers;
 
 /// Time between two looks at whether to stop, where nothing happens. A signal ends the wait.
 const TICK: Duration = Duration::from_millis(50);
@@ -53,14 +53,8 @@ impl Client {
     ) -> (Outcome, Result<(), Error>) {
         let health = Health::of(1);
         let budget = Budget::new(self.memory_bytes());
-        let mut handlers: Option<Box<dyn Handlers + '_>> = Some(Box::new(handlers));
-        let team = |_| {
-            Team::of_one(
-                handlers.take().unwrap_or_else(|| Box::new(Closures::new())),
-                &health,
-            )
-        };
-        let (outlets, workers) = crew(1, 1, team, &budget, false);
+        let teams = vec![Team::of_one(Box::new(handlers), &health)];
+        let (outlets, workers) = workers(teams, 1, &budget, false);
         let mut works: Vec<_> = workers
             .into_iter()
             .map(|worker| (worker, Seen::default()))
@@ -81,7 +75,7 @@ impl Client {
         (outcome, end)
     }
 
-    /// The same on so many threads of their own, at least one, each with handlers that `make` makes, as
+    /// The same on `count` threads of their own, at least one, each with handlers that `make` makes, as
     /// [`Capture::workers`](crate::Capture::workers) has them: both directions of a connection live on one
     /// of them. Events are read on another thread, the first of `cores`; workers have the following ones. Where none
     /// are given, it is this thread.
@@ -94,7 +88,7 @@ impl Client {
     /// [`Outcome::failures`]: no further event comes then.
     pub fn run_on_workers<H: Handlers + 'static>(
         mut self,
-        workers: usize,
+        count: usize,
         cores: &Cores,
         mut make: impl FnMut(usize) -> H + Send + 'static,
         control: &Control,
@@ -105,9 +99,10 @@ impl Client {
         }];
         let health = Health::of(1);
         let budget = Budget::new(self.memory_bytes());
-        let (workers, alone) = (workers.max(1), 1);
+        let alone = 1;
         let team = |number| Team::new(&mut applications, number, &health);
-        let (outlets, workers) = crew(workers, alone, team, &budget, false);
+        let teams = (0..count.max(1)).map(team).collect();
+        let (outlets, workers) = workers(teams, alone, &budget, false);
         let mut handled = Vec::new();
         let (mut outcome, end) = thread::scope(|scope| {
             let threads: Result<Vec<_>, _> = workers

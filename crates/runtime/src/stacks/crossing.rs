@@ -15,8 +15,8 @@ use flowgauge_wire::Nanos;
 
 use super::items::{Message, Phase};
 use super::part::Part;
-use super::reader::SharedBatch;
 use crate::queue::{Bell, Receiver, Sender, queue};
+use crate::reader::SharedBatch;
 
 /// The end of a stage: collects what comes out of it and sends it on, batch by batch.
 pub(super) struct Crossing {

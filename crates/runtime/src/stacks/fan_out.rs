@@ -9,7 +9,7 @@ use flowgauge_wire::Ledger;
 use super::board::{Answered, Board};
 use super::lane::Lane;
 use super::part::Common;
-use super::reader::Reader;
+use crate::reader::Reader;
 
 /// Batches between two times that a thread writes down how far it is.
 const BATCHES_PER_NOTE: u64 = 256;

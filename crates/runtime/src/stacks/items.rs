@@ -8,7 +8,7 @@ use flowgauge_stack::{
 };
 use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Nanos, PacketDescriptor};
 
-use super::reader::SharedBatch;
+use crate::reader::SharedBatch;
 
 /// How many items of a message are given on at once.
 const AT_ONCE: usize = 16;

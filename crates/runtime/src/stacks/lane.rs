@@ -13,8 +13,9 @@ use super::fan_out::OwnSource;
 use super::items::Message;
 use super::pace::{Leave, Pace};
 use super::part::{Common, Count, Part};
-use super::reader::{Cut, Reader, SharedBatch};
-use crate::queue::{Bell, Receiver};
+use crate::pool::{Inbox, TOGETHER};
+use crate::queue::Bell;
+use crate::reader::{Cut, Reader, SharedBatch};
 
 /// How long a source may keep a thread from looking whether the run is to end.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -52,10 +53,13 @@ impl Lane {
                 }
                 part.begin(shared);
                 part.pieces(packets, shared.pieces());
-                part.send(shared.ends);
+                part.send(match shared.ends_group {
+                    true => Ends::Group,
+                    false => Ends::Batch,
+                });
             }
         }
-        shared.ends != Ends::Batch && self.relieve()
+        shared.ends_group && self.relieve()
     }
 
     /// What the packets left goes to the next stages.
@@ -121,9 +125,6 @@ impl Lane {
     }
 }
 
-/// Batches that go to a thread together.
-pub(super) type SharedGroup = Vec<Arc<SharedBatch>>;
-
 /// What a thread waits for.
 enum Next<T> {
     Thing(T),
@@ -141,10 +142,10 @@ trait Queue {
     fn is_over(&self) -> bool;
 }
 
-impl<T> Queue for Receiver<T> {
-    type Thing = T;
+impl Queue for Inbox {
+    type Thing = Arc<SharedBatch>;
 
-    fn take(&mut self) -> Option<T> {
+    fn take(&mut self) -> Option<Arc<SharedBatch>> {
         self.try_receive()
     }
 
@@ -189,33 +190,25 @@ fn next<Q: Queue>(
 /// A thread that takes batches of the source. Returns what goes on elsewhere.
 pub(super) fn run_lane(
     mut lane: Lane,
-    mut queue: Receiver<SharedGroup>,
+    mut inbox: Inbox,
     bell: &Bell,
     board: &Board,
 ) -> Option<Lane> {
     let mut answered = Answered::default();
     loop {
-        let group = match next(&mut queue, bell, board, &answered) {
-            Next::Thing(group) => group,
-            Next::Question => {
-                lane.answer(board, &mut answered);
-                continue;
-            }
+        match next(&mut inbox, bell, board, &answered) {
+            Next::Thing(shared) => lane.shared(&shared),
+            Next::Question => false,
             Next::Pause | Next::End => break,
         };
-        let mut group = group.into_iter().peekable();
-        if let Some(first) = group.peek() {
-            first.fetch(lane.worker);
-        }
-        while let Some(shared) = group.next() {
-            if let Some(next) = group.peek() {
-                next.fetch(lane.worker);
-            }
-            lane.shared(&shared);
-            lane.answer(board, &mut answered);
-        }
+        lane.answer(board, &mut answered);
     }
     lane.end(board, &mut answered)
+}
+
+/// Whether the batch with this number, of a source that others read, too, ends a group: the same for all.
+pub(super) fn ends_group(number: u64) -> bool {
+    (number + 1).is_multiple_of(TOGETHER as u64)
 }
 
 /// A thread that reads what all read from a source of its own. (What is wrong with it the first thread says.) Returns what
@@ -238,8 +231,8 @@ pub(super) fn run_apart(
         match pace.wait(read, bell, || board.is_asked(&answered)) {
             Leave::Look => lane.answer(board, &mut answered),
             Leave::End => break,
-            Leave::Go => match reader.apart(&mut source, read) {
-                Ok(Some((shared, _))) => {
+            Leave::Go => match reader.shared(&mut source, ends_group(read)) {
+                Ok(Some(shared)) => {
                     lane.shared(&shared);
                     lane.relieve();
                     read += 1;

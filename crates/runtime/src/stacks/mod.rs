@@ -19,11 +19,7 @@
 //!                                      +-> worker 1: tcpscan - demux < >  --+
 //! ```
 //!
-//! The thread that reads is the first worker, too, which gets fewer packets than others where there are
-//! few: what it has read is in its caches, and there are no more threads than workers but for the rest
-//! of each stack. Batches go to the others, and messages from all of them, some at a time where the source
-//! has its packets [at hand](flowgauge_capture::PacketSource::is_at_hand): to wake a thread for each
-//! batch cost more system time than work.
+//! Who reads, and how batches get to the workers: a pool (`crate::pool`), the same for captures with callbacks.
 //!
 //! Every worker gets every batch, and a selection of its own: all packets of a pair of addresses go to
 //! one, fragments and tunnels too. So each has the same capture clock, and each gives one message per
@@ -57,7 +53,6 @@ mod lane;
 mod pace;
 mod part;
 mod plan;
-mod reader;
 mod runner;
 mod snapshot;
 mod subscribers;

@@ -12,8 +12,8 @@ use flowgauge_stack::{
 use flowgauge_wire::Nanos;
 
 use super::crossing::{Crossing, Ends};
-use super::reader::{Cut, SharedBatch};
 use super::subscribers::Subscribers;
+use crate::reader::{Cut, SharedBatch};
 
 /// A stack that is over because a component failed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ mod made;
 mod sources;
 
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -13,30 +13,24 @@ use std::time::Instant;
 
 use flowgauge_capture::{Error, PacketSource};
 use flowgauge_stack::{ComponentFailure, Failure, Program, SettingError, Stack};
-use flowgauge_wire::Nanos;
+use flowgauge_wire::{DecodeOptions, Nanos};
 
 pub use self::change::{Change, Ended};
 use self::made::Made;
 use self::sources::Apart;
 use super::board::{Answered, Board};
-use super::crossing::{Crossing, Ends, Entry, crossing};
+use super::crossing::{Crossing, Entry, crossing};
 use super::fan_out::{OwnSource, Reading, SourceReport, run_own};
-use super::lane::{
-    Behind, Lane, SharedGroup, run_apart, run_behind, run_behind_any, run_lane, run_source,
-};
+use super::lane::{Behind, Lane, run_apart, run_behind, run_behind_any, run_lane, run_source};
 use super::pace::Pace;
 use super::part::{Common, Count, Member, Next, Part, StackFailure};
-use super::reader::{Reader, SharedBatch};
 use super::snapshot::{Snapshot, StackState};
-use crate::queue::{Bell, Receiver, Sender, queue};
+use crate::pool::{Inbox, Pool, TOGETHER, WAITING};
+use crate::queue::Bell;
+use crate::reader::Reader;
+pub use crate::reader::Step;
 use crate::threads::{Cores, ThreadFailure, start_detached};
 
-/// Batches that go to the workers together where the source has them at hand.
-pub(super) const TOGETHER: usize = 16;
-/// Groups of them that may wait for a thread where no option says how many batches.
-const WAITING: usize = 16;
-/// Groups in front of another thread below which reading comes before the first worker's own packets.
-const HUNGRY: usize = 2;
 /// Bytes of items on their way between threads, where no component has a bound of its memory. Of those that have, a quarter.
 const MOST_ON_THE_WAY: u64 = 256 << 20;
 /// The least for each way.
@@ -52,6 +46,8 @@ pub struct RunnerOptions {
     pub workers: usize,
     /// Cores for the threads.
     pub cores: Cores,
+    /// The source of packets cannot wait: components that handle streams in chunks do so beside their engines.
+    pub is_live: bool,
 }
 
 impl Default for RunnerOptions {
@@ -59,6 +55,7 @@ impl Default for RunnerOptions {
         RunnerOptions {
             workers: 1,
             cores: Cores::any(),
+            is_live: false,
         }
     }
 }
@@ -96,15 +93,6 @@ impl SetupError {
     }
 }
 
-/// What a batch had.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Step {
-    /// Packets.
-    pub packets: u64,
-    /// Their captured bytes.
-    pub captured_bytes: u64,
-}
-
 /// Drives the stacks of a program. See the [module](super).
 pub struct Runner {
     stacks: Vec<Stack>,
@@ -114,7 +102,7 @@ pub struct Runner {
     numbers: usize,
     workers: usize,
     common: Arc<Common>,
-    reader: Reader,
+    pool: Pool,
     /// Whether batches are shared between threads.
     shares: bool,
     /// Parts that run on the calling thread: all, or those of the first worker.
@@ -123,19 +111,13 @@ pub struct Runner {
     waiting: Vec<Waiting>,
     /// How many threads there were so far.
     numbered: usize,
-    /// To the threads that take batches of the source.
-    lanes: Vec<Sender<SharedGroup>>,
-    /// Batches that are to go to them together, and how many do.
-    group: SharedGroup,
-    together: usize,
-    /// Batches of which the first worker has not taken its own packets yet.
-    behind: VecDeque<Arc<SharedBatch>>,
     threads: Vec<Thread>,
     /// Of workers that read a source each.
     readings: Vec<Arc<Reading>>,
     /// Where workers read the same packets, each from a source of its own.
     apart: Option<Apart>,
     cores: Cores,
+    is_live: bool,
     is_finished: bool,
 }
 
@@ -196,16 +178,16 @@ impl Runner {
     pub fn new(program: Program, options: &RunnerOptions) -> Result<Runner, SetupError> {
         let mut stacks = program.stacks;
         let workers = options.workers.max(1);
-        stacks
-            .iter_mut()
-            .for_each(|stack| stack.set_copies(workers));
+        for stack in &mut stacks {
+            stack.place(workers, options.is_live && !stack.has_source());
+        }
         let mut runner = Runner {
             members: (0..stacks.len()).map(Member::new).collect(),
             numbers: stacks.len(),
             workers,
             stacks,
             common: Arc::default(),
-            reader: Reader::new(),
+            pool: Pool::new(Reader::new(DecodeOptions::default())),
             shares: false,
             inline: Lane {
                 parts: Vec::new(),
@@ -214,14 +196,11 @@ impl Runner {
             },
             waiting: Vec::new(),
             numbered: 0,
-            lanes: Vec::new(),
-            group: Vec::new(),
-            together: TOGETHER,
-            behind: VecDeque::new(),
             threads: Vec::new(),
             readings: Vec::new(),
             apart: None,
             cores: options.cores.clone(),
+            is_live: options.is_live,
             is_finished: false,
         };
         let (stacks, common) = (&runner.stacks, &runner.common);
@@ -245,9 +224,9 @@ impl Runner {
         self.set_looks();
         let (is_timed, intervals) = self.times();
         let workers = self.inline.worker.map_or(1, |_| self.workers);
-        let waiting = held + self.ahead() + 4;
-        self.reader.set(workers, decodes, waiting);
-        self.reader.look_at(is_timed, &intervals);
+        let waiting = held + self.pool.ahead() + 4;
+        self.pool.reader.set(workers, decodes, waiting);
+        self.pool.reader.look_at(is_timed, &intervals);
         for waiting in &mut self.waiting {
             if let Work::Own(_, _, reader, _) = &mut waiting.work {
                 reader.set(1, decodes, 2);
@@ -322,12 +301,11 @@ impl Runner {
             board.write(&mut Answered::default(), false, |give| work.counts(give));
             let (common, own) = (Arc::clone(&self.common), Arc::clone(&board));
             let (rung, pace) = (Arc::clone(&bell), Arc::clone(&pace));
-            let queue = matches!(work, Work::Lane(_)).then(|| {
-                let (sender, receiver) = queue(WAITING, &Bell::new(), &bell);
-                self.lanes.push(sender);
-                receiver
-            });
-            let work = move || work.run(queue, &pace, &rung, &common, &own);
+            let inbox = match &work {
+                Work::Lane(lane) => Some(self.pool.add(lane.worker, &bell)),
+                _ => None,
+            };
+            let work = move || work.run(inbox, &pace, &rung, &common, &own);
             let handle = start_detached(name.clone(), self.cores.of(number), work);
             self.threads.push(Thread {
                 name,
@@ -376,77 +354,23 @@ impl Runner {
         }
         if !self.shares {
             let inline = &mut self.inline;
-            return self.reader.lent(source, |packets, pieces, now| {
+            return self.pool.reader.lent(source, |packets, pieces, now| {
                 inline.packets(packets, pieces, now);
             });
         }
-        while !self.behind.is_empty()
-            && (self.behind.len() >= self.ahead() || !self.is_hungry() || source.is_exhausted())
-        {
-            self.catch_up(1);
-        }
-        let ends_group = self.lanes.is_empty() || self.group.len() + 1 >= self.together;
-        let Some((shared, step)) = self.reader.shared(source, ends_group)? else {
+        let Some(shared) = self.pool.next(source)? else {
             return Ok(None);
         };
-        let is_at_hand = source.is_at_hand();
-        if self.lanes.is_empty() {
+        if self.inline.shared(&shared) {
+            self.pool.go_singly();
+        }
+        Ok(Some(shared.step))
+    }
+
+    /// All threads take what was read.
+    fn catch_up(&mut self) {
+        while let Some(shared) = self.pool.rest() {
             self.inline.shared(&shared);
-            return Ok(Some(step));
-        }
-        self.group.push(Arc::clone(&shared));
-        let ends = shared.ends;
-        self.behind.push_back(shared);
-        if ends == Ends::Group {
-            self.send_group();
-        }
-        if !is_at_hand {
-            self.catch_up(usize::MAX);
-        }
-        Ok(Some(step))
-    }
-
-    /// Batches that may be read before the first worker takes its own packets of them.
-    fn ahead(&self) -> usize {
-        WAITING * self.together
-    }
-
-    /// Whether another thread soon has nothing to do.
-    fn is_hungry(&self) -> bool {
-        let is_hungry = |lane: &Sender<SharedGroup>| !lane.is_closed() && lane.len() < HUNGRY;
-        self.lanes.iter().any(is_hungry)
-    }
-
-    /// The first worker takes its own packets of so many batches.
-    fn catch_up(&mut self, batches: usize) {
-        for _ in 0..batches {
-            let Some(shared) = self.behind.pop_front() else {
-                return;
-            };
-            if let Some(next) = self.behind.front() {
-                next.fetch(self.inline.worker);
-            }
-            if self.inline.shared(&shared) {
-                // What batches that go together bring is too much to be on its way at once.
-                self.together = 1;
-            }
-        }
-    }
-
-    /// Gives what is together to the threads.
-    fn send_group(&mut self) {
-        if self.group.is_empty() {
-            return;
-        }
-        if self.lanes.iter().any(|lane| lane.len() >= WAITING) {
-            // The next send waits, perhaps for a thread that waits for what the first worker makes. (Behind the last batch
-            // that one may wait for others, which do not have it yet.)
-            self.catch_up(self.behind.len().saturating_sub(1));
-        }
-        let group = core::mem::replace(&mut self.group, Vec::with_capacity(self.together));
-        for lane in &mut self.lanes {
-            // One that has ended has nothing to do any more.
-            let _ = lane.send(group.clone());
         }
     }
 
@@ -530,9 +454,8 @@ impl Runner {
             self.spawn_or_fail();
         }
         self.common.stop();
-        self.send_group();
-        self.catch_up(usize::MAX);
-        self.lanes.clear();
+        self.catch_up();
+        self.pool.close();
         self.apart = None;
         self.inline.finish();
         for mut thread in core::mem::take(&mut self.threads) {
@@ -573,9 +496,8 @@ impl Runner {
 impl Drop for Runner {
     fn drop(&mut self) {
         self.common.stop();
-        self.lanes.clear();
+        self.pool.close();
         self.apart = None;
-        self.behind.clear();
         self.inline.parts.clear();
         self.waiting.clear();
     }
@@ -604,7 +526,7 @@ impl Waiting {
     /// Batches that it can hold at once.
     fn held(&self) -> usize {
         match &self.work {
-            Work::Lane(_) => (WAITING + 2) * TOGETHER,
+            Work::Lane(_) => Pool::HELD,
             Work::Behind(_, entries, _) => {
                 let waiting = entries.iter().map(|entry| entry.capacity() + 2);
                 waiting.sum::<usize>() * TOGETHER
@@ -618,14 +540,14 @@ impl Work {
     /// Does it, on a thread of its own. Returns what goes on elsewhere.
     fn run(
         self,
-        queue: Option<Receiver<SharedGroup>>,
+        inbox: Option<Inbox>,
         pace: &Pace,
         bell: &Bell,
         common: &Common,
         board: &Board,
     ) -> Option<Work> {
         match self {
-            Work::Lane(lane) => run_lane(lane, queue?, bell, board).map(Work::Lane),
+            Work::Lane(lane) => run_lane(lane, inbox?, bell, board).map(Work::Lane),
             Work::Own(lane, source, reader, reading) => {
                 let (lane, source, reader) =
                     run_own(lane, source, reader, &reading, common, board)?;

@@ -15,6 +15,7 @@ mod stacks_support;
 mod wait;
 
 mod beginnings;
+mod beside;
 mod capture;
 mod shared;
 mod shared_commands;

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use crate::corpora::corpora;
-use flowgauge_capture::{PacketSource, open};
+use flowgauge_capture::{Error, Interface, PacketSource, open};
 use flowgauge_flow::FlowRecord;
 use flowgauge_record::{Encoder, FlowRow, Format};
-use flowgauge_runtime::distribute;
+use flowgauge_runtime::capture::Source;
+use flowgauge_runtime::divide;
 use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream};
-use flowgauge_wire::{DecodeOptions, Ledger, Place};
+use flowgauge_wire::{Batch, DecodeOptions, Ledger, Place};
 use sha2::{Digest, Sha256};
 
 /// Records as text, with how often each came.
@@ -98,16 +99,37 @@ fn alone(path: &Path) -> Option<(Records, Ledger)> {
     Some(drive(&mut source, false))
 }
 
-fn together(path: &Path, shards: usize, prompt: bool) -> (Records, Ledger) {
-    let (reader, sources) = distribute(open(path).unwrap(), shards, DecodeOptions::default());
-    let reader = reader.prompt(prompt);
+/// A source whose next packets may be a while in coming, as those of a pipe are.
+struct Awaited<S>(S);
+
+impl<S: PacketSource> PacketSource for Awaited<S> {
+    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+        self.0.next_batch()
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        self.0.interfaces()
+    }
+
+    fn ledger(&mut self) -> Ledger {
+        self.0.ledger()
+    }
+}
+
+fn together(path: &Path, shards: usize, is_awaited: bool) -> (Records, Ledger) {
+    let source = open(path).unwrap();
+    let source: Source = match is_awaited {
+        true => Box::new(Awaited(source)),
+        false => Box::new(source),
+    };
+    let sources = divide(source, shards, DecodeOptions::default());
+    assert_eq!(sources.len(), shards);
     thread::scope(|scope| {
         let threads: Vec<_> = sources
             .into_iter()
             .map(|mut source| scope.spawn(move || drive(&mut source, true)))
             .collect();
-        let reading = reader.run(|| false);
-        let (mut records, mut ledger) = (Records::new(), reading.ledger);
+        let (mut records, mut ledger) = (Records::new(), Ledger::default());
         for thread in threads {
             let (more, part) = thread.join().unwrap();
             for (line, count) in more {

@@ -74,7 +74,7 @@ impl Runner {
         let mut was = Vec::with_capacity(stacks.len());
         let mut number = self.numbers;
         for stack in &mut stacks {
-            stack.set_copies(self.workers);
+            stack.place(self.workers, self.is_live && !stack.has_source());
             let goes_on =
                 |at: &usize| self.stacks[*at].does_as(stack) && !self.members[*at].has_failed();
             let known = left
@@ -116,12 +116,11 @@ impl Runner {
 
     /// Has the threads that take packets of the source come back with what they do, when they have done what was read.
     fn pause(&mut self) {
-        self.send_group();
-        self.catch_up(usize::MAX);
+        self.catch_up();
         self.inline.flush();
         let of_packets = self.threads.iter().filter(|it| it.kind == Kind::OfPackets);
         of_packets.for_each(|thread| thread.board.pause());
-        self.lanes.clear();
+        self.pool.close();
         self.apart = None;
         for kind in [Kind::OfPackets, Kind::Behind] {
             let threads = core::mem::take(&mut self.threads).into_iter();

@@ -252,7 +252,7 @@ impl Runner {
     /// Lets stacks take part in what comes next. No thread of those that take packets of the source runs.
     pub(super) fn install(&mut self, made: Made) {
         if !made.gathers {
-            self.together = 1;
+            self.pool.go_singly();
         }
         let fans_out = self.fans_out();
         for (worker, parts) in made.workers.into_iter().enumerate() {

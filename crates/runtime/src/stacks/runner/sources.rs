@@ -7,8 +7,10 @@
 use std::sync::Arc;
 
 use flowgauge_capture::{Error, PacketSource};
+use flowgauge_wire::DecodeOptions;
 
 use super::{Kind, Lane, Order, Pace, Reader, Reading, Runner, SourceReport, Step, Waiting, Work};
+use crate::stacks::lane::ends_group;
 
 /// What the calling thread knows of those who read beside it.
 #[derive(Default)]
@@ -56,7 +58,12 @@ impl Runner {
                             lane.worker = None;
                             let reading = Arc::new(Reading::default());
                             self.readings.push(Arc::clone(&reading));
-                            Work::Own(lane, source, Box::new(Reader::new()), reading)
+                            Work::Own(
+                                lane,
+                                source,
+                                Box::new(Reader::new(DecodeOptions::default())),
+                                reading,
+                            )
                         }
                         None => Work::Lane(lane),
                     },
@@ -113,7 +120,7 @@ impl Runner {
                 ..*lane
             };
             if let Some(source) = sources.next() {
-                waiting.work = Work::Apart(lane, source, Box::new(self.reader.twin()));
+                waiting.work = Work::Apart(lane, source, Box::new(self.pool.reader.twin()));
             }
         }
         self.apart = Some(Apart::default());
@@ -150,7 +157,8 @@ impl Runner {
         source: &mut S,
     ) -> Result<Option<Step>, Error> {
         let read = self.apart.as_ref().map_or(0, |apart| apart.read);
-        let Some((shared, step)) = self.reader.apart(source, read)? else {
+        let reader = &mut self.pool.reader;
+        let Some(shared) = reader.shared(source, ends_group(read))? else {
             if let Some(apart) = &mut self.apart {
                 apart.is_at_end = true;
             }
@@ -161,7 +169,7 @@ impl Runner {
         if let Some(apart) = &mut self.apart {
             apart.read += 1;
         }
-        Ok(Some(step))
+        Ok(Some(shared.step))
     }
 }
 

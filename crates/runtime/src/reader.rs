@@ -1,4 +1,4 @@
-//! Batches of a source that several threads read.
+//! Batches of a source that several threads read: decoded, hashed, divided among workers, and cut where the clock is looked at.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,28 +10,36 @@ use flowgauge_wire::{
     Batch, DecodeOptions, DecodedBatch, Decoder, Nanos, PacketDescriptor, hash_batch,
 };
 
-use super::crossing::Ends;
-use super::runner::{Step, TOGETHER};
 use crate::spread::Spread;
+
+/// What a batch had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// Packets.
+    pub packets: u64,
+    /// Their captured bytes.
+    pub captured_bytes: u64,
+}
 
 /// A part of a batch between two looks at the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Cut {
+pub(crate) struct Cut {
     /// Where the clock has come to before it.
-    pub(super) clock: Option<Nanos>,
+    pub(crate) clock: Option<Nanos>,
     /// The place of the packet behind it.
-    pub(super) end: u16,
+    pub(crate) end: u16,
 }
 
 /// A batch, its headers, and which worker gets what of it.
 #[derive(Debug)]
-pub(super) struct SharedBatch {
+pub(crate) struct SharedBatch {
     memory: SharedMemory,
     columns: Columns,
     /// The capture clock behind it.
-    pub(super) now: Nanos,
-    /// Whether others go on together with it.
-    pub(super) ends: Ends,
+    pub(crate) now: Nanos,
+    /// Whether it is the last of those that go to other threads together.
+    pub(crate) ends_group: bool,
+    pub(crate) step: Step,
     /// Packets of the source before it.
     before: u64,
     /// Where its columns go when nobody holds it any more.
@@ -68,12 +76,12 @@ struct Home {
 }
 
 impl SharedBatch {
-    pub(super) fn batch(&self) -> Batch<'_> {
+    pub(crate) fn batch(&self) -> Batch<'_> {
         Batch::new(&self.memory, &self.columns.packets)
     }
 
     /// All its packets.
-    pub(super) fn packets<'a>(&'a self, batch: &'a Batch<'a>) -> Packets<'a> {
+    pub(crate) fn packets<'a>(&'a self, batch: &'a Batch<'a>) -> Packets<'a> {
         Packets {
             before: self.before,
             ..Packets::new(batch, &self.columns.decoded)
@@ -81,12 +89,12 @@ impl SharedBatch {
     }
 
     /// The parts of it between looks at the clock.
-    pub(super) fn pieces(&self) -> &[Cut] {
+    pub(crate) fn pieces(&self) -> &[Cut] {
         &self.columns.pieces
     }
 
     /// Those of a worker, [with groups](Spread::with_groups) or without.
-    pub(super) fn selection(&self, worker: usize, by_group: bool) -> Selection {
+    pub(crate) fn selection(&self, worker: usize, by_group: bool) -> Selection {
         let selections = self.columns.selections.get(worker);
         let selections = selections.unwrap_or(&Selections::NONE);
         match by_group {
@@ -96,7 +104,7 @@ impl SharedBatch {
     }
 
     /// Asks for the beginnings of a worker's packets: another core has read them.
-    pub(super) fn fetch(&self, worker: Option<usize>) {
+    pub(crate) fn fetch(&self, worker: Option<usize>) {
         let selected = worker.map_or(Selection::first(self.columns.packets.len()), |worker| {
             self.selection(worker, true)
         });
@@ -113,7 +121,7 @@ impl SharedBatch {
     }
 
     /// Whether these headers are the batch's own.
-    pub(super) fn has(&self, decoded: &DecodedBatch) -> bool {
+    pub(crate) fn has(&self, decoded: &DecodedBatch) -> bool {
         core::ptr::eq(&raw const self.columns.decoded, decoded)
     }
 }
@@ -146,7 +154,7 @@ fn first_share(workers: usize) -> u64 {
 }
 
 /// Decodes and hashes batches, and keeps the capture clock.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     decoder: Decoder,
     clock: CaptureClock,
     /// Lengths of the intervals at whose ends components look at the clock.
@@ -157,7 +165,7 @@ pub(super) struct Reader {
     packets: u64,
     pieces: Vec<Cut>,
     /// Whether any stack wants headers.
-    pub(super) decodes: bool,
+    pub(crate) decodes: bool,
     decoded: DecodedBatch,
     spread: Option<Spread>,
     workers: usize,
@@ -168,14 +176,14 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// For one worker that wants headers and has no component that looks at the clock.
-    pub(super) fn new() -> Reader {
+    /// For one worker that wants headers and has no component that looks at the clock. `options` say what a tunnel is.
+    pub(crate) fn new(options: DecodeOptions) -> Reader {
         Reader {
             next_look: Nanos(u64::MAX),
             intervals: Vec::new(),
             packets: 0,
             pieces: Vec::new(),
-            decoder: Decoder::new(DecodeOptions::default()),
+            decoder: Decoder::new(options),
             clock: CaptureClock::default(),
             decodes: true,
             decoded: DecodedBatch::new(),
@@ -188,9 +196,9 @@ impl Reader {
     }
 
     /// From the next batch on: for so many workers. `waiting` batches may be held elsewhere at once.
-    pub(super) fn set(&mut self, workers: usize, decodes: bool, waiting: usize) {
+    pub(crate) fn set(&mut self, workers: usize, decodes: bool, waiting: usize) {
         if workers > 1 && self.spread.is_none() {
-            let spread = Spread::new(workers, DecodeOptions::default()).with_groups();
+            let spread = Spread::new(workers, self.decoder.options().clone()).with_groups();
             self.spread = Some(spread.with_first(first_share(workers)));
         }
         (self.workers, self.decodes) = (workers, decodes);
@@ -198,7 +206,7 @@ impl Reader {
     }
 
     /// From the next packet on components that are `timed` look at the clock every tick, and at the ends of `intervals`.
-    pub(super) fn look_at(&mut self, is_timed: bool, intervals: &[Nanos]) {
+    pub(crate) fn look_at(&mut self, is_timed: bool, intervals: &[Nanos]) {
         self.intervals = intervals.to_vec();
         self.intervals.extend(is_timed.then_some(TICK));
         self.intervals.sort_unstable();
@@ -211,7 +219,7 @@ impl Reader {
     }
 
     /// Another that makes the same of the same source. Both give each worker as much as others.
-    pub(super) fn twin(&mut self) -> Reader {
+    pub(crate) fn twin(&mut self) -> Reader {
         self.spread = self
             .spread
             .take()
@@ -219,22 +227,16 @@ impl Reader {
         Reader {
             next_look: self.next_look,
             intervals: self.intervals.clone(),
-            packets: 0,
-            pieces: Vec::new(),
-            decoder: Decoder::new(DecodeOptions::default()),
-            clock: CaptureClock::default(),
             decodes: self.decodes,
-            decoded: DecodedBatch::new(),
             spread: self.spread.as_ref().map(Spread::twin),
             workers: self.workers,
-            shares: None,
             pool: self.pool.twin(),
-            home: Arc::default(),
+            ..Reader::new(self.decoder.options().clone())
         }
     }
 
     /// Lets `work` have the next batch, where it is; `None` at the end of the input.
-    pub(super) fn lent<S: PacketSource + ?Sized>(
+    pub(crate) fn lent<S: PacketSource + ?Sized>(
         &mut self,
         source: &mut S,
         work: impl FnOnce(Packets<'_>, &[Cut], Nanos),
@@ -260,11 +262,11 @@ impl Reader {
 
     /// The next batch, to be shared, which is the last of a group if `ends_group` or nobody knows when
     /// the one behind it comes; `None` at the end of the input.
-    pub(super) fn shared<S: PacketSource + ?Sized>(
+    pub(crate) fn shared<S: PacketSource + ?Sized>(
         &mut self,
         source: &mut S,
         ends_group: bool,
-    ) -> Result<Option<(Arc<SharedBatch>, Step)>, Error> {
+    ) -> Result<Option<Arc<SharedBatch>>, Error> {
         let mut columns = {
             let mut free = self
                 .home
@@ -314,23 +316,33 @@ impl Reader {
             memory,
             columns,
             now: self.clock.now(),
-            ends: match ends_group || !source.is_at_hand() {
-                true => Ends::Group,
-                false => Ends::Batch,
-            },
+            ends_group: ends_group || !source.is_at_hand(),
+            step,
             before,
             home: Some(Arc::clone(&self.home)),
         };
-        Ok(Some((Arc::new(shared), step)))
+        Ok(Some(Arc::new(shared)))
     }
 
-    /// The next batch, of a source that others read, too, as the `number`th: those that go on together are the same for all.
-    pub(super) fn apart<S: PacketSource + ?Sized>(
-        &mut self,
-        source: &mut S,
-        number: u64,
-    ) -> Result<Option<(Arc<SharedBatch>, Step)>, Error> {
-        self.shared(source, (number + 1).is_multiple_of(TOGETHER as u64))
+    /// A batch without packets, which brings components to where the clock is.
+    pub(crate) fn idle(&self) -> Arc<SharedBatch> {
+        let now = self.clock.now();
+        let looks = Cut {
+            clock: Some(now),
+            end: 0,
+        };
+        Arc::new(SharedBatch {
+            memory: SharedMemory::default(),
+            columns: Columns {
+                pieces: vec![Cut::default(), looks],
+                ..Columns::default()
+            },
+            now,
+            ends_group: true,
+            step: Step::default(),
+            before: self.packets,
+            home: None,
+        })
     }
 
     /// Takes the times of a batch, and cuts it where components look at the clock.

@@ -15,23 +15,22 @@ use crate::worker::{Inlet, Worker};
 const WAITING_EVENTS: usize = 256;
 const WAITING_ORDERS: usize = 256;
 
-/// So many workers, each with its team, and the outlets of those who send them events. What workers keep is charged to
+/// A worker for each team, and the outlets of those who send them events. What workers keep is charged to
 /// `budget`; `patient` senders wait for workers.
-pub(crate) fn crew<'a>(
-    workers: usize,
+pub(crate) fn workers<'a>(
+    teams: Vec<Team<'a>>,
     senders: usize,
-    mut team: impl FnMut(usize) -> Team<'a>,
     budget: &Budget,
     patient: bool,
 ) -> (Vec<Outlet>, Vec<Worker<'a>>) {
-    let loads: Arc<[Load]> = (0..workers).map(|_| Load::default()).collect();
+    let loads: Arc<[Load]> = teams.iter().map(|_| Load::default()).collect();
     let clock = Clock::start();
-    let mut workers: Vec<Worker<'a>> = (0..workers)
-        .map(|number| Worker {
+    let mut workers: Vec<Worker<'a>> = (teams.into_iter().enumerate())
+        .map(|(number, team)| Worker {
             number,
             inlets: Vec::with_capacity(senders),
             bell: Bell::new(),
-            team: team(number),
+            team,
             loads: Arc::clone(&loads),
             clock,
             budget: budget.clone(),
