@@ -404,19 +404,20 @@ impl<'a> Parser<'a> {
             }
             let name = (!is_over).then(|| self.cursor.name()).flatten();
             let Some(name) = name else {
-                let is_include = self.is_include();
                 let what = match (body.nodes.is_empty(), closing.is_empty()) {
                     (true, _) => "a component".to_owned(),
                     (false, true) => "a component or a section".to_owned(),
                     (false, false) => format!("a component or {closing}"),
                 };
-                let error = self.cursor.expected(&what);
-                return Err(match is_include {
-                    true => error.with_hint(
-                        "include takes in a file of stacks and sections: it stands before or behind a stack",
-                    ),
-                    false => error,
-                });
+                let hint = match self.cursor.peek() {
+                    _ if self.is_include() => {
+                        "include takes in a file of stacks and sections: it stands before or behind a stack"
+                    }
+                    Some('=') => "options stand in braces: interface { device = eth0 }",
+                    Some('|') => "components are joined by '-'; '|' separates the branches of a switch: ( a | b )",
+                    _ => "a stack is written as: component - component { option = value } - component",
+                };
+                return Err(self.cursor.expected(&what).with_hint(hint));
             };
             body.nodes.push(self.node(name, before, depth)?);
         }
