@@ -16,6 +16,7 @@ use flowgauge_stack::{
 use flowgauge_stream::{
     Chunk, Handler, Needs, Remark, Shard, ShardConfig, Stream, StreamStatus, Want,
 };
+use flowgauge_sys::prefetch::prefetch_at;
 use flowgauge_wire::{Batch, DecodedBatch, Nanos};
 
 use super::anomalies::{Anomalies, Noticing, Way};
@@ -95,6 +96,9 @@ options! {
 /// Pieces of a connection that are looked at before it is given up as one of no known protocol.
 const TRIES: u8 = 6;
 
+/// Packets between the two stages of [`State::fetch`]: as many as the flow table looks up at once.
+const AHEAD: usize = 16;
+
 /// Fewer bytes are not worth passing over.
 const LEAST_PASSED: u64 = 2048;
 
@@ -111,6 +115,9 @@ pub(crate) struct State {
     tables: Vec<Box<dyn Talks>>,
     /// By connection.
     slots: Vec<Slot>,
+    /// The connections of the packets that are up next, and how many there were.
+    upcoming: [u32; AHEAD],
+    fetched: usize,
     watched: Watched,
     learned: Learned,
     pub(super) schemas: EventSchemas,
@@ -301,6 +308,8 @@ impl State {
             tables: tables.collect(),
             detector: Detector::new(protocols),
             slots: Vec::new(),
+            upcoming: [u32::MAX; AHEAD],
+            fetched: 0,
             watched: Watched::default(),
             learned: Learned::default(),
             schemas: EventSchemas::default(),
@@ -324,6 +333,26 @@ impl State {
         match &mut self.classifier {
             Some(classifier) => classifier.of(record),
             None => Spoken::default(),
+        }
+    }
+
+    /// A packet with payload of this connection is up soon: brings what is known of it closer, and what was said in the
+    /// connection of an earlier packet, which is up next.
+    #[inline(always)]
+    fn fetch(&mut self, connection: u32) {
+        prefetch_at(&self.slots, connection as usize);
+        let earlier = &mut self.upcoming[self.fetched % AHEAD];
+        let earlier = core::mem::replace(earlier, connection);
+        self.fetched = self.fetched.wrapping_add(1);
+        let slot = self.slots.get(earlier as usize);
+        match slot.map(|slot| (slot.stage, slot.number)) {
+            Some((Stage::Watched, number)) => self.watched.prefetch(number),
+            Some((Stage::Known(place), number)) => {
+                if let Some(table) = self.tables.get(usize::from(place)) {
+                    table.prefetch(number);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -712,6 +741,12 @@ impl Handler for Leading<'_> {
         if let Some(outer) = &mut self.state.outer {
             outer.choose(batch, decoded);
         }
+    }
+
+    #[inline(always)]
+    fn prefetch(&mut self, stream: u32, has_payload: bool) {
+        let connection = if has_payload { stream / 2 } else { u32::MAX };
+        self.state.fetch(connection);
     }
 
     fn stream_created(&mut self, stream: &Stream<'_>) {
