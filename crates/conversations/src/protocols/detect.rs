@@ -3,6 +3,7 @@
 use flowgauge_proto::Look;
 
 use super::signatures::{self, Carries};
+use super::table::Piece;
 use super::watched::Kept;
 use super::{ProtocolInfo, Seen, http, tls};
 
@@ -33,6 +34,15 @@ pub(super) struct Looked {
     pub(super) signature: Option<(&'static str, Carries)>,
 }
 
+impl From<Found> for Looked {
+    fn from(found: Found) -> Looked {
+        Looked {
+            found,
+            ..Looked::default()
+        }
+    }
+}
+
 /// Tells which of some protocols is spoken.
 pub(super) struct Detector {
     /// Those first that are tried first; 16 at most.
@@ -56,6 +66,39 @@ pub(super) struct Beginning<'a> {
 }
 
 impl Beginning<'_> {
+    /// What the first piece of a connection is.
+    pub(super) fn look_first(&self, piece: &Piece<'_>) -> Looked {
+        let mut said: [&[u8]; 2] = [&[]; 2];
+        said[usize::from(piece.from_initiator)] = piece.bytes;
+        let seen = self.seen(said);
+        self.look_at(&seen, piece.bytes.len(), self.has_signatures)
+            .0
+    }
+
+    /// What begins with these bytes, `len` of them by who spoke last, and whether [lines are open](open_lines).
+    fn look_at(&self, seen: &Seen<'_>, len: usize, has_signatures: bool) -> (Looked, bool) {
+        let is_all = self.is_last || len >= BEGINNING;
+        let lines = open_lines(seen);
+        let mut looked = Looked::from(match lines {
+            Some(true) if !is_all => Found::More,
+            Some(_) if is_all && !self.detector.has_port(seen.port) => Found::Nothing,
+            _ => self.detector.look(seen, is_all),
+        });
+        if has_signatures && lines.is_none() && !matches!(looked.found, Found::Protocol(_)) {
+            looked.signature = signatures::by_content(seen);
+        }
+        (looked, lines.is_some())
+    }
+
+    fn seen<'a>(&self, said: [&'a [u8]; 2]) -> Seen<'a> {
+        Seen {
+            initiator: said[1],
+            responder: said[0],
+            port: self.port,
+            is_udp: self.is_udp,
+        }
+    }
+
     /// What these pieces are, in the order in which they came: those from the first one, and where that is
     /// nothing those from the next one, which another protocol can have agreed on.
     pub(super) fn look(&self, kept: &mut Kept) -> Looked {
@@ -67,26 +110,28 @@ impl Beginning<'_> {
                 continue;
             }
             let said = kept.said_from(place);
-            let seen = Seen {
-                initiator: said[1],
-                responder: said[0],
-                port: self.port,
-                is_udp: self.is_udp,
+            let seen = self.seen(said);
+            let len = said[usize::from(last)].len();
+            let (found, lines_are_open) = match kept.pieces[place].begins_nothing {
+                true => {
+                    looked.signature = signatures::by_content(&seen);
+                    (Found::Nothing, false)
+                }
+                false => {
+                    let (one, lines_are_open) = self.look_at(&seen, len, has_signatures);
+                    looked.signature = one.signature;
+                    (one.found, lines_are_open)
+                }
             };
-            let is_all = self.is_last || said[usize::from(last)].len() >= BEGINNING;
-            let found = match kept.pieces[place].begins_nothing {
-                true => Found::Nothing,
-                false => self.detector.look(&seen, is_all),
-            };
-            if has_signatures && !matches!(found, Found::Protocol(_)) {
-                looked.signature = signatures::by_content(&seen);
-            }
             let is_over = match found {
                 Found::Nothing => looked.signature.is_some(),
                 Found::Usual(_) => place == 0,
                 Found::Protocol(_) | Found::More => true,
             };
-            kept.pieces[place].begins_nothing |= found == Found::Nothing && !is_all;
+            let both_spoke = said.iter().all(|side| !side.is_empty());
+            kept.awaits_line = lines_are_open && both_spoke && place == 0 && found == Found::More;
+            let is_nothing = found == Found::Nothing && !self.is_last && len < BEGINNING;
+            kept.pieces[place].begins_nothing |= is_nothing;
             if is_over {
                 looked.found = found;
                 // The first answer tells what was asked, however that is written.
@@ -99,6 +144,34 @@ impl Beginning<'_> {
         }
         looked
     }
+}
+
+/// Whether each side that has spoken over TCP began with a line, in words that begin with a small letter, that is not
+/// complete. Then no signature is there, and no protocol says yes before its end, whatever comes: 14 printable
+/// bytes are no length and no header of a binary protocol, and four hexadecimal digits would be git's. `Some(true)`: HTTP waits
+/// for that end, as such a line can be a request.
+fn open_lines(seen: &Seen<'_>) -> Option<bool> {
+    if seen.is_udp {
+        return None;
+    }
+    let mut can_be_request = false;
+    let sides = [seen.initiator, seen.responder];
+    for side in sides.into_iter().filter(|side| !side.is_empty()) {
+        let first = side
+            .first_chunk::<14>()
+            .filter(|it| it[0].is_ascii_lowercase())?;
+        let is_text = first
+            .iter()
+            .fold(true, |is_text, byte| is_text & matches!(byte, b' '..=b'~'));
+        if !is_text || first[..4].iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        can_be_request |= flowgauge_proto::http::begins_with_method(side)?;
+        if memchr::memchr(b'\n', side).is_some() {
+            return None;
+        }
+    }
+    Some(can_be_request)
 }
 
 impl Detector {
@@ -132,6 +205,17 @@ impl Detector {
             over,
             by_first_byte,
         }
+    }
+
+    /// Whether one of the protocols is usual on this port.
+    fn has_port(&self, port: u16) -> bool {
+        self.protocols.iter().any(|it| it.ports.contains(&port))
+    }
+
+    /// The place of the protocol with this name.
+    pub(super) fn place(&self, name: &str) -> Option<u8> {
+        let place = self.protocols.iter().position(|it| it.name == name);
+        place.map(|place| place as u8)
     }
 
     /// The protocols that can be there. A first byte that begins nothing of a protocol rules it out.
@@ -274,5 +358,80 @@ mod tests {
         assert_eq!(of("G", 99, false), Found::More);
         assert_eq!(of("G", 99, true), Found::Usual(1));
         assert_eq!(of("G", 81, true), Found::Nothing);
+    }
+
+    /// What [`open_lines`] says holds: whatever follows before the end of a line, no protocol and no signature says yes, and
+    /// HTTP waits for that end if it can be a request.
+    #[test]
+    fn only_its_end_tells_more_of_an_open_line() {
+        let beginnings: &[&str] = &[
+            "",
+            "helo some host an",
+            "user anonymous or",
+            "feat of a line an",
+            "get / of nothing ",
+            "head of http/1.1 ",
+            "feed the git-uplo",
+            "a1 login somebody",
+            "nick somebody els",
+            "pass the password",
+            "cap ls of a serve",
+            "ssh-2.0-openssh a",
+            "kerberos of a rea",
+            "a-word-of-thirty-three-characters-",
+            "word:another word",
+        ];
+        let endings: &[&[u8]] = &[
+            b"",
+            b" ",
+            b"HTTP/1.1",
+            b" / HTTP/1.1\r",
+            b"GET / HTTP/1.1\r",
+            b"SSH-2.0-x",
+            b"git-upload-pack x",
+            b"\0\0\x01\0\0\0\0\0\0",
+            b"\xff\xfbSMB!\x12\xa4\x42",
+            b"://x 220 FTP SMTP",
+            b"* OK ready > | $",
+        ];
+        let detector = Detector::new(ALL.to_vec());
+        let with = |one: &str, end: &[u8]| [one.as_bytes(), end].concat();
+        let (mut open, mut requests) = (0, 0);
+        for (one, other) in pairs(beginnings) {
+            for (end, last) in pairs(endings) {
+                for port in [1, 21, 25, 80, 110, 443, 502] {
+                    let seen = Seen {
+                        initiator: one.as_bytes(),
+                        responder: other.as_bytes(),
+                        port,
+                        is_udp: false,
+                    };
+                    let Some(can_be_request) = open_lines(&seen) else {
+                        continue;
+                    };
+                    let (initiator, responder) = (with(one, end), with(other, last));
+                    let longer = Seen {
+                        initiator: if one.is_empty() { b"" } else { &initiator },
+                        responder: if other.is_empty() { b"" } else { &responder },
+                        ..seen
+                    };
+                    let found = detector.look(&longer, false);
+                    assert!(!matches!(found, Found::Protocol(_)), "{longer:?}");
+                    assert!(!can_be_request || found == Found::More, "{longer:?}");
+                    assert_eq!(signatures::by_content(&longer), None, "{longer:?}");
+                    open += 1;
+                    requests += usize::from(can_be_request);
+                }
+            }
+        }
+        assert!(
+            requests > 1_000 && open > requests + 1_000,
+            "{requests} {open}"
+        );
+    }
+
+    fn pairs<'a, T: ?Sized>(all: &'a [&'a T]) -> impl Iterator<Item = (&'a T, &'a T)> {
+        all.iter()
+            .flat_map(|one| all.iter().map(move |other| (*one, *other)))
     }
 }

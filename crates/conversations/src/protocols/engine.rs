@@ -16,6 +16,7 @@ use flowgauge_stack::{
 use flowgauge_stream::{
     Chunk, Handler, Needs, Remark, Shard, ShardConfig, Stream, StreamStatus, Want,
 };
+use flowgauge_sys::prefetch::prefetch_at;
 use flowgauge_wire::{Batch, DecodedBatch, Nanos};
 
 use super::anomalies::{Anomalies, Noticing, Way};
@@ -95,6 +96,9 @@ options! {
 /// Pieces of a connection that are looked at before it is given up as one of no known protocol.
 const TRIES: u8 = 6;
 
+/// Packets between the two stages of [`State::fetch`]: as many as the flow table looks up at once.
+const AHEAD: usize = 16;
+
 /// Fewer bytes are not worth passing over.
 const LEAST_PASSED: u64 = 2048;
 
@@ -111,6 +115,9 @@ pub(crate) struct State {
     tables: Vec<Box<dyn Talks>>,
     /// By connection.
     slots: Vec<Slot>,
+    /// The connections of the packets that are up next, and how many there were.
+    upcoming: [u32; AHEAD],
+    fetched: usize,
     watched: Watched,
     learned: Learned,
     pub(super) schemas: EventSchemas,
@@ -301,6 +308,8 @@ impl State {
             tables: tables.collect(),
             detector: Detector::new(protocols),
             slots: Vec::new(),
+            upcoming: [u32::MAX; AHEAD],
+            fetched: 0,
             watched: Watched::default(),
             learned: Learned::default(),
             schemas: EventSchemas::default(),
@@ -324,6 +333,26 @@ impl State {
         match &mut self.classifier {
             Some(classifier) => classifier.of(record),
             None => Spoken::default(),
+        }
+    }
+
+    /// A packet with payload of this connection is up soon: brings what is known of it closer, and what was said in the
+    /// connection of an earlier packet, which is up next.
+    #[inline(always)]
+    fn fetch(&mut self, connection: u32) {
+        prefetch_at(&self.slots, connection as usize);
+        let earlier = &mut self.upcoming[self.fetched % AHEAD];
+        let earlier = core::mem::replace(earlier, connection);
+        self.fetched = self.fetched.wrapping_add(1);
+        let slot = self.slots.get(earlier as usize);
+        match slot.map(|slot| (slot.stage, slot.number)) {
+            Some((Stage::Watched, number)) => self.watched.prefetch(number),
+            Some((Stage::Known(place), number)) => {
+                if let Some(table) = self.tables.get(usize::from(place)) {
+                    table.prefetch(number);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -360,39 +389,34 @@ impl State {
         let told = (self.learned)
             .get(responder, time)
             .or_else(|| self.learned.get(initiator, time));
-        let told = told.and_then(|name| {
-            self.detector
-                .protocols
-                .iter()
-                .position(|it| it.name == name)
-        });
-        if slot.stage != Stage::Watched {
-            slot.number = self.watched.open(stream.id / 2);
-        }
-        let Some(kept) = self.watched.get_mut(slot.number) else {
-            return slot;
+        let told = told.and_then(|name| self.detector.place(name));
+        let mut kept = match slot.stage {
+            Stage::Watched => self.watched.get_mut(slot.number),
+            _ => None,
         };
-        if slot.stage == Stage::Watched {
+        if let Some(kept) = &mut kept {
             self.room.held -= kept.held();
-        }
-        if let Some(piece) = piece {
-            kept.keep(piece);
-        }
-        let looked = match told {
-            Some(place) => Looked {
-                found: Found::Protocol(place as u8),
-                ..Looked::default()
-            },
-            None => {
-                let beginning = Beginning {
-                    detector: &self.detector,
-                    port: responder.1,
-                    is_udp,
-                    is_last: is_udp || piece.is_none() || slot.tries >= TRIES,
-                    has_signatures: slot.ended & TOLD == 0 && piece.is_some(),
-                };
-                beginning.look(kept)
+            if let Some(piece) = piece {
+                kept.keep(piece);
             }
+        }
+        let beginning = Beginning {
+            detector: &self.detector,
+            port: responder.1,
+            is_udp,
+            is_last: is_udp || piece.is_none() || slot.tries >= TRIES,
+            has_signatures: slot.ended & TOLD == 0 && piece.is_some(),
+        };
+        let looked = match (told, &mut kept, piece) {
+            (Some(place), ..) => Looked::from(Found::Protocol(place)),
+            (None, Some(kept), Some(piece))
+                if !beginning.is_last && kept.still_awaits_line(piece) =>
+            {
+                Looked::from(Found::More)
+            }
+            (None, Some(kept), _) => beginning.look(kept),
+            (None, None, Some(piece)) => beginning.look_first(piece),
+            (None, None, None) => Looked::default(),
         };
         // Of UDP each datagram may be another protocol's.
         let carries = looked.signature.map(|(_, carries)| match is_udp {
@@ -408,12 +432,8 @@ impl State {
                 (looked.found, protocol.map(|it| it.name))
             }
             (_, Some(Carries::Tls)) => {
-                let tls = self
-                    .detector
-                    .protocols
-                    .iter()
-                    .position(|it| it.name == "tls");
-                let found = tls.map_or(Found::Nothing, |place| Found::Usual(place as u8));
+                let tls = self.detector.place("tls");
+                let found = tls.map_or(Found::Nothing, Found::Usual);
                 (found, looked.signature.map(|(name, _)| name))
             }
             (_, Some(_)) => (Found::Nothing, looked.signature.map(|(name, _)| name)),
@@ -429,27 +449,44 @@ impl State {
                 if !is_udp {
                     connection.retransmitted = Some(slot.repeated.map(u64::from));
                 }
-                let pieces = looked.passed..kept.pieces.len() - usize::from(piece.is_some());
+                let before = kept.map_or(0, |it| it.pieces.len() - usize::from(piece.is_some()));
+                let pieces = looked.passed..before;
                 let owner = stream.id / 2;
                 self.begin(&mut slot, place, pieces, connection, owner, out);
             }
             Found::Nothing if is_udp || is_over || carries.is_some() => {
-                self.watched.close(slot.number);
+                if slot.stage == Stage::Watched {
+                    self.watched.close(slot.number);
+                }
                 slot.stage = match is_over {
                     true => Stage::Foreign,
                     false => Stage::Unknown,
                 };
             }
-            Found::More | Found::Nothing => {
-                slot.stage = Stage::Watched;
-                if found == Found::Nothing && piece.is_some() {
-                    kept.shorten();
-                }
-                self.room.held += kept.held();
-            }
+            Found::More | Found::Nothing => self.watch(&mut slot, stream.id / 2, piece, found),
         }
         *self.slot(stream.id / 2) = slot;
         slot
+    }
+
+    /// It stays open what is spoken: all that was said is kept.
+    fn watch(&mut self, slot: &mut Slot, owner: u32, piece: Option<&Piece<'_>>, found: Found) {
+        let is_first = slot.stage != Stage::Watched;
+        if is_first {
+            slot.stage = Stage::Watched;
+            slot.number = self.watched.open(owner);
+        }
+        let Some(kept) = self.watched.get_mut(slot.number) else {
+            return;
+        };
+        if let Some(piece) = piece.filter(|_| is_first) {
+            kept.keep(piece);
+            kept.begins_nothing(found);
+        }
+        if found == Found::Nothing && piece.is_some() {
+            kept.shorten();
+        }
+        self.room.held += kept.held();
     }
 
     /// A conversation begins, with what was kept behind the pieces that are another's.
@@ -487,7 +524,9 @@ impl State {
                 *kept = said;
             }
         }
-        self.watched.close(slot.number);
+        if slot.stage == Stage::Watched {
+            self.watched.close(slot.number);
+        }
         slot.stage = Stage::Known(place);
         slot.number = number;
     }
@@ -529,13 +568,10 @@ impl State {
 
     /// Files of which ranges came, where no more are waited for; without a time all.
     fn give_joined(&mut self, now: Option<Nanos>, out: &mut dyn Outlet) {
-        if let Some(place) = self
-            .detector
-            .protocols
-            .iter()
-            .position(|it| it.name == "http")
-        {
-            self.with(place, out, |_, give| http::give_joined(now, give));
+        if let Some(place) = self.detector.place("http") {
+            self.with(usize::from(place), out, |_, give| {
+                http::give_joined(now, give)
+            });
         }
     }
 
@@ -712,6 +748,12 @@ impl Handler for Leading<'_> {
         if let Some(outer) = &mut self.state.outer {
             outer.choose(batch, decoded);
         }
+    }
+
+    #[inline(always)]
+    fn prefetch(&mut self, stream: u32, has_payload: bool) {
+        let connection = if has_payload { stream / 2 } else { u32::MAX };
+        self.state.fetch(connection);
     }
 
     fn stream_created(&mut self, stream: &Stream<'_>) {

@@ -1,6 +1,7 @@
 //! The conversations of a core that speak one protocol.
 
 use flowgauge_stack::StreamEnd;
+use flowgauge_sys::prefetch::prefetch_address;
 use flowgauge_wire::Nanos;
 
 use super::room::GivenUp;
@@ -8,11 +9,16 @@ use super::{At, Connection, Conversation, Give, Wants};
 
 /// Conversations kept for use by others.
 const SPARE: usize = 256;
+/// Lines of the cache that are fetched of one.
+const LINES: usize = 8;
 
 /// Conversations, by number.
 pub(crate) trait Talks: Send {
     /// One begins, of whoever this number means.
     fn open(&mut self, connection: Connection, owner: u32) -> u32;
+
+    /// Brings one closer.
+    fn prefetch(&self, number: u32);
 
     /// The connection of one.
     fn connection(&mut self, number: u32) -> Option<&mut Connection>;
@@ -141,6 +147,15 @@ impl<C: Conversation> Talks for Table<C> {
             *place = Some(talk);
         }
         number
+    }
+
+    fn prefetch(&self, number: u32) {
+        if let Some(Some(talk)) = self.talks.get(number as usize) {
+            let start = core::ptr::from_ref(&**talk).cast::<u8>();
+            for line in 0..size_of::<Talk<C>>().div_ceil(64).min(LINES) {
+                prefetch_address(start.wrapping_add(64 * line));
+            }
+        }
     }
 
     fn connection(&mut self, number: u32) -> Option<&mut Connection> {

@@ -1,13 +1,15 @@
 //! What was said in connections of which it does not tell yet what is spoken.
 
+use flowgauge_sys::prefetch::prefetch;
 use flowgauge_wire::Nanos;
 
+use super::detect::{BEGINNING, Found};
 use super::table::Piece;
 
 /// Bytes of each direction that are kept of a connection that is of no protocol that is read, so far.
 const KEPT: usize = 2 << 10;
 /// Connections whose memory is used again, and the most bytes of one.
-const SPARE: usize = 1 << 10;
+const SPARE: usize = 1 << 12;
 const SPARE_BYTES: u64 = 1 << 10;
 
 /// Connections that are watched, by numbers.
@@ -25,6 +27,8 @@ pub(super) struct Kept {
     said: [Vec<u8>; 2],
     /// Of which connection.
     pub(super) owner: u32,
+    /// Both sides began with a line that is not complete, and only its end can tell more.
+    pub(super) awaits_line: bool,
     is_open: bool,
 }
 
@@ -103,6 +107,20 @@ impl Kept {
         self.said[usize::from(piece.from_initiator)].extend_from_slice(piece.bytes);
     }
 
+    /// This was found in the only piece that there is.
+    pub(super) fn begins_nothing(&mut self, found: Found) {
+        if let Some(first) = self.pieces.first_mut() {
+            first.begins_nothing = found == Found::Nothing && first.len < BEGINNING;
+        }
+    }
+
+    /// Whether the last piece, this one, still does not tell more.
+    pub(super) fn still_awaits_line(&self, last: &Piece<'_>) -> bool {
+        self.awaits_line
+            && self.said[usize::from(last.from_initiator)].len() < BEGINNING
+            && memchr::memchr(b'\n', last.bytes).is_none()
+    }
+
     /// No protocol that is read begins with what there is: of the last piece no more than the signatures need
     /// is kept.
     pub(super) fn shorten(&mut self) {
@@ -119,6 +137,7 @@ impl Kept {
     fn clear(&mut self) {
         self.pieces.clear();
         self.said.iter_mut().for_each(Vec::clear);
+        self.awaits_line = false;
         self.is_open = false;
     }
 }
@@ -142,6 +161,15 @@ impl Watched {
         let all = self.all.iter().zip(0..);
         all.filter(|(kept, _)| kept.is_open)
             .map(|(kept, number)| (number, kept))
+    }
+
+    /// Brings one closer.
+    #[inline]
+    pub(super) fn prefetch(&self, number: u32) {
+        if let Some(kept) = self.get(number) {
+            prefetch(&kept.pieces);
+            prefetch(&kept.owner);
+        }
     }
 
     pub(super) fn get(&self, number: u32) -> Option<&Kept> {

@@ -553,6 +553,15 @@ fn is_method(text: &[u8]) -> bool {
     (1..=METHOD).contains(&text.len()) && text.iter().all(|&byte| TOKEN[usize::from(byte)])
 }
 
+/// Whether the first word can be a method, with a blank behind it; `None` where that is not complete.
+pub fn begins_with_method(bytes: &[u8]) -> Option<bool> {
+    let word = &bytes[..bytes.len().min(METHOD + 1)];
+    match word.iter().position(|&byte| !TOKEN[usize::from(byte)]) {
+        Some(end) => Some(end > 0 && bytes[end] == b' '),
+        None => (bytes.len() > METHOD).then_some(false),
+    }
+}
+
 /// Whether a direction's first bytes are HTTP/1: a status line, or a request with the name of its
 /// protocol, or with a method that only HTTP has. Empty lines and blanks before are read over.
 pub fn look(bytes: &[u8]) -> Look {

@@ -46,5 +46,5 @@ mod body;
 mod head;
 mod parser;
 
-pub use head::{Head, Header, Start, Version, look};
+pub use head::{Head, Header, Start, Version, begins_with_method, look};
 pub use parser::{End, Events, Framing, Oddities, Oddity, Parser};

@@ -843,6 +843,13 @@ impl Conversation for Talk {
         self.pairs.held() + responder.held() + initiator.held() + second + tunnel
     }
 
+    fn clear(&mut self) {
+        *self = Talk {
+            pairs: core::mem::take(&mut self.pairs).renewed(),
+            ..Talk::default()
+        };
+    }
+
     fn trim(pool: &mut Pool) {
         *pool = Pool::default();
     }

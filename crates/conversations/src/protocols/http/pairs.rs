@@ -213,6 +213,15 @@ impl Pairs {
         }
     }
 
+    /// Those of another connection, in the same memory. (None waits any more.)
+    pub(super) fn renewed(self) -> Pairs {
+        Pairs {
+            requests: self.requests,
+            responses: self.responses,
+            ..Pairs::default()
+        }
+    }
+
     /// All go on alone.
     pub(super) fn close(&mut self, give: &mut impl Row, limit: Option<&'static str>) {
         while !self.requests.is_empty() {
