@@ -25,7 +25,7 @@ use super::lane::{
     Behind, Lane, SharedGroup, run_apart, run_behind, run_behind_any, run_lane, run_source,
 };
 use super::pace::Pace;
-use super::part::{Common, Count, Member, Next, Part, StackFailure};
+use super::part::{Common, Count, Leaving, Member, Next, Part, StackFailure};
 use super::reader::{Reader, SharedBatch};
 use super::snapshot::{Snapshot, StackState};
 use crate::queue::{Bell, Receiver, Sender, queue};
