@@ -1,7 +1,8 @@
-//! Stacks that are added and removed while others run, at random packets: those that stay give what they give alone, one
-//! that is removed what it gives of the input up to there, and one that is added what it gives of the input from there on.
+//! Stacks that are added and removed while others run, at random packets: those that stay give what they give alone, and one
+//! that is removed what it gives of the input up to there. One that is added gives what it gives of the input from there on;
+//! where it joins an engine that runs, what it would give had it been there from the beginning.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,18 @@ const OTHERS: [(&str, &str, &str); 8] = [
     ("packets", "udpscan packets", ""),
 ];
 
+/// What keeps nothing of connections itself: its records are of all that the engine knows.
+const WHOLE: [&str; 8] = [
+    "flows",
+    "flows_again",
+    "large",
+    "flows_by_vlan",
+    "flows_verified",
+    "flows_evicted",
+    "flows_short",
+    "flows_active",
+];
+
 /// What has a folder of its own, or a report that only the command writes.
 const LEFT_OUT: [&str; 1] = ["report_verified"];
 
@@ -51,20 +64,22 @@ fn stacks_that_come_and_go_change_nothing_for_others() {
     let found = support::in_parallel(&numbered, 2, |&(number, capture)| {
         compare(number as u64, capture, &folder.join(number.to_string()))
     });
-    let differ: Vec<&String> = found.iter().flat_map(|(differ, _)| differ).collect();
-    let lines: usize = found.iter().map(|(_, lines)| lines).sum();
+    let differ: Vec<&String> = found.iter().flat_map(|found| &found.0).collect();
+    let lines: usize = found.iter().map(|found| found.1).sum();
+    let joined: usize = found.iter().map(|found| found.2).sum();
     support::say(&format!(
-        "\n{} captures, {lines} lines compared, {} differences\n",
+        "\n{} captures, {lines} lines compared, {joined} stacks joined an engine, {} differences\n",
         captures.len(),
         differ.len()
     ));
+    assert!(joined > 10, "{joined}");
     assert!(lines > 1000, "{lines}");
     assert!(differ.is_empty(), "{} differ:\n{differ:#?}", differ.len());
 }
 
-/// Runs stacks that begin and end at random over a capture, and each of them alone. Returns where they differ, and how many
-/// lines were compared.
-fn compare(seed: u64, capture: &Path, folder: &Path) -> (Vec<String>, usize) {
+/// Runs stacks that begin and end at random over a capture, and each of them alone. Returns where they differ, how many lines
+/// were compared, and how many stacks joined an engine.
+fn compare(seed: u64, capture: &Path, folder: &Path) -> (Vec<String>, usize, usize) {
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut below = |limit: usize| {
         random ^= random << 13;
@@ -118,8 +133,8 @@ fn compare(seed: u64, capture: &Path, folder: &Path) -> (Vec<String>, usize) {
     });
     let company = folder.join("company");
     let programs = steps.map(|(at, members)| (at, program(&of(&company, &members))));
-    let together = run(capture, &company, workers, 0, batches, programs.to_vec());
-    let (mut differ, mut lines) = (Vec::new(), 0);
+    let (together, _) = run(capture, &company, workers, 0, batches, programs.to_vec());
+    let (mut differ, mut lines, mut joined) = (Vec::new(), 0, 0);
     for &member in &all {
         let (from, until) = times[member];
         if from == until {
@@ -128,44 +143,127 @@ fn compare(seed: u64, capture: &Path, folder: &Path) -> (Vec<String>, usize) {
         let (name, ..) = names[chosen[member]];
         let folder = folder.join("alone");
         let program = program(&of(&folder, &[member]));
-        let alone = run(
-            capture,
-            &folder,
-            workers,
-            from,
-            until,
-            vec![(from, program)],
-        );
-        let mine = alone.get(name).expect("it has run");
+        let run_alone = |from, until, programs| {
+            let (came, marks) = run(capture, &folder, workers, from, until, programs);
+            (came[name].clone(), marks)
+        };
+        let (mine, _) = run_alone(from, until, vec![(from, program.clone())]);
         lines += mine.1.iter().filter(|&&byte| byte == b'\n').count();
         let what = format!(
             "{name} of {}, {workers} workers, {from} to {until}",
             capture.display()
         );
-        match together.get(name) {
-            None => differ.push(format!("{what} has not run")),
-            Some(other) => {
-                if other.0 != mine.0 {
-                    differ.push(format!("{what}: {:?} <> {:?}", other.0, mine.0));
-                }
-                let path = Path::new(&what);
-                differ.extend(difference(
-                    path,
-                    Some(&other.1),
-                    Some(&mine.1),
-                    workers == 1,
-                ));
-            }
+        let Some(other) = together.get(name) else {
+            differ.push(format!("{what} has not run"));
+            continue;
+        };
+        let path = Path::new(&what);
+        let mut found: Vec<String> = Vec::new();
+        if other.0 != mine.0 {
+            found.push(format!("{what}: {:?} <> {:?}", other.0, mine.0));
         }
+        found.extend(difference(
+            path,
+            Some(&other.1),
+            Some(&mine.1),
+            workers == 1,
+        ));
+        if until < batches && mine.2 {
+            // What leaves a shared engine is not told of fragments of datagrams that are not complete.
+            continue;
+        }
+        if from > 0 && !found.is_empty() {
+            joined += 1;
+            let is_whole = WHOLE.contains(&name);
+            // The engine may have begun with a stack that was added before.
+            let begins = [0, first].into_iter().filter(|begin| *begin < from);
+            let found_from = begins.map(|begin| {
+                let twice = vec![(begin, program.clone()), (from, program.clone())];
+                let (whole, marks) = run_alone(begin, until, twice);
+                let known = flows_until(capture, &folder, workers, begin, from);
+                let skipped = if is_whole { marks[0] as usize } else { 0 };
+                after_joining(path, &other.1, &whole.1, skipped, &known, is_whole)
+            });
+            let mut found_from: Vec<Vec<String>> = found_from.collect();
+            found_from.sort_by_key(Vec::len);
+            found = found_from.swap_remove(0);
+        }
+        differ.append(&mut found);
     }
     let _ = fs::remove_dir_all(folder);
-    (differ, lines)
+    (differ, lines, joined)
 }
 
-/// What components counted, and what was written, by the name of the stack.
-type Came = BTreeMap<String, (Vec<String>, Vec<u8>)>;
+/// The flows of the batches of a capture from one on up to another.
+fn flows_until(
+    capture: &Path,
+    folder: &Path,
+    workers: usize,
+    from: usize,
+    until: usize,
+) -> BTreeSet<String> {
+    let file = folder.join("known.json");
+    let text = format!(
+        "[stack known]\nflows output {{ file = {} }}\n",
+        file.display()
+    );
+    let (known, _) = run(
+        capture,
+        folder,
+        workers,
+        from,
+        until,
+        vec![(from, program(&text))],
+    );
+    flow_ids(&known["known"].1).collect()
+}
 
-/// Runs the batches of a capture from one on up to another, with other stacks from some of them on.
+/// Where what a stack wrote that joined an engine is not what it would have written from the beginning on, of connections that
+/// began later. Of one that keeps nothing of connections itself, that goes for all, but for what it would have written before.
+fn after_joining(
+    path: &Path,
+    joined: &[u8],
+    whole: &[u8],
+    before: usize,
+    known: &BTreeSet<String>,
+    is_whole: bool,
+) -> Vec<String> {
+    let of = |written: &[u8], from: usize| -> Vec<u8> {
+        let text = String::from_utf8_lossy(written);
+        let lines = text.lines().skip(from);
+        let is_new = |line: &&str| {
+            is_whole
+                || flow_ids(line.as_bytes())
+                    .next()
+                    .is_some_and(|id| !known.contains(&id))
+        };
+        lines
+            .filter(is_new)
+            .flat_map(|line| [line, "\n"])
+            .collect::<String>()
+            .into_bytes()
+    };
+    let (joined, whole) = (of(joined, 0), of(whole, before));
+    difference(path, Some(&joined), Some(&whole), false)
+        .into_iter()
+        .collect()
+}
+
+/// Which flows records are of.
+fn flow_ids(written: &[u8]) -> impl Iterator<Item = String> {
+    let text = String::from_utf8_lossy(written).into_owned();
+    let ids = text.lines().filter_map(|line| {
+        let (_, rest) = line.split_once("\"flow_id\":\"")?;
+        Some(rest.get(..16)?.to_owned())
+    });
+    ids.collect::<Vec<_>>().into_iter()
+}
+
+/// What components counted, what was written, and whether there were fragments, by the name of the stack.
+type Came = BTreeMap<String, (Vec<String>, Vec<u8>, bool)>;
+
+/// Runs the batches of a capture from one on up to another, with other stacks from some of them on. Returns, too, what had
+/// come to the last component of the last stack at each change.
 fn run(
     capture: &Path,
     folder: &Path,
@@ -173,7 +271,7 @@ fn run(
     from: usize,
     until: usize,
     programs: Vec<(usize, Program)>,
-) -> Came {
+) -> (Came, Vec<u64>) {
     fs::create_dir_all(folder).expect("room");
     let options = RunnerOptions {
         workers,
@@ -185,12 +283,15 @@ fn run(
     let mut ended: Vec<(Stack, StackState)> = Vec::new();
     let source = flowgauge_capture::open(capture).ok();
     let mut source = source.map(|source| Small::new(Box::new(source), SIZE));
-    let mut at = 0;
+    let (mut at, mut marks) = (0, Vec::new());
     let mut change = |runner: &mut Runner, at: usize| {
         while let Some((_, program)) = programs.next_if(|(when, _)| *when == at) {
             let change = runner.replace(program).expect("it can begin");
             assert!(change.ended.iter().all(|ended| ended.failure.is_none()));
             ended.extend(change.ended.into_iter().map(|it| (it.stack, it.state)));
+            let stacks = runner.snapshot().stacks;
+            let last = stacks.last().and_then(|stack| stack.components.last());
+            marks.push(last.map_or(0, |last| last.passed.items));
         }
     };
     if let Some(source) = &mut source {
@@ -226,9 +327,15 @@ fn run(
                 None => line,
             });
         let written: String = lines.map(|line| format!("{line}\n")).collect();
-        (name, (counted.collect(), written.into_bytes()))
+        let accounts = state.components.iter().filter_map(|it| it.account.as_ref());
+        let mut shards = accounts.flat_map(|account| &account.shards);
+        let has_fragments = shards.any(|shard| shard.defragment.fragments > 0);
+        (
+            name,
+            (counted.collect(), written.into_bytes(), has_fragments),
+        )
     });
-    came.collect()
+    (came.collect(), marks)
 }
 
 fn count_batches(capture: &Path) -> usize {

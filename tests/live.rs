@@ -256,12 +256,15 @@ fn sighup_replaces_stacks_and_loses_no_packet() {
         trace.replay(&lab, "fg0");
         program.wait_for_packets(700);
         std::fs::write(&file, format!("{stays}[stack no]\nnothing\n")).unwrap();
-        program.signal_and_wait(Signal::SIGHUP, "go on as they were");
+        program.signal_and_wait(Signal::SIGHUP, "stacks not reloaded");
         std::fs::write(&file, format!("{stays}{}", of("second"))).unwrap();
         // Packets come while it changes.
         std::thread::scope(|scope| {
             let sending = scope.spawn(|| (0..20).for_each(|_| trace.replay(&lab, "fg0")));
-            program.signal_and_wait(Signal::SIGHUP, "1 ended, 1 began, 1 went on");
+            program.signal_and_wait(
+                Signal::SIGHUP,
+                "started second; ended first; unchanged stays",
+            );
             sending.join().unwrap();
         });
         program.wait_for_packets(21 * 700);

@@ -9,7 +9,7 @@ use flowgauge_record::schema::{
 use flowgauge_record::{AggregateError, AggregateSpec, Aggregator, KnownRecord};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, Input, ItemType, Items, Outlet, Output, Parallel,
-    Port, RecordItem, ResultInfo, ResultValue, SettingError, Settings, options,
+    Port, RecordItem, ResultInfo, ResultValue, SettingError, Settings, forked, options,
 };
 use flowgauge_wire::Nanos;
 
@@ -49,6 +49,7 @@ options! {
     memory: Size = "256M", "for groups; with more, the smaller half goes";
 }
 
+#[derive(Clone)]
 struct Aggregate {
     keys: Vec<String>,
     sums: Vec<String>,
@@ -64,6 +65,7 @@ struct Aggregate {
     pruned: u64,
 }
 
+#[derive(Clone)]
 struct Groups {
     /// Of the records.
     input: Schema,
@@ -232,6 +234,8 @@ impl<R: Record> KnownRecord for Row<R> {
 }
 
 impl Component for Aggregate {
+    forked!();
+
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         if let Items::Records(records) = items {
             for item in *records {

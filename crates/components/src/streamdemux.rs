@@ -36,7 +36,7 @@ impl KeyName for Connection {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Streams {
     /// Of keys of which one direction has ended: whether it was the one from the smaller endpoint.
     ended: HashMap<u32, bool>,

@@ -5,12 +5,13 @@ use flowgauge_kit::engine;
 use flowgauge_record::FlowRow;
 use flowgauge_record::event::{Classified, schema_of_classified};
 use flowgauge_record::flow::FLOW_SCHEMA;
-use flowgauge_stack::engine::{Feed, Required};
+use flowgauge_stack::engine::{Feed, Required, Step};
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, ItemType, Items, Outlet, Output, Parallel, RecordItem,
-    ResultInfo, ResultValue, SettingError, Settings, options,
+    Account, Component, ComponentInfo, Counted, ItemType, Items, Outlet, Output, Parallel,
+    RecordItem, ResultInfo, ResultValue, SettingError, Settings, options,
 };
 use flowgauge_stream::{Chunk, Handler, Needs, Stream};
+use flowgauge_wire::Nanos;
 
 use crate::protocols::{self, Leading};
 
@@ -56,9 +57,28 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 struct Flows {
     seed: u16,
-    records: u64,
+    counts: Counts,
     /// What finds out what is spoken, if that is wanted.
     state: Option<protocols::State>,
+}
+
+/// Records that it gave on.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    records: u64,
+    /// Of those, of flows that began before the component did.
+    older: u64,
+    /// The engine's clock when it did.
+    since: Option<Nanos>,
+}
+
+impl Counts {
+    #[inline]
+    fn add(&mut self, record: &FlowRecord<'_>) {
+        self.records += 1;
+        let is_older = |since: &Nanos| *since > Nanos(0) && record.flow_start <= *since;
+        self.older += u64::from(self.since.as_ref().is_some_and(is_older));
+    }
 }
 
 fn required(settings: &Settings) -> Result<Option<Required>, SettingError> {
@@ -76,7 +96,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     };
     Ok(Box::new(Flows {
         seed: settings.integer("community_id_seed").unwrap_or(0) as u16,
-        records: 0,
+        counts: Counts::default(),
         state,
     }))
 }
@@ -85,12 +105,12 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
 struct Give<'a> {
     out: &'a mut dyn Outlet,
     seed: u16,
-    records: &'a mut u64,
+    counts: &'a mut Counts,
 }
 
 impl Handler for Give<'_> {
     fn flow(&mut self, record: &FlowRecord<'_>) {
-        *self.records += 1;
+        self.counts.add(record);
         let row = FlowRow::new(record, self.seed);
         self.out.emit(Items::Records(&[RecordItem {
             key: 0,
@@ -104,7 +124,7 @@ impl Handler for Give<'_> {
 struct GiveClassified<'a> {
     leading: Leading<'a>,
     seed: u16,
-    records: &'a mut u64,
+    counts: &'a mut Counts,
 }
 
 impl Handler for GiveClassified<'_> {
@@ -128,7 +148,7 @@ impl Handler for GiveClassified<'_> {
     }
 
     fn flow(&mut self, record: &FlowRecord<'_>) {
-        *self.records += 1;
+        self.counts.add(record);
         let row = FlowRow::new(record, self.seed);
         let classified = Classified {
             record: &row,
@@ -154,26 +174,38 @@ impl Component for Flows {
         })
     }
 
+    fn begin_step(&mut self, _: &Step<'_, '_>, clock: Nanos) {
+        self.counts.since.get_or_insert(clock);
+    }
+
     fn take(&mut self, feed: Feed<'_, '_>, out: &mut dyn Outlet) {
-        let (seed, records) = (self.seed, &mut self.records);
+        let (seed, counts) = (self.seed, &mut self.counts);
         match &mut self.state {
-            None => feed.to(&mut Give { out, seed, records }),
+            None => feed.to(&mut Give { out, seed, counts }),
             Some(state) => feed.to(&mut GiveClassified {
                 leading: Leading { state, out },
                 seed,
-                records,
+                counts,
             }),
         }
     }
 
     fn result(&self) -> Option<ResultValue> {
-        Some(ResultValue::Sum(self.records))
+        Some(ResultValue::Sum(self.counts.records))
     }
 
     fn account(&self) -> Option<Box<Account>> {
-        let state = self.state.as_ref()?;
-        let mut account = Box::default();
-        state.tell(&mut account);
+        let mut account = Box::<Account>::default();
+        if let Some(state) = &self.state {
+            state.tell(&mut account);
+        }
+        if self.counts.older > 0 {
+            account.counted.push(Counted {
+                count: self.counts.older,
+                thing: "flow record",
+                what: "of flows that began before the stack did".to_owned(),
+            });
+        }
         Some(account)
     }
 }

@@ -117,9 +117,7 @@ impl FlowTracker {
     /// The input is over: every flow ends with the next [`FlowTracker::drain_ended`].
     pub fn finish(&mut self) {
         // What has timed out has ended by that, whatever batch it would have been ended in.
-        if self.overdue {
-            self.end_overdue(usize::MAX);
-        }
+        self.end_due();
         self.finished = true;
     }
 
@@ -199,30 +197,61 @@ impl FlowTracker {
         self.statistics.most_probes = self.statistics().most_probes;
         self.index = Index::new();
         self.wheels = self.timeouts.map(|timeout| Wheel::new(timeout.0));
-        // Beginning and number as one number: sorted without a branch that nobody can guess.
-        let mut left = Vec::with_capacity(self.flows.len() as usize);
-        for id in 0..self.flows.len() {
-            let flow = self.flows.at(id);
-            if flow.hot.flags.has(FlowFlags::LIVE) {
-                left.push(u128::from(flow.cold.start.0) << 32 | u128::from(id));
-            }
-        }
-        left.sort_unstable();
-        let flows = &self.flows;
-        for same in left.chunk_by_mut(|a, b| a >> 32 == b >> 32) {
-            if same.len() > 1 {
-                same.sort_unstable_by_key(|&flow| flows.get(flow as u32).map(|flow| flow.hot.key));
-            }
-        }
-        let id = |at: usize| left.get(at).map(|&flow| FlowId(flow as u32));
-        self.fetch_first(id, taker);
-        for (at, &flow) in left.iter().enumerate() {
-            self.fetch_ahead(at, id, taker);
-            let id = flow as u32;
+        let left = self.in_order();
+        let ahead = |at: usize| left.get(at).copied();
+        self.fetch_first(ahead, taker);
+        for (at, &FlowId(id)) in left.iter().enumerate() {
+            self.fetch_ahead(at, ahead, taker);
             let flow = self.flows.at(id);
             let reason = closed_reason(flow).unwrap_or(EndReason::EndOfInput);
             flow.hot.flags.clear(FlowFlags::LIVE);
             self.give_out(id, reason, self.clock(), taker);
+        }
+    }
+
+    /// The flows in the table, in the order of their beginnings.
+    fn in_order(&self) -> Vec<FlowId> {
+        let live = |id: u32| {
+            let flow = self.flows.get(id)?;
+            let is_live = flow.hot.flags.has(FlowFlags::LIVE);
+            // Beginning and number as one number: sorted without a branch that nobody can guess.
+            is_live.then(|| u128::from(flow.cold.start.0) << 32 | u128::from(id))
+        };
+        let mut left = Vec::with_capacity(self.flows.len() as usize);
+        left.extend((0..self.flows.len()).filter_map(live));
+        left.sort_unstable();
+        for same in left.chunk_by_mut(|a, b| a >> 32 == b >> 32) {
+            if same.len() > 1 {
+                let key = |&flow: &u128| self.flows.get(flow as u32).map(|flow| flow.hot.key);
+                same.sort_unstable_by_key(key);
+            }
+        }
+        left.into_iter().map(|flow| FlowId(flow as u32)).collect()
+    }
+
+    /// Ends what has timed out, where that would be done in portions: results do not depend on when it is.
+    pub fn end_due(&mut self) {
+        if self.overdue {
+            self.end_overdue(usize::MAX);
+        }
+    }
+
+    /// Shows the flows in the table as they would be given out if the input was over. They stay.
+    pub fn show_open(&self, taker: &mut impl Taker) {
+        let left = self.in_order();
+        let ahead = |at: usize| left.get(at).copied();
+        self.fetch_first(ahead, taker);
+        for (at, &id) in left.iter().enumerate() {
+            self.fetch_ahead(at, ahead, taker);
+            if let Some(flow) = self.flows.get(id.0) {
+                taker.take(&EndedFlow {
+                    id,
+                    reason: closed_reason(flow).unwrap_or(EndReason::EndOfInput),
+                    at: self.clock(),
+                    flow,
+                    extra: self.extras.get(flow.cold.extra),
+                });
+            }
         }
     }
 

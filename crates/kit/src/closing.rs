@@ -8,7 +8,7 @@ use flowgauge_wire::{Decoded, Direction, TcpFlags};
 ///
 /// A connection has closed when the FINs of both directions were acknowledged, or it was reset. Those
 /// that live on are not looked at: a bit says which began to close.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Closing {
     /// A bit by number.
     marked: Vec<u64>,
@@ -17,7 +17,7 @@ pub struct Closing {
     pub(crate) closed: Vec<u32>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     /// By direction: the sequence number behind the FIN.
     fin: [Option<u32>; 2],

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 
 use flowgauge_stack::{
     Component, ComponentInfo, ComponentKind, KeyTable, Outlet, Packets, Parallel, ResultInfo,
-    ResultValue, Selection, Settings, StreamChunk, options,
+    ResultValue, Selection, Settings, StreamChunk, forked, options,
 };
 use flowgauge_wire::{Address, BATCH_SIZE, Decoded, FlowKey, Nanos};
 
@@ -37,7 +37,7 @@ options! {
 pub fn by<K, F>(settings: &Settings, key: F) -> Box<dyn Component>
 where
     K: Copy + Eq + Hash + KeyName + Send + 'static,
-    F: Fn(&Decoded) -> Option<(K, u64)> + Send + 'static,
+    F: Fn(&Decoded) -> Option<(K, u64)> + Clone + Send + 'static,
 {
     until_closed(settings, None, key)
 }
@@ -50,13 +50,13 @@ pub fn until_closed<K, F>(
 ) -> Box<dyn Component>
 where
     K: Copy + Eq + Hash + KeyName + Send + 'static,
-    F: Fn(&Decoded) -> Option<(K, u64)> + Send + 'static,
+    F: Fn(&Decoded) -> Option<(K, u64)> + Clone + Send + 'static,
 {
     keying(settings, Keyed { key, closing })
 }
 
 /// A demultiplexer by what `keying` says.
-pub fn keying<B: Keying + 'static>(settings: &Settings, keying: B) -> Box<dyn Component> {
+pub fn keying<B: Keying>(settings: &Settings, keying: B) -> Box<dyn Component> {
     Box::new(Demultiplexer {
         keys: Keys {
             table: KeyTable::new(
@@ -72,9 +72,9 @@ pub fn keying<B: Keying + 'static>(settings: &Settings, keying: B) -> Box<dyn Co
 }
 
 /// The way from what comes to a key.
-pub trait Keying: Send {
+pub trait Keying: Clone + Send + 'static {
     /// What packets or chunks are told apart by.
-    type Key: Copy + Eq + Hash + KeyName + Send;
+    type Key: Copy + Eq + Hash + KeyName + Send + 'static;
 
     /// As [`Component::demultiplex`].
     fn demultiplex(
@@ -100,6 +100,7 @@ pub trait Keying: Send {
 }
 
 /// The keys of a demultiplexer.
+#[derive(Clone)]
 pub struct Keys<K> {
     /// All of them, with their numbers.
     pub table: KeyTable<K>,
@@ -154,11 +155,13 @@ impl KeyName for u16 {
     }
 }
 
+#[derive(Clone)]
 struct Keyed<F> {
     key: F,
     closing: Option<Closing>,
 }
 
+#[derive(Clone)]
 struct Demultiplexer<B: Keying> {
     keys: Keys<B::Key>,
     keying: B,
@@ -176,8 +179,8 @@ fn within(hash: u64, outer: u32) -> u64 {
 
 impl<K, F> Keying for Keyed<F>
 where
-    K: Copy + Eq + Hash + KeyName + Send,
-    F: Fn(&Decoded) -> Option<(K, u64)> + Send,
+    K: Copy + Eq + Hash + KeyName + Send + 'static,
+    F: Fn(&Decoded) -> Option<(K, u64)> + Clone + Send + 'static,
 {
     type Key = K;
 
@@ -234,6 +237,8 @@ where
 }
 
 impl<B: Keying> Component for Demultiplexer<B> {
+    forked!();
+
     fn demultiplex(&mut self, packets: &Packets<'_>, keys: &mut [u32], _: Nanos) -> Selection {
         self.keying.demultiplex(&mut self.keys, packets, keys)
     }

@@ -350,7 +350,7 @@ fn leaked_field(
 }
 
 /// Groups records as a specification says.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Aggregator {
     spec: AggregateSpec,
     /// What each field of the schema does, by position.

@@ -37,16 +37,43 @@ impl Required {
 pub struct Engine {
     shard: Box<Shard>,
     chosen: Chosen,
+    /// Whether it has put streams in order from its beginning.
+    streams: bool,
 }
 
 impl Engine {
     /// The clock of the stack leads it: that sees all packets, also those that other cores have.
-    pub fn new(mut config: ShardConfig) -> Engine {
+    pub fn new(required: Required) -> Engine {
+        let mut config = required.config;
         config.flow.led_clock = true;
         Engine {
             shard: Box::new(Shard::new(config)),
             chosen: Chosen::default(),
+            streams: required.streams,
         }
+    }
+
+    /// Whether it does for the subscribers of another one that has not begun; once it `runs` it cannot begin to put
+    /// streams in order.
+    pub fn does_for(&self, other: &Engine, runs: bool) -> bool {
+        let has_streams = self.streams || !other.streams || !runs;
+        has_streams && self.shard.config() == other.shard.config()
+    }
+
+    /// It does for the subscribers of another one, which has not begun.
+    pub fn take_over(&mut self, other: &Engine) {
+        self.streams |= other.streams;
+    }
+
+    /// What its only subscriber wants of streams, where that is less than all.
+    pub fn wanted(&self) -> impl Iterator<Item = Want> + '_ {
+        self.shard.wanted()
+    }
+
+    /// Has all of a stream's bytes read from here on.
+    pub fn read_on(&mut self, stream: u32) {
+        let mut nobody = Events::<_, true, false>::new(|_: Event<'_>, _: &mut VecDeque<Want>| {});
+        self.shard.want(Want::From(stream, 0), &mut nobody);
     }
 
     /// Takes a step. Where packets have brought its clock to the time of a tick already, or to within a tick of
@@ -62,6 +89,16 @@ impl Engine {
             }
             Step::Finish => self.shard.finish(handler),
         }
+    }
+
+    /// Ends what has timed out. To be called before [`Engine::show_open`].
+    pub fn end_due<H: Handler>(&mut self, handler: &mut H) {
+        self.shard.end_due(handler);
+    }
+
+    /// Gives what is open to a handler as if the input was over, and goes on as if it was not.
+    pub fn show_open<H: Handler>(&mut self, handler: &mut H) {
+        self.shard.show_open(handler);
     }
 
     /// The engine of one core itself, to look at.
@@ -202,15 +239,23 @@ impl Event<'_> {
 
     /// The stream that it is of.
     #[inline]
-    pub fn stream(&self) -> Option<u32> {
+    pub fn stream(&self) -> Option<&Stream<'_>> {
         match self {
             Event::Created(stream)
             | Event::Data(stream, _)
             | Event::Remark(stream, _)
             | Event::Closed(stream)
-            | Event::Terminated(stream, _) => Some(stream.id),
+            | Event::Terminated(stream, _) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// The number of the stream that it is of.
+    #[inline]
+    pub fn stream_id(&self) -> Option<u32> {
+        match self {
             Event::BadPayload(stream, ..) => *stream,
-            Event::Batch(..) | Event::FragmentRemark(..) | Event::Flow(_) => None,
+            _ => self.stream().map(|stream| stream.id),
         }
     }
 

@@ -233,9 +233,7 @@ impl<T: Tail> Graph<T> {
                 subscription = match node.info.engine {
                     None => None,
                     Some(engine) => Some(match engine(&node.settings)? {
-                        Some(required) => {
-                            Subscription::Own(Some(Box::new(Engine::new(required.config))))
-                        }
+                        Some(required) => Subscription::Own(Some(Box::new(Engine::new(required)))),
                         None => Subscription::Inside,
                     }),
                 };
@@ -271,22 +269,41 @@ impl<T: Tail> Graph<T> {
         Ok(Graph {
             nodes,
             entry: from.filter(|_| !range.is_empty()),
-            tail,
             timed,
             intervals,
             looks,
             exports: until.map_or(Vec::new(), |until| results::exports(stack, until)),
+            current: from.unwrap_or(stack.entry),
+            ..Graph::of_tail(tail)
+        })
+    }
+
+    /// Nothing but what comes behind components.
+    pub fn of_tail(tail: T) -> Graph<T> {
+        Graph {
+            nodes: Vec::new(),
+            entry: None,
+            tail,
+            timed: Vec::new(),
+            intervals: Vec::new(),
+            looks: Vec::new(),
+            exports: Vec::new(),
             now: Nanos(0),
             before: 0,
             batch: 0,
             ended: Vec::new(),
             stopwatch: None,
-            current: from.unwrap_or(stack.entry),
+            current: NodeId(0),
             failure: None,
             is_ending: false,
             has_enough: false,
             is_over: false,
-        })
+        }
+    }
+
+    /// Whether it has no components.
+    pub fn is_empty(&self) -> bool {
+        self.entry.is_none()
     }
 
     /// A copy that goes on from here, with another tail. Where a component cannot be copied it has none.
@@ -600,11 +617,10 @@ impl<T: Tail> Graph<T> {
 
     /// The component at work has failed; the first failure counts.
     fn fail(&mut self, failure: Failure) {
-        let label = &self.nodes[self.current.index()].label;
-        self.failure.get_or_insert_with(|| ComponentFailure {
-            label: label.clone(),
-            failure,
-        });
+        let node = self.nodes.get(self.current.index());
+        let label = node.map_or("runtime", |node| &node.label).to_owned();
+        self.failure
+            .get_or_insert(ComponentFailure { label, failure });
     }
 
     /// Lets a component work, with a way out for what it makes.

@@ -24,7 +24,7 @@ const NONE: u32 = u32::MAX;
 const AHEAD: usize = 8;
 
 /// Keys and their numbers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct KeyTable<K> {
     index: Index,
     entries: Arena<Entry<K>>,

@@ -123,6 +123,13 @@ impl Connections {
         side.progress.is_known().then_some((side, peer))
     }
 
+    /// All directions that the handler knows, by number.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (u32, &Side)> {
+        let connections = (0..self.connections.len()).filter_map(|at| self.connections.get(at));
+        let sides = (0..).zip(connections.flatten());
+        sides.filter(|(_, side)| side.progress.is_known())
+    }
+
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, flow: FlowId) -> Option<&mut Connection> {
         self.connections.get_mut(flow.0)

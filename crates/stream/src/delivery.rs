@@ -27,6 +27,11 @@ impl Delivered {
         }
         &mut self.skips[at]
     }
+
+    /// What is not looked at of a stream with [`SKIPS`].
+    pub(crate) fn skip(&self, stream: u32) -> Option<Skip> {
+        self.skips.get(stream as usize).copied()
+    }
 }
 
 /// A direction's bytes on their way to the handler.

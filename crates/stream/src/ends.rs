@@ -1,6 +1,6 @@
 //! What ends streams.
 
-use flowgauge_flow::{EndReason, EndedFlow, FlowId, Taker};
+use flowgauge_flow::{EndReason, EndedFlow, FlowId, FlowTracker, Taker};
 
 use crate::delivery::Delivery;
 use crate::handler::{Handler, StreamFlow, StreamStatus};
@@ -39,7 +39,46 @@ impl<H: Handler> Taker for EndStreams<'_, H> {
     }
 }
 
+/// Shows flows that are open, and their streams, as if they had ended. They stay as they are.
+pub(crate) struct ShowStreams<'a, H>(pub(crate) EndStreams<'a, H>);
+
+impl<H: Handler> Taker for ShowStreams<'_, H> {
+    fn fetch(&mut self, flow: FlowId) {
+        self.0.fetch(flow);
+    }
+
+    fn take(&mut self, ended: &EndedFlow<'_>) {
+        let id = ended.id();
+        let streams = [0, 1].map(|direction| stream_id(id, direction));
+        let kept = self.0.streams.connections.get(id).copied();
+        let skips = streams.map(|stream| self.0.streams.delivered.skip(stream));
+        self.0.take(ended);
+        let all = &mut *self.0.streams;
+        if let (Some(place), Some(kept)) = (all.connections.get_mut(id), kept) {
+            *place = kept;
+        }
+        for (stream, skip) in streams.into_iter().zip(skips) {
+            if let Some(skip) = skip {
+                *all.delivered.skip_of(stream) = skip;
+            }
+        }
+    }
+}
+
 impl Streams {
+    /// Shows the streams of open flows as if these had ended: see [`ShowStreams`].
+    pub(crate) fn show_open<H: Handler>(&mut self, tracker: &FlowTracker, handler: &mut H) {
+        // What waits is handed on by taking it out: of a copy.
+        let copy = self.reassembler.clone();
+        let reassembler = core::mem::replace(&mut self.reassembler, copy);
+        let syns = core::mem::take(&mut self.syns);
+        let (live, bytes, chunks) = (self.live, self.delivered.bytes, self.delivered.chunks);
+        let streams = &mut *self;
+        tracker.show_open(&mut ShowStreams(EndStreams { streams, handler }));
+        (self.reassembler, self.syns, self.live) = (reassembler, syns, live);
+        (self.delivered.bytes, self.delivered.chunks) = (bytes, chunks);
+    }
+
     /// Fetches what [`Streams::end`] needs of a flow.
     #[inline(always)]
     fn prefetch<H: Handler>(&self, flow: FlowId, step: usize, handler: &mut H) {

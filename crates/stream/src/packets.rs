@@ -267,6 +267,18 @@ impl Streams {
         }
     }
 
+    /// What was wanted of streams, where that is less than all.
+    pub(crate) fn wanted(&self) -> impl Iterator<Item = Want> + '_ {
+        let streams = self.connections.known();
+        streams.filter_map(|(id, side)| match side.half.is_abandoned() {
+            true => Some(Want::Nothing(id)),
+            false if side.progress.has(SKIPS) => {
+                Some(Want::From(id, self.delivered.skip(id)?.from))
+            }
+            false => None,
+        })
+    }
+
     /// Bytes of a direction before a position are not looked at.
     fn skip(&mut self, id: u32, from: u64) -> bool {
         let Some((side, _)) = self.connections.known_mut(id) else {

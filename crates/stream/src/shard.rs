@@ -116,6 +116,19 @@ impl Shard {
         self.end_flows(handler);
     }
 
+    /// Ends what has timed out. To be called before [`Shard::show_open`].
+    pub fn end_due<H: Handler>(&mut self, handler: &mut H) {
+        self.tracker.end_due();
+        self.end_flows(handler);
+    }
+
+    /// Gives what is open to a handler as if the input was over. All goes on as if it had not been asked. Fragments of
+    /// datagrams that are not complete are not among it.
+    pub fn show_open<H: Handler>(&mut self, handler: &mut H) {
+        self.streams.show_open(&self.tracker, handler);
+        while handler.want().is_some() {}
+    }
+
     /// Where the packets went: those of a batch are either delivered to the flow table and, if they carry payload, to a
     /// stream (or left alone because they are not IP), or refused.
     pub fn ledger(&self) -> &Ledger {
@@ -145,6 +158,11 @@ impl Shard {
         statistics.checksums = wrong.statistics;
         let findings = Findings::new(&statistics, &wrong);
         (ledger, statistics, findings)
+    }
+
+    /// Payload that was to be read and has a wrong checksum.
+    pub fn bad_payload(&self) -> &BadPayload {
+        self.checksums.of_payload()
     }
 
     /// What a user should know of its input.
@@ -223,6 +241,11 @@ impl Shard {
     /// Does what a handler wants ([`Handler::want`]), now. Returns whether there is such a stream.
     pub fn want<H: Handler>(&mut self, want: Want, handler: &mut H) -> bool {
         self.streams.want(want, handler)
+    }
+
+    /// What is wanted of streams, where that is less than all.
+    pub fn wanted(&self) -> impl Iterator<Item = Want> + '_ {
+        self.streams.wanted()
     }
 
     /// Delivers what waits for a stream, holes reported as missing.

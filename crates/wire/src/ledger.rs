@@ -173,6 +173,26 @@ impl Ledger {
         self
     }
 
+    /// What came after it stood at `before`. What was refused only then of packets from before is left out where too few
+    /// came.
+    #[must_use]
+    pub fn since(&self, before: &Ledger) -> Ledger {
+        let received = self.received.saturating_sub(before.received);
+        let mut left = received;
+        let mut places = self.places;
+        for (place, before) in places.iter_mut().zip(before.places) {
+            *place = place.saturating_sub(before).min(left);
+            left -= *place;
+        }
+        Ledger {
+            received,
+            delivered: left,
+            delivered_bytes: self.delivered_bytes.saturating_sub(before.delivered_bytes),
+            places,
+            anomalies: self.anomalies,
+        }
+    }
+
     /// Adds another source's ledger.
     pub fn merge(&mut self, other: &Ledger) {
         self.received += other.received;
@@ -207,6 +227,27 @@ mod tests {
         for arrived in [7, 9] {
             let sink = ledger(arrived, 3, Place::Cutoff);
             assert!(!source.clone().through(&sink).is_balanced(), "{arrived}");
+        }
+    }
+
+    #[test]
+    fn what_came_since_is_in_balance_whatever_was_refused_late() {
+        let before = ledger(10, 2, Place::Malformed);
+        let mut now = before.clone();
+        now.take(5, 500);
+        now.refuse(Place::Malformed, 1, 100);
+        let since = now.since(&before);
+        assert_eq!(
+            (since.received, since.delivered, since.delivered_bytes),
+            (5, 4, 400)
+        );
+        assert_eq!(since.at(Place::Malformed), 1);
+        for late in [Place::Malformed, Place::Strict] {
+            let mut now = now.clone();
+            now.refuse(late, 8, 800);
+            let since = now.since(&before);
+            assert!(since.is_balanced());
+            assert_eq!((since.received, since.delivered), (5, 0));
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use flowgauge_record::results::{ResultRow, Value};
 use flowgauge_runtime::stacks::{
-    Runner, RunnerOptions, SetupError, Snapshot, StackFailure, StackState,
+    Change, Runner, RunnerOptions, SetupError, Snapshot, StackFailure, StackState,
 };
 use flowgauge_stack::{
     Account, Cell, LastWord, Node, NodeId, Program, ResultValue, RunEnd, Stack, Table,
@@ -256,7 +256,7 @@ impl Running {
             Ok(changed) => changed,
             Err(failure) => {
                 let _code = failure.report();
-                say!("the stacks go on as they were");
+                say!("stacks not reloaded: those that run continue");
                 return;
             }
         };
@@ -267,7 +267,6 @@ impl Running {
         let before = core::mem::take(&mut self.before);
         let was = changed.was.iter();
         self.before = was.map(|was| was.map_or(now, |was| before[was])).collect();
-        let begun = changed.was.iter().filter(|was| was.is_none()).count();
         let gone = |index: &usize| !changed.was.contains(&Some(*index));
         let before_gone = (0..before.len()).filter(gone).map(|index| before[index]);
         for (ended, before) in changed.ended.iter().zip(before_gone) {
@@ -282,12 +281,7 @@ impl Running {
             }
         }
         if !self.quiet {
-            say!(
-                "{}: {} ended, {begun} began, {} went on",
-                count(self.runner.stacks().len() as u64, "stack"),
-                changed.ended.len(),
-                self.runner.stacks().len() - begun
-            );
+            say!("{}", told(&changed, self.runner.stacks()));
         }
         self.say_failures();
     }
@@ -550,6 +544,35 @@ impl Running {
                 None,
             )),
         }
+    }
+}
+
+/// Which stacks a change has ended, begun and replaced, and which continue.
+fn told(change: &Change, stacks: &[Stack]) -> String {
+    let of = |stack: &Stack| stack.name.clone().unwrap_or_else(|| "(unnamed)".to_owned());
+    let mut ended: Vec<String> = change.ended.iter().map(|it| of(&it.stack)).collect();
+    let (mut started, mut replaced, mut unchanged) = (Vec::new(), Vec::new(), Vec::new());
+    for (stack, was) in stacks.iter().zip(&change.was) {
+        let name = of(stack);
+        match (was, ended.iter().position(|it| *it == name)) {
+            (Some(_), _) => unchanged.push(name),
+            (None, Some(at)) => replaced.push(ended.remove(at)),
+            (None, None) => started.push(name),
+        }
+    }
+    let all = [
+        ("started", started),
+        ("replaced", replaced),
+        ("ended", ended),
+        ("unchanged", unchanged),
+    ];
+    let some = all.iter().filter(|(_, names)| !names.is_empty());
+    let told: Vec<String> = some
+        .map(|(what, names)| format!("{what} {}", names.join(", ")))
+        .collect();
+    match told.is_empty() {
+        true => "stacks reloaded: no stacks are left".to_owned(),
+        false => format!("stacks reloaded: {}", told.join("; ")),
     }
 }
 

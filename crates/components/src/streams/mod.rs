@@ -293,6 +293,23 @@ impl Streams {
 }
 
 impl Component for Streams {
+    fn fork(&self) -> Option<Box<dyn Component>> {
+        // Files and totals are of all copies together, and chunks have an engine.
+        let Kind::Segments(segments) = &self.kind else {
+            return None;
+        };
+        let is_alone = !self.wants_totals && self.folder.is_none();
+        is_alone.then(|| {
+            Box::new(Streams {
+                kind: Kind::Segments(segments.clone()),
+                shared: Arc::clone(&self.shared),
+                folder: None,
+                files: None,
+                ..*self
+            }) as _
+        })
+    }
+
     fn start(&mut self) -> Result<(), Failure> {
         let Some(folder) = &self.folder else {
             return Ok(());

@@ -15,6 +15,7 @@ use super::{Wanted, Ways, slot};
 const TOGETHER: usize = 32;
 
 /// Gives a record for every direction or hole, and the bytes to files where asked for.
+#[derive(Clone)]
 pub(super) struct Segments {
     wanted: Wanted,
     /// By [`Stream::id`].

@@ -60,6 +60,7 @@ impl KeyName for Number {
     }
 }
 
+#[derive(Clone)]
 struct Demux;
 
 impl Keying for Demux {

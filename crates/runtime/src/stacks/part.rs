@@ -208,11 +208,12 @@ impl Tail for Next {
 
 impl Next {
     /// Takes out what is of stacks that leave: see [`Part::split`].
-    fn split(&mut self, leaves: &dyn Fn(&Member) -> bool) -> Next {
+    fn split(&mut self, leaving: &mut Leaving<'_>) -> Next {
         match self {
-            Next::Parts(parts) => Next::Parts(Part::split(parts, leaves)),
+            Next::Parts(parts) => Next::Parts(Part::split(parts, leaving)),
             Next::Subscribers(subscribers) => {
-                Next::Subscribers(Box::new(subscribers.split(leaves)))
+                subscribers.leave(leaving);
+                Next::Nothing
             }
             Next::Nothing | Next::Crossing(_) => Next::Nothing,
         }
@@ -243,6 +244,15 @@ impl Next {
             }
         }
     }
+}
+
+/// Stacks that leave while others run on.
+pub(super) struct Leaving<'a> {
+    pub(super) who: &'a dyn Fn(&Member) -> bool,
+    /// The capture clock.
+    pub(super) now: Nanos,
+    /// What is known of their components at their end.
+    pub(super) counts: Vec<Count>,
 }
 
 /// What is known of a component while it runs.
@@ -283,6 +293,68 @@ impl Part {
         self.is_by_group
     }
 
+    /// Adds it to others on its thread: as a further subscriber to the engine of one of them where that does for it. Where they
+    /// run already, the clock is at `now`, and it sees flows from before as they are.
+    pub(super) fn join(mut self, others: &mut Vec<Part>, now: Option<Nanos>) {
+        let does = |other: &&mut Part| {
+            let engines = other.engine().zip(self.engine());
+            other.is_by_group == self.is_by_group
+                && (now.is_none() || other.wants_input())
+                && engines.is_some_and(|(one, mine)| one.does_for(mine, now.is_some()))
+        };
+        match others.iter_mut().find(does) {
+            Some(other) => other.take_in(self, now),
+            None => {
+                self.begin_at(now);
+                others.push(self);
+            }
+        }
+    }
+
+    /// Components that work in intervals look at the clock before their first packet.
+    pub(super) fn begin_at(&mut self, now: Option<Nanos>) {
+        if let Some(now) = now {
+            self.advance(now);
+        }
+    }
+
+    /// The engine that its first component subscribes to, or that all of its parts do.
+    fn engine(&self) -> Option<&Engine> {
+        match self.graph.tail() {
+            Next::Subscribers(subscribers) if self.graph.is_empty() => Some(subscribers.engine()),
+            _ => self.graph.engine(),
+        }
+    }
+
+    /// Takes in another one, whose engine its own does for.
+    fn take_in(&mut self, mut other: Part, now: Option<Nanos>) {
+        self.share_engine();
+        let Next::Subscribers(subscribers) = self.graph.tail_mut() else {
+            return;
+        };
+        self.members.append(&mut other.members.clone());
+        match other.graph.share_engine() {
+            Some(engine) => subscribers.join(other, &engine, now),
+            None => {
+                if let Next::Subscribers(others) = other.graph.tail_mut() {
+                    subscribers.join_all(others, now);
+                }
+            }
+        }
+    }
+
+    /// Has the engine that its first component subscribes to for several parts, of which that is the only one so far.
+    fn share_engine(&mut self) {
+        if let Some(engine) = self.graph.share_engine() {
+            let graph = Graph::of_tail(Next::Nothing);
+            let members = self.members.clone();
+            let own = Part::new(members, graph, &self.common).with_groups(self.is_by_group);
+            let alone = core::mem::replace(self, own);
+            let subscribers = Box::new(Subscribers::new(engine, alone));
+            *self.graph.tail_mut() = Next::Subscribers(subscribers);
+        }
+    }
+
     /// Opens what components need; a stack with one that cannot begin has failed.
     pub(super) fn start(&mut self) {
         let started = self.graph.start();
@@ -295,39 +367,44 @@ impl Part {
         &self.members
     }
 
-    /// Takes out what is of stacks that leave. Of what they share with others they get copies, which go on from here.
-    pub(super) fn split(parts: &mut Vec<Part>, leaves: &dyn Fn(&Member) -> bool) -> Vec<Part> {
+    /// Takes out what is of stacks that leave. Of components that they share with others they get copies, which go on from
+    /// here; what comes of an engine that they share comes at once.
+    pub(super) fn split(parts: &mut Vec<Part>, leaving: &mut Leaving<'_>) -> Vec<Part> {
         let mut left = Vec::new();
         for mut part in core::mem::take(parts) {
-            if part.members.iter().all(leaves) {
+            if part.members.iter().all(leaving.who) {
                 left.push(part);
                 continue;
             }
-            left.extend(part.copy(leaves));
+            left.extend(part.copy(leaving));
             parts.push(part);
         }
         left
     }
 
     /// A copy for those of its stacks that leave, if any does.
-    pub(super) fn copy(&mut self, leaves: &dyn Fn(&Member) -> bool) -> Option<Part> {
-        let leaving: Vec<Member> = self
-            .members
-            .iter()
-            .filter(|it| leaves(it))
-            .cloned()
-            .collect();
-        if leaving.is_empty() {
+    pub(super) fn copy(&mut self, leaving: &mut Leaving<'_>) -> Option<Part> {
+        if !self.members.iter().any(leaving.who) {
             return None;
         }
-        self.members.retain(|member| !leaves(member));
-        let tail = self.graph.tail_mut().split(leaves);
+        self.share_engine();
+        let who = leaving.who;
+        let members = core::mem::take(&mut self.members).into_iter();
+        let (members, others) = members.partition(who);
+        self.members = others;
+        let tail = self.graph.tail_mut().split(leaving);
         Some(Part {
-            members: leaving,
+            members,
             graph: self.graph.fork(tail),
             common: Arc::clone(&self.common),
             ..*self
         })
+    }
+
+    /// The input is over for what was taken out, with the capture clock at `now`.
+    pub(super) fn leave(mut self, leaving: &mut Leaving<'_>) {
+        self.finish(leaving.now);
+        self.counts(&mut |count| leaving.counts.push(count));
     }
 
     /// Whether there is nothing to do any more.
@@ -365,11 +442,6 @@ impl Part {
 
     fn parts(&mut self) -> &mut [Part] {
         self.graph.tail_mut().parts_mut()
-    }
-
-    /// Takes out the engine that its first component subscribes to: from now on the part gets what comes of it.
-    pub(super) fn share_engine(&mut self) -> Option<Box<Engine>> {
-        self.graph.share_engine()
     }
 
     /// Its first component, where that subscribes to an engine that it shares.
@@ -515,9 +587,19 @@ impl Part {
     /// The input is over, with the capture clock at `now`.
     pub(super) fn finish(&mut self, now: Nanos) {
         self.advance(now);
+        self.begin_finish();
+        self.finish_all();
+        self.end_finish();
+    }
+
+    /// The input is over: what components before it keep comes.
+    pub(super) fn begin_finish(&mut self) {
         self.crossings(&mut Crossing::begin_end);
         self.begin_end();
-        self.finish_all();
+    }
+
+    /// All that was kept has come.
+    pub(super) fn end_finish(&mut self) {
         self.crossings(&mut |crossing| crossing.send(Ends::Input));
     }
 

@@ -6,7 +6,6 @@ use flowgauge_stack::engine::Required;
 use flowgauge_stack::{ComponentKind, Graph, Inner, NodeId, SettingError, Stack, Stage};
 
 use super::part::{Common, Member, Next, Part};
-use super::subscribers::Subscribers;
 
 /// The first stage of a stack.
 #[derive(Clone)]
@@ -111,28 +110,11 @@ pub(super) fn parts(
     common: &Arc<Common>,
     tail: &mut dyn FnMut(&Member) -> Next,
 ) -> Result<Vec<Part>, SettingError> {
-    let Some(stack) = firsts.first().map(|first| first.of) else {
-        return Ok(Vec::new());
-    };
     let mut made = Vec::new();
-    for together in by_engine(groups(firsts, place), place) {
-        let mut parts = Vec::with_capacity(together.len());
-        for group in together {
-            parts.extend(part(group, place, common, tail)?);
+    for group in groups(firsts, place) {
+        if let Some(part) = part(group, place, common, tail)? {
+            part.join(&mut made, None);
         }
-        if parts.len() < 2 {
-            made.append(&mut parts);
-            continue;
-        }
-        let members = parts.iter().flat_map(|part| part.members().to_vec());
-        let (members, is_by_group) = (members.collect(), parts[0].is_by_group());
-        let engines: Vec<_> = parts.iter_mut().filter_map(Part::share_engine).collect();
-        let Some(engine) = engines.into_iter().next() else {
-            continue;
-        };
-        let next = Next::Subscribers(Box::new(Subscribers::new(engine, parts)));
-        let graph = Graph::part(stack, None, None, next)?;
-        made.push(Part::new(members, graph, common).with_groups(is_by_group));
     }
     Ok(made)
 }

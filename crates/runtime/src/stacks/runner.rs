@@ -23,7 +23,7 @@ use super::crossing::{Crossing, Entry, crossing};
 use super::fan_out::{OwnSource, Reading, SourceReport, run_own};
 use super::lane::{Behind, Lane, run_apart, run_behind, run_behind_any, run_lane, run_source};
 use super::pace::Pace;
-use super::part::{Common, Count, Member, Next, Part, StackFailure};
+use super::part::{Common, Count, Leaving, Member, Next, Part, StackFailure};
 use super::snapshot::{Snapshot, StackState};
 use crate::pool::{Inbox, Pool, TOGETHER, WAITING};
 use crate::queue::Bell;

@@ -12,9 +12,9 @@ use flowgauge_runtime::stacks::{
 use flowgauge_stack::engine::{Feed, Required};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, ComponentKind, Failure, Input, ItemType, Items, KeyTable,
-    OptionInfo, OptionKind, Outlet, Output, Packets, Parallel, PerKey, Program, Received, Registry,
-    ResultInfo, ResultValue, Selection, Settings, Sources, StreamChunk, StreamInfo, check, forked,
-    parse,
+    NodeId, OptionInfo, OptionKind, Outlet, Output, Packets, Parallel, PerKey, Program, Received,
+    Registry, ResultInfo, ResultValue, Selection, Settings, Sources, StreamChunk, StreamInfo,
+    check, forked, parse,
 };
 use flowgauge_stream::{Handler, ShardConfig};
 use flowgauge_wire::{Batch, DecodedBatch, Nanos, PacketDescriptor};
@@ -953,6 +953,47 @@ fn a_stack_that_shared_an_engine_or_its_beginning_ends_as_if_alone() {
         let snapshot = runner.snapshot();
         assert_eq!(result(&runner, &snapshot, 0, "flows"), all);
         assert_eq!(result(&runner, &snapshot, 1, "count"), 20_000);
+    }
+}
+
+#[test]
+fn a_stack_joins_an_engine_that_runs_and_another_leaves_it() {
+    let flows_of = |packets: u32| {
+        let (runner, _) = run("[stack] flows", 1, packets, false);
+        result(&runner, &runner.snapshot(), 0, "flows")
+    };
+    for workers in [1, 2] {
+        let text = "[stack a] flows\n";
+        let both = format!("{text}[stack b] flows {{ name = b }}\n");
+        let mut runner = Runner::new(program(text), &options(workers)).expect("it can be made");
+        let mut source = Generated::new(20_000, false);
+        let mut steps = |runner: &mut Runner, steps: usize| {
+            for _ in 0..steps {
+                runner.step(&mut source).expect("nothing is damaged");
+            }
+            source.next as u32
+        };
+        let joined = steps(&mut runner, 20);
+        runner.replace(program(&both)).expect("it can be made");
+        let ended = result(&runner, &runner.snapshot(), 0, "flows");
+        let left = steps(&mut runner, 20);
+        let change = runner
+            .replace(program(&both[text.len()..]))
+            .expect("it can be made");
+        let state = change.ended[0].state.component(NodeId(0)).expect("it ran");
+        let all = state.result.as_ref().and_then(ResultValue::number);
+        assert_eq!(all, Some(flows_of(left).into()), "with those that are open");
+        let taken = steps(&mut runner, 1_000);
+        assert_eq!(taken, 20_000);
+        runner.finish();
+        let snapshot = runner.snapshot();
+        // Those that saw no packet any more, too.
+        let flows = result(&runner, &snapshot, 0, "flows");
+        assert_eq!(flows, flows_of(20_000) - ended);
+        let account = snapshot.stacks[0].components[0].account.as_ref();
+        let ledger = &account.expect("of the engine").ledger;
+        assert_eq!(ledger.received(), 20_000 - u64::from(joined));
+        assert!(ledger.is_balanced());
     }
 }
 

@@ -33,11 +33,23 @@ impl<T: Tail> Graph<T> {
         }
     }
 
+    /// The engine that its first component subscribes to, where that is its own.
+    pub fn engine(&self) -> Option<&Engine> {
+        match &self.nodes[self.entry?.index()].subscription {
+            Some(Subscription::Own(engine)) => engine.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Takes out the engine that its first component subscribes to: whoever has it drives it, and gives the graph what comes of it.
     pub fn share_engine(&mut self) -> Option<Box<Engine>> {
-        let subscription = self.nodes[self.entry?.index()].subscription.as_mut()?;
-        match core::mem::replace(subscription, Subscription::Shared) {
-            Subscription::Own(engine) => engine,
+        match &mut self.nodes[self.entry?.index()].subscription {
+            Some(subscription @ Subscription::Own(_)) => {
+                match core::mem::replace(subscription, Subscription::Shared) {
+                    Subscription::Own(engine) => engine,
+                    _ => None,
+                }
+            }
             _ => None,
         }
     }

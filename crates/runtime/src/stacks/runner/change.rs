@@ -6,11 +6,12 @@
 use std::time::Instant;
 
 use flowgauge_stack::{ComponentFailure, Program, Stack};
+use flowgauge_wire::Nanos;
 
 use super::made::Made;
 use super::{
-    Board, Count, Kind, Member, Order, Part, Runner, SetupError, StackState, Thread, Waiting, Work,
-    run_behind, run_behind_any,
+    Board, Count, Kind, Leaving, Member, Order, Part, Runner, SetupError, StackState, Thread,
+    Waiting, Work, run_behind, run_behind_any,
 };
 
 /// A stack that was removed while others run.
@@ -152,18 +153,23 @@ impl Runner {
                 .iter()
                 .any(|(_, leaving)| leaving.number == member.number)
         };
-        let mut counts: Vec<Count> = Vec::new();
-        let mut note = |count: Count| counts.push(count);
+        let mut leaving = Leaving {
+            who: &leaves,
+            now: Nanos(0),
+            counts: Vec::new(),
+        };
         for (_, member) in ended.iter().filter(|(stack, _)| stack.has_source()) {
             self.common.satisfy(member);
         }
         let lanes = self.waiting.iter_mut().filter_map(|it| it.work.lane());
         for lane in core::iter::once(&mut self.inline).chain(lanes) {
-            for mut part in Part::split(&mut lane.parts, &leaves) {
-                part.finish(lane.now);
-                part.counts(&mut note);
+            leaving.now = lane.now;
+            for part in Part::split(&mut lane.parts, &mut leaving) {
+                part.leave(&mut leaving);
             }
         }
+        let mut counts = leaving.counts;
+        let mut note = |count: Count| counts.push(count);
         for waiting in core::mem::take(&mut self.waiting) {
             match waiting.work {
                 Work::Behind(behind, entries, order)

@@ -276,7 +276,7 @@ impl Runner {
     }
 
     /// Adds parts to those of a thread, which has seen what came before them.
-    fn join(&mut self, name: String, worker: Option<usize>, mut parts: Vec<Part>) {
+    fn join(&mut self, name: String, worker: Option<usize>, parts: Vec<Part>) {
         if parts.is_empty() {
             return;
         }
@@ -305,12 +305,10 @@ impl Runner {
                 None => return,
             }
         };
-        let now = lane.now;
-        if now > Nanos(0) {
-            // Components that work in intervals look at the clock before their first packet.
-            parts.iter_mut().for_each(|part| part.advance(now));
+        let now = Some(lane.now).filter(|now| *now > Nanos(0));
+        for part in parts {
+            part.join(&mut lane.parts, now);
         }
-        lane.parts.append(&mut parts);
     }
 
     pub(super) fn starts_later(&mut self, waiting: Waiting) {
