@@ -43,8 +43,8 @@ impl<H: Handler> Taker for EndStreams<'_, H> {
 pub(crate) struct ShowStreams<'a, H>(pub(crate) EndStreams<'a, H>);
 
 impl<H: Handler> Taker for ShowStreams<'_, H> {
-    fn fetch(&mut self, flow: FlowId) {
-        self.0.fetch(flow);
+    fn fetch(&mut self, flow: FlowId, step: usize) {
+        self.0.fetch(flow, step);
     }
 
     fn take(&mut self, ended: &EndedFlow<'_>) {
