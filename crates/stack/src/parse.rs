@@ -414,8 +414,12 @@ impl<'a> Parser<'a> {
                         "include takes in a file of stacks and sections: it stands before or behind a stack"
                     }
                     Some('=') => "options stand in braces: interface { device = eth0 }",
-                    Some('|') => "components are joined by '-'; '|' separates the branches of a switch: ( a | b )",
-                    _ => "a stack is written as: component - component { option = value } - component",
+                    Some('|') => {
+                        "components are joined by '-'; '|' separates the branches of a switch: ( a | b )"
+                    }
+                    _ => {
+                        "a stack is written as: component - component { option = value } - component"
+                    }
                 };
                 return Err(self.cursor.expected(&what).with_hint(hint));
             };

@@ -39,8 +39,13 @@ pub(crate) struct Running {
     runner: Runner,
     control: Control,
     opened: Option<Opened>,
+    /// Failures that are told at the end.
     failures: Vec<String>,
     hint: Option<String>,
+    /// Stacks whose failure has been told.
+    failed: usize,
+    /// Stacks that were removed.
+    ended: usize,
     started: Instant,
     watch: Option<Watch>,
     quiet: bool,
@@ -140,6 +145,8 @@ impl Running {
             control,
             opened,
             failures: Vec::new(),
+            failed: 0,
+            ended: 0,
             hint: None,
             started,
             watch: watch.map(|options| Watch::new(options, started)),
@@ -181,7 +188,8 @@ impl Running {
         let snapshot = self.runner.snapshot();
         let source = core::mem::take(&mut self.outcome.ledger);
         self.outcome.ledger = self.accounted(&source, &snapshot);
-        if self.failures.is_empty() && !self.outcome.ledger.is_balanced() {
+        let has_failed = self.failed > 0 || !self.failures.is_empty();
+        if !has_failed && !self.outcome.ledger.is_balanced() {
             let line = summary::ledger_line(&self.outcome.ledger);
             let what = format!("packets got lost within flowgauge, which is a fault of it: {line}");
             self.failures.push(what);
@@ -234,6 +242,8 @@ impl Running {
             if let Err(failure) = last.0.write(&run) {
                 if self.runner.stacks().len() > 1 {
                     say!("flowgauge: error: {}", failure.message);
+                    self.failed += 1;
+                    continue;
                 }
                 self.failures.push(failure.message);
                 let hint = failure.hint.as_deref();
@@ -273,13 +283,18 @@ impl Running {
             let mut written = Vec::new();
             self.write_last(&ended.stack, &ended.state, before, &source, &mut written);
             results(&ended.stack, &ended.state, give);
-            let notes = self.notes(&ended.stack, &ended.state, true);
-            self.outcome.notes.extend(notes);
+            let name = name_of(&ended.stack);
+            for note in self.notes(&ended.stack, &ended.state, true) {
+                if !self.quiet {
+                    say!("note: stack {name}: {note}");
+                }
+            }
             if let Some(failure) = &ended.failure {
-                say!("flowgauge: error: {failure}");
-                self.failures.push(String::new());
+                say!("flowgauge: error: stack {name}: {failure}");
+                self.failed += 1;
             }
         }
+        self.ended += changed.ended.len();
         if !self.quiet {
             say!("{}", told(&changed, self.runner.stacks()));
         }
@@ -456,10 +471,12 @@ impl Running {
     }
 
     /// What SIGUSR1 asks for.
-    fn say_statistics(&self) {
+    fn say_statistics(&mut self) {
         let snapshot = self.runner.snapshot();
         let mut ledger = self.outcome.ledger.clone();
-        ledger.merge(&self.runner.sources().ledger);
+        let report = self.runner.sources();
+        ledger.merge(&report.ledger);
+        self.outcome.errors.extend(report.errors);
         let ledger = self.accounted(&ledger, &snapshot);
         say!("{}", summary::ledger_line(&ledger));
         summary::print_statistics(&ledger, &self.statistics(&snapshot), self.started.elapsed());
@@ -506,7 +523,7 @@ impl Running {
             if let Some(hint) = &failure.failure.hint {
                 say!("hint: {hint}");
             }
-            self.failures.push(String::new());
+            self.failed += 1;
         }
     }
 
@@ -532,28 +549,31 @@ impl Running {
 
     /// Whether all stacks came to their end.
     fn conclude_stacks(&mut self) -> Result<(), Failure> {
-        let all = self.runner.stacks().len();
-        match self.failures.len() {
-            0 => Ok(()),
-            _ if all == 1 => {
-                let what = self.failures.swap_remove(0);
-                Err(Failure::run(what, self.hint.take()))
-            }
-            failed => Err(Failure::run(
-                format!("{failed} of {all} stacks failed"),
-                None,
-            )),
+        if !self.failures.is_empty() {
+            let what = self.failures.swap_remove(0);
+            return Err(Failure::run(what, self.hint.take()));
         }
+        if self.failed == 0 {
+            return Ok(());
+        }
+        let all = self.runner.stacks().len() + self.ended;
+        let what = format!("{} of {all} stacks failed", self.failed);
+        Err(Failure::run(what, None))
     }
+}
+
+fn name_of(stack: &Stack) -> &str {
+    stack.name.as_deref().unwrap_or("(unnamed)")
 }
 
 /// Which stacks a change has ended, begun and replaced, and which continue.
 fn told(change: &Change, stacks: &[Stack]) -> String {
-    let of = |stack: &Stack| stack.name.clone().unwrap_or_else(|| "(unnamed)".to_owned());
-    let mut ended: Vec<String> = change.ended.iter().map(|it| of(&it.stack)).collect();
+    let mut ended: Vec<String> = (change.ended.iter())
+        .map(|it| name_of(&it.stack).to_owned())
+        .collect();
     let (mut started, mut replaced, mut unchanged) = (Vec::new(), Vec::new(), Vec::new());
     for (stack, was) in stacks.iter().zip(&change.was) {
-        let name = of(stack);
+        let name = name_of(stack).to_owned();
         match (was, ended.iter().position(|it| *it == name)) {
             (Some(_), _) => unchanged.push(name),
             (None, Some(at)) => replaced.push(ended.remove(at)),
