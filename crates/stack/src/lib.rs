@@ -36,7 +36,8 @@
 //! assert_eq!(
 //!     error.show(&sources).to_string(),
 //!     "a.stack:2:9: error: expected a component or a section, found '>'\n  \
-//!      2 | tcpscan > output\n    |         ^"
+//!      2 | tcpscan > output\n    |         ^\n\
+//!      hint: a stack is written as: component - component { option = value } - component"
 //! );
 //! ```
 #![forbid(unsafe_code)]
