@@ -104,7 +104,7 @@ fn name(identity: &StreamIdentity) -> String {
     format!("{identity:?}")
 }
 
-/// Wants nothing of streams after so many bytes, of some also of the opposite direction.
+/// Wants nothing of the opposite stream after so many bytes of one, of most also nothing more of that.
 #[derive(Default)]
 struct Leaves {
     /// All is wanted, or again.
@@ -157,16 +157,11 @@ impl Handler for Leaves {
         ));
         let end = chunk.offset + chunk.bytes.len() as u64;
         self.last.insert(name.clone(), (chunk.time, end));
-        let port = u64::from(
-            stream
-                .identity()
-                .source
-                .1
-                .max(stream.identity().destination.1),
-        );
-        if end > 200 * (port % 4) && !self.wants_all && !self.left.contains(&stream.id) {
-            let both = [stream.id, stream.opposite];
-            for id in both.into_iter().take(1 + usize::from(port % 3 != 0)) {
+        let pick: u64 = name.bytes().map(u64::from).sum();
+        let both = [stream.opposite, stream.id];
+        let is_new = both.iter().all(|id| !self.left.contains(id));
+        if end > 200 * (pick % 4) && !self.wants_all && is_new {
+            for id in both.into_iter().take(1 + usize::from(pick % 3 != 0)) {
                 self.wants.push(Want::Nothing(id));
                 self.left.push(id);
             }
@@ -244,18 +239,18 @@ fn flows_and_streams_are_those_without_a_backend() {
         withheld += table.withheld;
         cut += table.cut;
     }
-    assert!(withheld > 5000 && cut > 0, "{withheld} {cut}");
+    assert!(withheld > 5000 && cut > 1000, "{withheld} {cut}");
 }
 
 #[test]
 fn what_is_wanted_again_comes_again() {
     let mut resumed = 0;
     let mut file = Vec::new();
-    generate(&Config::new(Preset::Mix).with_packets(20_000), &mut file).unwrap();
+    generate(&Config::new(Preset::Mix).with_packets(40_000), &mut file).unwrap();
     let (all, _) = run_shard(&file, None, Some(0));
     for with_card in [false, true] {
         let card = Card::default();
-        let (seen, shard) = run_shard(&file, with_card.then_some(&card), Some(750));
+        let (seen, shard) = run_shard(&file, with_card.then_some(&card), Some(1500));
         assert_eq!(seen.records, all.records);
         assert!(shard.ledger().is_balanced());
         for (name, chunks) in &seen.chunks {
