@@ -2,8 +2,6 @@
 
 #[path = "../../../../tests/shared/card.rs"]
 mod card;
-#[path = "../../../../tests/shared/corpora.rs"]
-mod shared;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Cursor;
@@ -22,6 +20,8 @@ use flowgauge_stream::{
     ChecksumPolicy, Chunk, Handler, Shard, ShardConfig, Stream, StreamIdentity, VlanAware, Want,
 };
 use flowgauge_wire::{Batch, Nanos};
+
+use crate::corpora::shared::corpora;
 
 /// What is damaged is not seen of what is kept away, and a card knows five-tuples alone.
 fn config() -> ShardConfig {
@@ -72,7 +72,7 @@ fn traces() -> Vec<(String, Vec<u8>)> {
         traces.push((format!("{preset:?}"), file));
     }
     let stride = std::env::var("FLOWGAUGE_STRIDE").map_or(23, |text| text.parse().unwrap());
-    let mut folders: Vec<PathBuf> = shared::corpora().into_iter().collect();
+    let mut folders: Vec<PathBuf> = corpora().into_iter().collect();
     let mut captures = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -104,6 +104,9 @@ fn name(identity: &StreamIdentity) -> String {
     format!("{identity:?}")
 }
 
+/// Where bytes stand, what is missing and skipped before them, and they.
+type Piece = (u64, u64, u64, Vec<u8>);
+
 /// Wants nothing of the opposite stream after so many bytes of one, of most also nothing more of that.
 #[derive(Default)]
 struct Leaves {
@@ -112,7 +115,7 @@ struct Leaves {
     wants: Vec<Want>,
     names: HashMap<u32, String>,
     left: Vec<u32>,
-    chunks: BTreeMap<String, Vec<(u64, u64, u64, Vec<u8>)>>,
+    chunks: BTreeMap<String, Vec<Piece>>,
     /// The time of streams' last chunks, and where they end.
     last: BTreeMap<String, (Nanos, u64)>,
     /// When all was wanted again, and of which streams.
@@ -161,7 +164,10 @@ impl Handler for Leaves {
         let both = [stream.opposite, stream.id];
         let is_new = both.iter().all(|id| !self.left.contains(id));
         if end > 200 * (pick % 4) && !self.wants_all && is_new {
-            for id in both.into_iter().take(1 + usize::from(pick % 3 != 0)) {
+            for id in both
+                .into_iter()
+                .take(1 + usize::from(!pick.is_multiple_of(3)))
+            {
                 self.wants.push(Want::Nothing(id));
                 self.left.push(id);
             }
@@ -197,8 +203,10 @@ fn run_shard(file: &[u8], card: Option<&Card>, resumes: Option<u64>) -> (Leaves,
     if let Some(card) = card {
         shard.set_offload(&Verdicts::new(card.clone()));
     }
-    let mut leaves = Leaves::default();
-    leaves.wants_all = resumes == Some(0);
+    let mut leaves = Leaves {
+        wants_all: resumes == Some(0),
+        ..Leaves::default()
+    };
     // In a larger one it is not known whether what passed or what was kept away came first.
     let size = if resumes.is_none() { 1 } else { 8 };
     let mut idle = 0;
