@@ -144,12 +144,16 @@ fn page(status: &Status) -> String {
                 .map(|error| format!("  error: {error}")),
         );
         for stack in &device.stacks {
-            let of = match (stack.user, stack.process) {
-                (Some(user), Some(process)) => format!(" of user {user} (process {process})"),
-                _ => String::new(),
-            };
+            let flows = stack.flows.iter().map(|flow| {
+                let (number, user, process) = (flow.flow, flow.user, flow.process);
+                format!("flow {number} of user {user} (process {process})")
+            });
+            let flows: Vec<String> = flows.collect();
             let components = stack.components.join(" - ");
-            lines.push(format!("  {}{of}: {components}", stack.stack));
+            lines.push(match flows.is_empty() {
+                true => format!("  {}: {components}", stack.stack),
+                false => format!("  {}: {components}", flows.join(", ")),
+            });
             lines.extend(
                 stack
                     .failure

@@ -13,7 +13,8 @@ use flowgauge_wire::{Ledger, Place};
 
 use crate::config::{DeviceConfig, Speed};
 use crate::paced::Paced;
-use crate::protocol::DeviceStatus;
+use crate::protocol::{DeviceStatus, Results};
+use crate::results::results;
 
 type Source = Box<dyn PacketSource + Send>;
 
@@ -143,8 +144,16 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    pub(crate) fn is_over(&self) -> bool {
-        self.state == State::Ended
+    /// What is known of a stack, and why it failed.
+    pub(crate) fn of(&self, stack: &Stack) -> Option<&(Stack, StackState, Option<String>)> {
+        let mut stacks = self.stacks.iter();
+        stacks.find(|(known, ..)| known.name == stack.name)
+    }
+
+    pub(crate) fn results(&self, stack: &Stack) -> Option<Results> {
+        let (stack, state, failure) = self.of(stack)?;
+        let is_last = self.state == State::Ended;
+        Some(results(stack, state, failure.clone(), is_last))
     }
 }
 

@@ -12,6 +12,7 @@ pub mod config;
 mod device;
 mod paced;
 pub mod protocol;
+mod results;
 mod rights;
 mod sensor;
 mod session;

@@ -132,19 +132,28 @@ pub struct DeviceStatus {
     pub stacks: Vec<StackStatus>,
 }
 
-/// A stack, or a flow of a user.
+/// A stack of the configuration, or of flows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StackStatus {
-    /// Its name; of flows `flow-` and a number.
+    /// Its name.
     pub stack: String,
-    /// Of flows whose it is.
-    pub user: Option<u32>,
-    /// ... and the process.
-    pub process: Option<u32>,
+    /// The flows that it runs for; of one of the configuration none.
+    pub flows: Vec<FlowStatus>,
     /// Its components.
     pub components: Vec<String>,
     /// Why it failed, if it did.
     pub failure: Option<String>,
+}
+
+/// A flow, and whose it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowStatus {
+    /// Its number.
+    pub flow: u64,
+    /// The user.
+    pub user: u32,
+    /// The process.
+    pub process: u32,
 }
 
 /// The results of a flow.

@@ -5,19 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use flowgauge_record::results::{Cell, Table, TableColumn};
-use flowgauge_runtime::stacks::{Ended, StackState};
-use flowgauge_stack::{NodeId, ResultValue, Stack};
+use flowgauge_runtime::stacks::Ended;
+use flowgauge_stack::Stack;
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
 use flowgauge_sys::{privileges, process};
 use parking_lot::Mutex;
-use serde_json::{Map, Value};
 
 use crate::config::{Checked, ConfigError};
 use crate::device::{Device, Opened};
-use crate::protocol::{ComponentResult, Refusal, Results, StackStatus, Status};
+use crate::protocol::{FlowStatus, Refusal, Results, StackStatus, Status};
+use crate::results::{is_shared, results};
 use crate::rights::Rights;
 use crate::session;
 use crate::text;
@@ -112,7 +111,10 @@ struct State {
 /// A flow of a user.
 struct Flow {
     device: String,
+    /// What runs for it: others may have the same.
     stack: Stack,
+    /// What that had counted before.
+    base: Option<Results>,
     peer: Peer,
     /// Its connection.
     session: u64,
@@ -273,12 +275,11 @@ impl Sensor {
         let mut devices = Vec::new();
         state.flows.retain(|_, flow| {
             let is_its = flow.session == asker.session;
-            if is_its {
+            if is_its && !devices.contains(&flow.device) {
                 devices.push(flow.device.clone());
             }
             !is_its
         });
-        devices.dedup();
         for device in devices {
             let _ = state.run(&device);
         }
@@ -314,21 +315,23 @@ impl Sensor {
         let devices = devices.map(|(name, device)| {
             let (mut status, shown) = device.status(name);
             for (stack, _, failure) in shown.into_iter().flat_map(|shown| shown.stacks) {
-                let name = stack.name.clone().unwrap_or_default();
-                let flow = state
-                    .flows
-                    .values()
-                    .find(|flow| flow.stack.name == stack.name);
-                let is_its = flow.is_some_and(|flow| flow.peer.user == asker.peer.user);
-                // On a device that has ended those stay that were closed.
-                let is_closed = flow.is_none() && state.is_flow(&stack);
-                if is_closed || !rights.admin && !is_its {
+                let flows = state.flows.iter();
+                let flows = flows.filter(|(_, flow)| flow.stack.name == stack.name);
+                let flows = flows.map(|(number, flow)| FlowStatus {
+                    flow: *number,
+                    user: flow.peer.user,
+                    process: flow.peer.process,
+                });
+                let seen = |flow: &FlowStatus| rights.admin || flow.user == asker.peer.user;
+                let flows: Vec<FlowStatus> = flows.filter(seen).collect();
+                // On a device that has ended those stay whose flows were closed.
+                let is_always = !state.is_flow(&stack);
+                if flows.is_empty() && !(is_always && rights.admin) {
                     continue;
                 }
                 status.stacks.push(StackStatus {
-                    stack: name,
-                    user: flow.map(|flow| flow.peer.user),
-                    process: flow.map(|flow| flow.peer.process),
+                    stack: stack.name.clone().unwrap_or_default(),
+                    flows,
                     components: stack.nodes.iter().map(|node| node.label.clone()).collect(),
                     failure,
                 });
@@ -375,20 +378,24 @@ impl Sensor {
                 "close others; most_flows of the sensor's configuration says how many",
             ));
         }
+        let (stack, base) = match state.running(device, &stack) {
+            Some((stack, base)) => (stack, Some(base)),
+            None => (stack, None),
+        };
+        let is_new = base.is_none();
         let flow = Flow {
             device: device.to_owned(),
             stack,
+            base,
             peer: asker.peer,
             session: asker.session,
         };
         state.flows.insert(number, flow);
-        match state.run(device) {
-            Ok(_) => Ok(number),
-            Err(error) => {
-                state.flows.remove(&number);
-                Err(Refusal::new(error))
-            }
+        if is_new && let Err(error) = state.run(device) {
+            state.flows.remove(&number);
+            return Err(Refusal::new(error));
         }
+        Ok(number)
     }
 
     /// The results of a flow of a connection.
@@ -398,17 +405,17 @@ impl Sensor {
     pub(crate) fn results(&self, asker: &Asker, number: u64) -> Result<Results, Refusal> {
         let state = self.state.lock();
         let flow = state.flow(asker, number)?;
-        let name = flow.stack.name.clone();
+        let (stack, base) = (flow.stack.clone(), flow.base.clone());
         let device = state.devices.get(&flow.device).map(Arc::clone);
         drop(state);
         let shown = device.and_then(|device| device.show());
         let shown = shown.ok_or_else(|| Refusal::new("the device has ended"))?;
-        let is_last = shown.is_over();
-        let mut stacks = shown.stacks.into_iter();
-        let found = stacks.find(|(stack, ..)| stack.name == name);
-        let (stack, state, failure) =
-            found.ok_or_else(|| Refusal::new("the flow has ended with its device"))?;
-        Ok(results(&stack, &state, failure, is_last))
+        let results = shown.results(&stack);
+        let results = results.ok_or_else(|| Refusal::new("the flow has ended with its device"))?;
+        Ok(match base {
+            Some(base) => results.since(&base),
+            None => results,
+        })
     }
 
     /// Ends a flow of a connection.
@@ -418,16 +425,19 @@ impl Sensor {
     pub(crate) fn close(&self, asker: &Asker, number: u64) -> Result<Results, Refusal> {
         let last = self.results(asker, number)?;
         let mut state = self.state.lock();
-        let device = state.flow(asker, number)?.device.clone();
-        state.flows.remove(&number);
-        let ended = state.run(&device).map_err(Refusal::new)?;
-        let name = format!("flow-{number}");
-        let ended = ended
-            .into_iter()
-            .find(|it| it.stack.name.as_ref() == Some(&name));
+        let Some(flow) = state.flows.remove(&number) else {
+            return Ok(last);
+        };
+        let ended = state.run(&flow.device).map_err(Refusal::new)?;
+        let mut ended = ended.into_iter();
+        let ended = ended.find(|ended| ended.stack.name == flow.stack.name);
         Ok(ended.map_or(last, |ended| {
             let failure = ended.failure.map(|failure| failure.to_string());
-            results(&ended.stack, &ended.state, failure, true)
+            let results = results(&ended.stack, &ended.state, failure, true);
+            match &flow.base {
+                Some(base) => results.since(base),
+                None => results,
+            }
         }))
     }
 
@@ -536,14 +546,35 @@ impl State {
         flow.ok_or_else(|| Refusal::new(format!("there is no flow {number} of yours")))
     }
 
-    /// The stacks of a device: those of the configuration, and flows.
+    /// What a device runs already for a flow of these components, and what that has counted, if one more may have it.
+    fn running(&self, device: &str, stack: &Stack) -> Option<(Stack, Results)> {
+        let mut flows = self.flows.values().filter(|flow| flow.device == device);
+        let mut named = stack.clone();
+        let same = flows.find(|flow| {
+            named.name.clone_from(&flow.stack.name);
+            flow.stack.does_as(&named)
+        })?;
+        let shown = self.devices.get(device)?.show()?;
+        let (_, state, _) = shown.of(&same.stack)?;
+        let base = shown.results(&same.stack)?;
+        let is_shared = is_shared(stack, state) && base.failure.is_none();
+        is_shared.then(|| (same.stack.clone(), base))
+    }
+
+    /// The stacks of a device: those of the configuration, and of flows.
     fn stacks_of(&self, device: &str) -> Vec<Stack> {
         let always = self.checked.stacks.get(device).into_iter().flatten();
-        let flows = self.flows.values().filter(|flow| flow.device == device);
-        always
-            .chain(flows.map(|flow| &flow.stack))
-            .cloned()
-            .collect()
+        let mut stacks: Vec<Stack> = always.cloned().collect();
+        let own = stacks.len();
+        for flow in self.flows.values().filter(|flow| flow.device == device) {
+            if !stacks[own..]
+                .iter()
+                .any(|stack| stack.name == flow.stack.name)
+            {
+                stacks.push(flow.stack.clone());
+            }
+        }
+        stacks
     }
 
     /// Whether a stack is none of the configuration's.
@@ -558,73 +589,6 @@ impl State {
         let found = found.ok_or_else(|| format!("there is no device \"{device}\""))?;
         found.run(self.stacks_of(device))
     }
-}
-
-/// What is known of a stack as it is told.
-fn results(stack: &Stack, state: &StackState, failure: Option<String>, is_last: bool) -> Results {
-    let nodes = (0..).map(NodeId).zip(&stack.nodes);
-    let components = nodes.map(|(id, node)| {
-        let known = state.component(id);
-        let result = known.and_then(|state| state.result.as_ref());
-        let info = node.info.result.filter(|_| result.is_some());
-        ComponentResult {
-            component: node.label.clone(),
-            items: known.map_or(0, |state| state.passed.items),
-            result: info.map(|info| info.summary.to_owned()),
-            unit: info.map(|info| info.unit.to_owned()),
-            value: result.and_then(|result| result.number()).map(number),
-            rows: match result {
-                Some(ResultValue::Table(table)) => Some(rows(table)),
-                _ => None,
-            },
-        }
-    });
-    Results {
-        time: now(),
-        is_last,
-        failure,
-        components: components.collect(),
-    }
-}
-
-fn number(number: i128) -> Value {
-    match (u64::try_from(number), i64::try_from(number)) {
-        (Ok(number), _) => Value::from(number),
-        (_, Ok(number)) => Value::from(number),
-        _ => Value::Null,
-    }
-}
-
-/// The rows of a table, what stands above it first.
-fn rows(table: &Table) -> Vec<Map<String, Value>> {
-    let cells = |columns: &[TableColumn], cells: &[Cell]| {
-        let cells = columns.iter().zip(cells);
-        let cells = cells.map(|(column, cell)| (column.field.name.to_owned(), value(cell)));
-        cells.collect()
-    };
-    let head = table.head.as_deref().into_iter();
-    let tables = head.chain([table]);
-    let rows = tables.flat_map(|table| table.rows.iter().map(|row| cells(table.columns, row)));
-    rows.collect()
-}
-
-fn value(cell: &Cell) -> Value {
-    match cell {
-        Cell::None => Value::Null,
-        Cell::Unsigned(value) => Value::from(*value),
-        Cell::Signed(value) => Value::from(*value),
-        Cell::Float(value) => Value::from(*value),
-        Cell::Time(time) => Value::from(time.0),
-        _ => Value::from(cell.to_string()),
-    }
-}
-
-/// Nanoseconds since 1970.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-    })
 }
 
 fn give_up_root(user: Option<&str>) -> Result<(), StartError> {

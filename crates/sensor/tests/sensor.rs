@@ -60,7 +60,7 @@ impl Running {
     fn flows(&self) -> usize {
         let status = self.client().status().unwrap();
         let stacks = status.devices.iter().flat_map(|device| &device.stacks);
-        stacks.filter(|stack| stack.user.is_some()).count()
+        stacks.map(|stack| stack.flows.len()).sum()
     }
 }
 
@@ -185,6 +185,66 @@ fn flows_end_with_their_connection_and_belong_to_it() {
     other.close(second).unwrap();
     assert_eq!(running.flows(), 0);
     assert!(matches!(other.close(second), Err(ClientError::Refused(_))));
+}
+
+#[test]
+fn equal_flows_are_counted_once_and_each_from_its_beginning() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("slow.pcap");
+    let mut config = Trace::new(Preset::Mix).with_packets(20_000);
+    config.duration = Duration::from_secs(3);
+    generate(&config, File::create(&path).unwrap()).unwrap();
+    let tables = format!(
+        "[devices.slow]\nfiles = [\"{}\"]\nspeed = \"real\"\nhold = true\n",
+        path.display()
+    );
+    let running = Running::start(1, &tables);
+    let open = |stack: &str| {
+        let client = running.client();
+        let flow = client.open("slow", stack).unwrap();
+        (client, flow)
+    };
+    let number = |results: &Results, at: usize| {
+        let value = results.components[at].value.as_ref();
+        value.and_then(serde_json::Value::as_u64).unwrap()
+    };
+    let stack = "filter { tcp } count bytes";
+    let first = open(stack);
+    let sampled = open("sample { value = 3 } count");
+    first.0.start("slow").unwrap();
+    let mut later = Vec::new();
+    let patience = Instant::now() + Duration::from_secs(60);
+    while later.len() < 3 && Instant::now() < patience {
+        let before = number(&first.0.results(first.1).unwrap(), 1);
+        if before > 1000 * (later.len() as u64 + 1) {
+            let one = open(stack);
+            let after = number(&first.0.results(first.1).unwrap(), 1);
+            later.push((before, one, after));
+        }
+    }
+    let also_sampled = open("sample { value = 3 } count");
+    let stacks = running.client().status().unwrap().devices[1].stacks.clone();
+    let flows: Vec<usize> = stacks.iter().map(|stack| stack.flows.len()).collect();
+    assert_eq!(
+        flows,
+        [4, 1, 1],
+        "what a sample passes depends on what it saw"
+    );
+    let all = number(&last(&first.0, first.1), 1);
+    for (before, (client, flow), after) in later {
+        let own = number(&last(&client, flow), 1);
+        assert!(
+            (all - after..=all - before).contains(&own),
+            "{before} {after} {own} {all}"
+        );
+    }
+    let expected = of_file(stack, &path);
+    let results = last(&first.0, first.1);
+    assert_eq!(
+        (Some(all), Some(number(&results, 2))),
+        (expected[1].1, expected[2].1)
+    );
+    drop((sampled, also_sampled));
 }
 
 #[test]
