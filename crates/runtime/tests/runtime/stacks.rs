@@ -7,9 +7,7 @@ use std::sync::{Condvar, Mutex};
 
 use crate::stacks_support::Generated;
 use flowgauge_flow::FlowRecord;
-use flowgauge_runtime::stacks::{
-    Change, Runner, RunnerOptions, SetupError, Snapshot, shared_engines,
-};
+use flowgauge_runtime::stacks::{Change, Runner, RunnerOptions, SetupError, Snapshot, engines};
 use flowgauge_stack::engine::{Feed, Required, Step};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, ComponentKind, Failure, Input, ItemType, Items, KeyTable,
@@ -797,11 +795,11 @@ fn who_subscribes_to_an_engine_fails_alone() {
                     [stack] flows { name = b, n = 100 }\n\
                     [stack] count flows { name = c }";
         let stacks = program(text).stacks;
-        let engines: Vec<Vec<usize>> = shared_engines(&stacks)
+        let engines: Vec<Vec<usize>> = engines(&stacks)
             .into_iter()
             .map(|engine| engine.into_iter().map(|(stack, _)| stack).collect())
             .collect();
-        assert_eq!(engines, [[0, 1]]);
+        assert_eq!(engines, [vec![0, 1], vec![2]]);
         let (runner, failures) = run(text, workers, 3_000, false);
         assert_eq!(failures, ["1: the component flows failed: at flow 100"]);
         let snapshot = runner.snapshot();
