@@ -263,7 +263,7 @@ fn sighup_replaces_stacks_and_loses_no_packet() {
             let sending = scope.spawn(|| (0..20).for_each(|_| trace.replay(&lab, "fg0")));
             program.signal_and_wait(
                 Signal::SIGHUP,
-                "started second; ended first; unchanged stays",
+                "Z: started second; ended first; unchanged stays",
             );
             sending.join().unwrap();
         });
