@@ -4,7 +4,7 @@ use flowgauge_kit::measure::Intervals;
 use flowgauge_record::aggregate::Measure;
 use flowgauge_record::any::AnyObject;
 use flowgauge_record::schema::{
-    Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit,
+    Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit, kept,
 };
 use flowgauge_record::{AggregateError, AggregateSpec, Aggregator, KnownRecord};
 use flowgauge_stack::{
@@ -142,8 +142,7 @@ impl Aggregate {
         let aggregator = Aggregator::new(spec.clone());
         let mut output = aggregator.schema();
         if self.intervals.is_some() {
-            // Once, for the kind of record that comes first.
-            output = Vec::leak([&[&INTERVAL], output].concat());
+            output = kept([&INTERVAL].into_iter().chain(output.iter().copied()));
         }
         Ok(Groups {
             input: schema,

@@ -12,13 +12,14 @@ mod measure;
 use core::hash::Hash;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use flowgauge_wire::{Address, Nanos};
 
 use collect::Collector;
 pub use measure::Measure;
 
-use crate::schema::{Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit};
+use crate::schema::{Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit, kept};
 use crate::value::{Numbers, Texts};
 
 /// Bytes of memory for groups, unless set otherwise.
@@ -325,8 +326,7 @@ pub fn halves(schema: Schema, name: &str) -> Option<(&'static Field, &'static Fi
 /// Keys are in every table: without them groups look alike.
 const KEY_RANK: u8 = 1;
 
-/// A field made at run time. A process makes a handful of them, once, while it reads its options;
-/// every encoding takes fields that live for ever.
+/// A field made at run time. Every encoding takes fields that live for ever: each is made once.
 fn leaked_field(
     name: &str,
     kind: FieldKind,
@@ -334,19 +334,32 @@ fn leaked_field(
     heading: &str,
     rank: u8,
 ) -> &'static Field {
+    static MADE: Mutex<Vec<&'static Field>> = Mutex::new(Vec::new());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let heading = heading.to_uppercase();
+    let is_it = |field: &&&'static Field| {
+        let column = field.column;
+        (field.name, field.kind, field.unit) == (name, kind, unit)
+            && (column.heading, column.rank) == (heading.as_str(), rank)
+    };
+    if let Some(known) = made.iter().find(is_it) {
+        return known;
+    }
     let name: &'static str = String::leak(name.to_owned());
-    Box::leak(Box::new(Field {
+    let field = Box::leak(Box::new(Field {
         name,
         json_key: JsonKey::new(name),
         kind,
         unit,
         column: Column {
-            heading: String::leak(heading.to_uppercase()),
+            heading: String::leak(heading),
             rank,
             exact: true,
         },
         help: "",
-    }))
+    }));
+    made.push(field);
+    field
 }
 
 /// Groups records as a specification says.
@@ -480,10 +493,9 @@ impl Aggregator {
 
     /// The fields of the rows: keys, the count, sums.
     pub fn schema(&self) -> Schema {
-        let mut fields: Vec<&'static Field> = self.spec.keys.iter().map(|key| key.field).collect();
-        fields.push(self.spec.count);
-        fields.extend(self.spec.sums.iter().map(|sum| sum.field));
-        Vec::leak(fields)
+        let keys = self.spec.keys.iter().map(|key| key.field);
+        let sums = self.spec.sums.iter().map(|sum| sum.field);
+        kept(keys.chain([self.spec.count]).chain(sums))
     }
 
     /// Adds another aggregator's groups, and the memory it may use; both must have been made from
