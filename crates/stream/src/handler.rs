@@ -444,6 +444,13 @@ pub trait Handler {
         true
     }
 
+    /// Whether packets without payload are taken that belong where they come, of streams that are known, although they begin
+    /// or end a direction: [`Handler::stream_packet`] is not called for them.
+    #[inline(always)]
+    fn takes_empty(&self) -> bool {
+        false
+    }
+
     /// Whether [`Handler::next_packet`] is wanted.
     #[inline(always)]
     fn follows(&self) -> bool {

@@ -12,7 +12,7 @@ use super::core::Core;
 use super::events::Events;
 use super::packets::move_packets;
 use super::pressure::Refusal;
-use super::record::{Parameters, Pending, ViewAt};
+use super::record::{Parameters, Pending, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::stream_ref::Context;
 use crate::handler::Chunk;
@@ -78,8 +78,7 @@ impl Core {
             return;
         };
         let wanted = run.bytes.len().min((stop - run.offset) as usize);
-        let chunk = self.chunk_of(chunker);
-        if chunk == NONE {
+        if self.chunk_of(chunker) == NONE {
             let target = self.parameters_of(chunker).chunk_bytes as usize;
             if target == 0
                 || wanted >= target
@@ -102,17 +101,18 @@ impl Core {
             }
             match self.begin_chunk(events, context, chunker, run, wanted) {
                 Ok(()) => run.gap_before = 0,
-                Err(Refusal::Changed) => {}
+                Err(Refusal::Changed) => return,
                 Err(Refusal::NoMemory) => {
                     // The bytes go out where they are.
                     let (packets, flags) =
                         (self.beginnings.in_order(run, wanted), ChunkFlags::EARLY);
                     self.send_in_place(events, context, chunker, run, wanted, packets, flags);
                     *run = run.after(wanted);
+                    return;
                 }
             }
-            return;
         }
+        let chunk = self.chunk_of(chunker);
         if run.gap_before != 0 {
             return self.send_pending(events, context, chunker, ChunkFlags(0));
         }
@@ -221,11 +221,7 @@ impl Core {
         wanted: usize,
     ) -> Result<(), Refusal> {
         let target = self.parameters_of(chunker).chunk_bytes;
-        // A stream that has filled one will likely fill the next.
-        let size = match self.has_chunks(chunker) {
-            false => Buffers::size(wanted, target as usize),
-            true => target as usize,
-        };
+        let size = first_size(self.has_chunks(chunker), wanted, target);
         let bytes = self.memory(events, context, chunker, size)?;
         self.open_chunk(
             chunker,
@@ -246,20 +242,19 @@ impl Core {
     }
 
     /// Makes `pending` the chunk under way of a chunker.
+    #[inline(always)]
     pub(super) fn open_chunk(&mut self, chunker: ViewAt, pending: Pending) {
         let Some(place) = self.view(chunker).map(|view| view.chunk_parameters) else {
             return;
         };
+        let mut pending = pending;
         let (since, is_new) = (pending.since, pending.is_new());
         self.partial += pending.memory();
         self.opened = self.opened.wrapping_add(1);
         let generation = self.opened;
-        let chunk = self.pending.insert(Pending {
-            stream: chunker.record,
-            parameters: place,
-            generation,
-            ..pending
-        });
+        (pending.stream, pending.parameters, pending.generation) =
+            (chunker.record, place, generation);
+        let chunk = self.pending.insert(pending);
         if let Some(view) = self.view_mut(chunker) {
             view.chunk = chunk;
         }
@@ -289,6 +284,40 @@ impl Core {
             pending.time = new.time;
         }
         fits
+    }
+
+    /// The same where no chunk is under way: begins one, as long as there is memory that nobody has to be sent for.
+    #[inline]
+    pub(super) fn begin_simply(&mut self, id: u32, new: &Chunk<'_>) -> bool {
+        let Some(record) = self.records.get(id) else {
+            return false;
+        };
+        let (view, len) = (&record.view, new.bytes.len());
+        let target = self.parameters(view.chunk_parameters).chunk_bytes;
+        let fits = view.chunk == NONE
+            && !view.flags.has(ViewFlags::AHEAD)
+            && len != 0
+            && len < target as usize
+            && new.offset + (len as u64) < view.limit;
+        if !fits {
+            return false;
+        }
+        let size = first_size(view.chunks != 0, len, target);
+        let Some(mut bytes) = self.at_hand(size, self.watermarks.ceiling(view.priority)) else {
+            return false;
+        };
+        bytes.extend(new.bytes);
+        let pending = Pending {
+            content: Content { bytes, holes: None },
+            start: new.offset,
+            since: new.time,
+            time: new.time,
+            target,
+            segments: self.beginnings.count,
+            ..Pending::default()
+        };
+        self.open_chunk(ViewAt::first(id), pending);
+        true
     }
 
     /// Copies what fits into the chunk's buffer. Returns how much.
@@ -405,6 +434,15 @@ impl Step {
         match self {
             Step::Bytes(size) | Step::Log(size) => size,
         }
+    }
+}
+
+/// The size of a buffer for the first bytes of a chunk. A stream that has filled one will likely fill the next.
+#[inline(always)]
+fn first_size(goes_on: bool, len: usize, target: u32) -> usize {
+    match goes_on {
+        false => Buffers::size(len, target as usize),
+        true => target as usize,
     }
 }
 

@@ -430,6 +430,14 @@ impl Core {
         })
     }
 
+    /// Whether anything was lost of a direction, or not wanted.
+    #[inline]
+    pub(super) fn has_loss(&self, id: u32) -> bool {
+        self.records
+            .get(id)
+            .is_some_and(|record| record.loss != NONE)
+    }
+
     /// What was lost of a direction.
     pub(super) fn loss(&self, id: u32) -> Loss {
         let place = self.records.get(id).map_or(NONE, |record| record.loss);

@@ -218,7 +218,7 @@ impl Core {
 
     /// A buffer, where there is one without anybody being sent.
     #[inline]
-    fn at_hand(&mut self, size: usize, ceiling: u64) -> Option<Block> {
+    pub(super) fn at_hand(&mut self, size: usize, ceiling: u64) -> Option<Block> {
         if self.budget.used() + size as u64 > self.watermarks.base() {
             return None;
         }
