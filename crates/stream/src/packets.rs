@@ -54,7 +54,7 @@ impl Streams {
         let (side, peer) = sides(connection, direction);
         let expected = side.expects(peer, packet);
         if is_known && expected && handler.takes_empty() && is_plain_empty(packet) {
-            return self.taken(pass, packet, flow, handler);
+            return self.remarkable(pass, packet, flow, handler);
         }
         let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
         let offered = StreamPacket {

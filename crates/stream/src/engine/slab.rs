@@ -72,7 +72,7 @@ impl<T: Default> Slab<T> {
     }
 
     /// The number of a new entry.
-    #[inline]
+    #[inline(always)]
     pub(super) fn insert(&mut self, value: T) -> u32 {
         let at = self.free.pop().unwrap_or_else(|| {
             self.used += 1;
