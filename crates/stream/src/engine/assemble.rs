@@ -7,7 +7,7 @@ use flowgauge_sys::blocks::Block;
 use flowgauge_wire::{Nanos, Place};
 
 use super::buffers::Buffers;
-use super::chunk::{ChunkFlags, Content};
+use super::chunk::ChunkFlags;
 use super::core::Core;
 use super::events::Events;
 use super::packets::move_packets;
@@ -223,42 +223,33 @@ impl Core {
         let target = self.parameters_of(chunker).chunk_bytes;
         let size = first_size(self.has_chunks(chunker), wanted, target);
         let bytes = self.memory(events, context, chunker, size)?;
-        self.open_chunk(
-            chunker,
-            Pending {
-                content: Content {
-                    bytes,
-                    ..Content::default()
-                },
-                start: run.offset,
-                gap_before: run.gap_before,
-                since: run.time,
-                time: run.time,
-                target,
-                ..Pending::default()
-            },
-        );
+        self.open_chunk(chunker, |pending| {
+            pending.content.bytes = bytes;
+            pending.begin(run.offset, run.time, target);
+            pending.gap_before = run.gap_before;
+        });
         Ok(())
     }
 
-    /// Makes `pending` the chunk under way of a chunker.
+    /// Gives a chunker a chunk under way, which is empty until `fill` has [begun](Pending::begin) it.
     #[inline(always)]
-    pub(super) fn open_chunk(&mut self, chunker: ViewAt, pending: Pending) {
+    pub(super) fn open_chunk(&mut self, chunker: ViewAt, fill: impl FnOnce(&mut Pending)) {
         let Some(place) = self.view(chunker).map(|view| view.chunk_parameters) else {
             return;
         };
-        let mut pending = pending;
-        let (since, is_new) = (pending.since, pending.is_new());
-        self.partial += pending.memory();
         self.opened = self.opened.wrapping_add(1);
         let generation = self.opened;
+        // (It has no memory: that was taken with the chunk before.)
+        let (chunk, pending) = self.pending.add();
         (pending.stream, pending.parameters, pending.generation) =
             (chunker.record, place, generation);
-        let chunk = self.pending.insert(pending);
+        fill(pending);
+        let (since, is_new) = (pending.since, pending.is_new());
+        self.partial += pending.memory();
         if let Some(view) = self.view_mut(chunker) {
             view.chunk = chunk;
         }
-        if is_new {
+        if is_new && self.has_timers() {
             self.start_timer(chunk, place, generation, since);
         }
     }
@@ -307,16 +298,12 @@ impl Core {
             return false;
         };
         bytes.extend(new.bytes);
-        let pending = Pending {
-            content: Content { bytes, holes: None },
-            start: new.offset,
-            since: new.time,
-            time: new.time,
-            target,
-            segments: self.beginnings.count,
-            ..Pending::default()
-        };
-        self.open_chunk(ViewAt::first(id), pending);
+        let packets = self.beginnings.count;
+        self.open_chunk(ViewAt::first(id), |pending| {
+            pending.content.bytes = bytes;
+            pending.begin(new.offset, new.time, target);
+            pending.segments = packets;
+        });
         true
     }
 
@@ -552,6 +539,14 @@ impl<'a> Run<'a> {
 }
 
 impl Pending {
+    /// It begins at this position, at this time, but for its memory.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, start: u64, time: Nanos, target: u32) {
+        (self.start, self.time, self.since, self.target) = (start, time, time, target);
+        (self.repeated, self.gap_before, self.segments) = (0, 0, 0);
+        self.flags = ChunkFlags(0);
+    }
+
     /// Whether it has bytes or packets that no chunk before had.
     pub(super) fn is_new(&self) -> bool {
         self.content.bytes.len() > self.repeated as usize || self.packets() != 0

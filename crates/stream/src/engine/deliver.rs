@@ -86,17 +86,18 @@ impl Core {
         let Some(pending) = self.take_pending(chunker) else {
             return;
         };
-        let (info, is_new, packets) = (pending.info(flags), pending.is_new(), pending.segments);
+        if !pending.is_new() {
+            let (content, log) = pending.take_memory();
+            return self.recycle(content, log);
+        }
+        let (info, packets) = (pending.info(flags), pending.segments);
         let rest = match pending.flags.contains(ChunkFlags::SPLIT) {
             true => segment,
             false => &[],
         };
         debug_assert!(!rest.is_empty() || !pending.flags.contains(ChunkFlags::SPLIT));
+        log_of(&pending.content, &pending.log).fetch();
         let (content, log) = pending.take_memory();
-        if !is_new {
-            return self.recycle(content, log);
-        }
-        log_of(&content, &log).fetch();
         let source = Source::Buffer(content, log, rest);
         self.statistics.flushed_early += u64::from(flags.contains(ChunkFlags::EARLY));
         self.send(events, context, chunker, source, info, packets);
@@ -393,18 +394,13 @@ impl Core {
                 content
             }
         };
-        let pending = Pending {
-            content,
-            start: info.offset,
-            gap_before: info.gap_before,
-            since: info.time,
-            time: info.time,
-            flags: ChunkFlags::KEPT,
-            repeated: len as u32,
-            target: target as u32,
-            ..Pending::default()
-        };
-        self.open_chunk(chunker, pending);
+        self.open_chunk(chunker, |pending| {
+            pending.content = content;
+            pending.begin(info.offset, info.time, target as u32);
+            pending.gap_before = info.gap_before;
+            pending.flags = ChunkFlags::KEPT;
+            pending.repeated = len as u32;
+        });
     }
 
     /// The next chunk begins with the last bytes of this one.
@@ -434,18 +430,12 @@ impl Core {
         if !self.take_over_holes(&mut content, source.holes(), from as u32, chunker.record) {
             return self.recycle(content, Block::EMPTY);
         }
-        self.open_chunk(
-            chunker,
-            Pending {
-                start: info.offset + from as u64,
-                since: info.time,
-                time: info.time,
-                repeated: repeated.len() as u32,
-                target: parameters.chunk_bytes,
-                content,
-                ..Pending::default()
-            },
-        );
+        let (start, len) = (info.offset + from as u64, repeated.len() as u32);
+        self.open_chunk(chunker, |pending| {
+            pending.content = content;
+            pending.begin(start, info.time, parameters.chunk_bytes);
+            pending.repeated = len;
+        });
     }
 
     /// What is repeated of a chunk, from `from` on, has the holes it had there. False when there is no

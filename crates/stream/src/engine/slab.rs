@@ -72,14 +72,20 @@ impl<T: Default> Slab<T> {
     }
 
     /// The number of a new entry.
-    #[inline(always)]
     pub(super) fn insert(&mut self, value: T) -> u32 {
+        let (at, entry) = self.add();
+        *entry = value;
+        at
+    }
+
+    /// The same, with what is left of the one before.
+    #[inline]
+    pub(super) fn add(&mut self) -> (u32, &mut T) {
         let at = self.free.pop().unwrap_or_else(|| {
             self.used += 1;
             self.used - 1
         });
-        *self.table.make(at) = value;
-        at
+        (at, self.table.make(at))
     }
 
     /// Takes a number back. The entry is there until another one gets the number.
