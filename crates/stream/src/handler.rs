@@ -1,7 +1,7 @@
 //! What a user of the engine implements.
 
 use flowgauge_flow::{
-    EndedFlow, FlowId, FlowIdentity, FlowRecord, FlowTracker, PacketFlow, PacketFlowFlags,
+    EndedFlow, FlowId, FlowIdentity, FlowRecord, FlowTracker, PacketFlow, PacketFlowFlags, Withheld,
 };
 use flowgauge_reassembly::tcp::HalfFlags;
 use flowgauge_reassembly::{
@@ -116,16 +116,7 @@ impl<'a> Stream<'a> {
     /// Who talks with whom. To be asked when a stream is created or ends, or for its first bytes,
     /// rather than for every chunk: the flow table is read for it.
     pub fn identity(&self) -> StreamIdentity {
-        let from_high = self.id & 1 != 0;
-        let of_flow = |flow: FlowIdentity| StreamIdentity::of(&flow, from_high);
-        match self.flow {
-            StreamFlow::Tracked(tracker, id) => {
-                tracker.identity(id).map(of_flow).unwrap_or_default()
-            }
-            StreamFlow::Ended(flow) => of_flow(flow.identity()),
-            StreamFlow::Record(record) => of_flow(record.identity()),
-            StreamFlow::Known(identity) => *identity,
-        }
+        self.flow.identity(self.id)
     }
 
     /// Reads the record of its flow as it stands; not of a [`Stream::detached`] one. What it counts may
@@ -147,6 +138,21 @@ impl<'a> Stream<'a> {
             StreamFlow::Ended(flow) => flow.is_handshake_complete(),
             StreamFlow::Record(record) => record.handshake_rtt.is_some(),
             StreamFlow::Known(_) => true,
+        }
+    }
+}
+
+impl StreamFlow<'_> {
+    /// Who talks with whom in the stream with this number.
+    pub(crate) fn identity(&self, id: u32) -> StreamIdentity {
+        let of_flow = |flow: FlowIdentity| StreamIdentity::of(&flow, id & 1 != 0);
+        match *self {
+            StreamFlow::Tracked(tracker, flow) => {
+                tracker.identity(flow).map(of_flow).unwrap_or_default()
+            }
+            StreamFlow::Ended(flow) => of_flow(flow.identity()),
+            StreamFlow::Record(record) => of_flow(record.identity()),
+            StreamFlow::Known(identity) => *identity,
         }
     }
 }
@@ -539,6 +545,12 @@ pub trait Handler {
     /// The payload of a packet was to be read and has a wrong checksum, but is taken all the same, or is not. (The
     /// packet may be the first of its flow: it has no streams then.)
     fn bad_payload(&mut self, _stream: Option<u32>, _packet: &Decoded, _is_taken: bool) {}
+
+    /// Packets were kept away before they came here ([`Offload`](crate::offload::Offload)), of a stream if that lives.
+    /// Says at which place of the ledger those with payload end, if they are not delivered.
+    fn withheld(&mut self, _stream: Option<u32>, _packets: &Withheld) -> Option<Place> {
+        None
+    }
 
     /// A segment of the stream that told something, where [`Handler::REMARKS`] says that this is wanted: behind
     /// what the segment made deliverable.

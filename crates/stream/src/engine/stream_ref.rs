@@ -1,7 +1,7 @@
 //! A stream as its application sees it.
 
-use flowgauge_flow::{FlowIdentity, FlowTracker};
-use flowgauge_wire::{Address, Direction, FlowKey};
+use flowgauge_flow::FlowTracker;
+use flowgauge_wire::{Address, Direction};
 
 use super::command::{ChunkParameters, Command, Parameter};
 use super::config::{ApplicationId, Cutoff, Mode};
@@ -69,29 +69,6 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn flow(&self) -> Option<FlowIdentity> {
-        match self.flow {
-            StreamFlow::Tracked(tracker, id) => tracker.identity(id),
-            StreamFlow::Ended(flow) => Some(flow.identity()),
-            // (The engine takes no records.)
-            StreamFlow::Record(_) | StreamFlow::Known(_) => None,
-        }
-    }
-
-    pub(super) fn key(&self) -> FlowKey {
-        self.flow().map(|flow| flow.key).unwrap_or_default()
-    }
-
-    /// Addresses, ports and the rest of direction `id`.
-    fn identity(&self, id: u32) -> StreamIdentity {
-        match self.flow {
-            StreamFlow::Known(identity) => *identity,
-            _ => (self.flow().as_ref())
-                .map(|flow| StreamIdentity::of(flow, id & 1 != 0))
-                .unwrap_or_default(),
-        }
-    }
-
     /// The flow table's counters of direction `id`.
     fn statistics(&self, id: u32) -> StreamStatistics {
         let direction = match id & 1 {
@@ -101,6 +78,7 @@ impl<'a> Context<'a> {
         let side = match self.flow {
             StreamFlow::Tracked(tracker, id) => tracker.side(id, direction),
             StreamFlow::Ended(flow) => Some(flow.side(direction)),
+            // (The engine takes no records.)
             StreamFlow::Record(_) | StreamFlow::Known(_) => None,
         };
         let side = side.unwrap_or_default();
@@ -143,7 +121,7 @@ impl StreamRef<'_> {
 
     /// Who sends to whom.
     pub fn identity(&self) -> StreamIdentity {
-        self.context.identity(self.at.record)
+        self.context.flow.identity(self.at.record)
     }
 
     /// Sender's address and port.
@@ -343,8 +321,6 @@ impl StreamRef<'_> {
         });
         let own = own.map_or_else(OwnLoss::default, |at| self.core.own_loss(at));
         let mut statistics = self.context.statistics(id);
-        statistics.all += loss.elsewhere;
-        statistics.end = statistics.end.max(loss.elsewhere_last);
         // A packet that came behind a cutoff which was raised before its bytes were in order counts as
         // discarded, whatever became of these.
         statistics.discard(loss.discarded + own.discarded);
@@ -496,14 +472,13 @@ impl Core {
     }
 
     fn set_limit(&mut self, at: ViewAt, limit: u64) {
+        let was_done = self.is_done(at.record);
         let Some(view) = self.view_mut(at) else {
             return;
         };
         view.limit = limit;
         let is_open = view.flags.has(ViewFlags::CUT) && !view.flags.has(ViewFlags::DISCARDED);
-        // One that was reached is open again where it was raised. Whether the stream itself still
-        // flows is another question: the shard does not take a direction up again that it has
-        // given up for good.
+        // One that was reached is open again where it was raised.
         if is_open {
             self.part(at);
             if let Some(view) = self.view_mut(at) {
@@ -512,6 +487,9 @@ impl Core {
             }
         }
         self.note_views(at.record);
+        if was_done && !self.is_done(at.record) {
+            self.requests.push_back(Want::From(at.record, 0));
+        }
     }
 
     fn set_parameter(&mut self, at: ViewAt, parameter: Parameter) {
