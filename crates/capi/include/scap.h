@@ -321,7 +321,7 @@ typedef void (*scap_callback_t)(stream_t *stream);
  *   device           an interface ("eth0", "any"), a capture file ("file:PATH", or a path), or standard input ("file:-").
  *                    Files: pcap, pcapng, snoop, ERF, plain or compressed with gzip or zstd.
  *   memory_size      bytes for connections and for everything that waits: chunks, segments out of order, packet records, events.
- *                    SCAP_DEFAULT, or at least 64 KiB. scap_set_memory() sets more than an int holds. A connection takes 786
+ *                    SCAP_DEFAULT, or at least 64 KiB. scap_set_memory() sets more than an int holds. A connection takes 738
  *                    bytes, with creation or data callbacks 536 more, with worker threads 544 more.
  *   reassembly_mode  SCAP_TCP_FAST, SCAP_TCP_STRICT, SCAP_TCP_WAIT or SCAP_DEFAULT.
  *   need_pkts        not 0: scap_next_stream_packet() is wanted, and streams have packets of every protocol. Data events

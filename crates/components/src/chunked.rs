@@ -15,7 +15,7 @@ use flowgauge_stack::{
     Account, Counted, Failure, Items, Outlet, RecordItem, SettingError, Settings,
 };
 use flowgauge_stream::engine::{
-    ApplicationId, Budget, DataChunk, Engine, EngineConfig, Events, StreamRef,
+    ApplicationId, Budget, ChunkFlags, DataChunk, Engine, EngineConfig, Events, StreamRef,
 };
 use flowgauge_stream::{Needs, ShardConfig, Shares};
 use flowgauge_wire::{Batch, Nanos};
@@ -380,7 +380,11 @@ pub(crate) fn for_each_run(chunk: &Chunk<'_>, mut take: impl FnMut(u64, u64, &[u
     let info = chunk.info();
     let bytes = chunk.bytes();
     let (mut at, mut missing) = (info.repeated as usize, info.gap_before);
-    for hole in chunk.holes() {
+    let holes = match info.flags.contains(ChunkFlags::HOLE) {
+        true => chunk.holes(),
+        false => Vec::new(),
+    };
+    for hole in holes {
         let (start, end) = (hole.start as usize, hole.end as usize);
         if end <= at {
             continue;

@@ -103,7 +103,14 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     }))
 }
 
-impl Pieces {
+/// Takes what the engine puts in order.
+struct Take<'a> {
+    pieces: &'a mut Pieces,
+    before: u64,
+    out: &'a mut dyn Outlet,
+}
+
+impl Take<'_> {
     /// The pieces, and what makes a packet of each that is complete.
     fn cut(
         &mut self,
@@ -111,7 +118,9 @@ impl Pieces {
         &mut Cutter<Sender>,
         impl FnMut(usize, &mut Sender, &Chunk<'_>),
     ) {
-        let (made, count, once) = (&mut self.made, &mut self.count, self.once);
+        let (before, out) = (self.before, &mut *self.out);
+        let (once, pieces) = (self.pieces.once, &mut *self.pieces);
+        let (made, count) = (&mut pieces.made, &mut pieces.count);
         let give = move |_, sender: &mut Sender, piece: &Chunk<'_>| {
             if sender.is_done {
                 return;
@@ -126,29 +135,13 @@ impl Pieces {
                 ..PacketDescriptor::default()
             };
             made.push(descriptor, &[headers.bytes(), piece.bytes], 0, 0);
+            if made.is_full() {
+                made.give(before, out, |_, _| {});
+            }
             *count += 1;
             sender.is_done = once;
         };
-        (&mut self.cutter, give)
-    }
-}
-
-/// Takes what the engine puts in order.
-struct Take<'a> {
-    pieces: &'a mut Pieces,
-    before: u64,
-    out: &'a mut dyn Outlet,
-}
-
-impl Take<'_> {
-    fn give(&mut self) {
-        self.pieces.made.give(self.before, self.out, |_, _| {});
-    }
-
-    fn give_full(&mut self) {
-        if self.pieces.made.is_full() {
-            self.give();
-        }
+        (&mut pieces.cutter, give)
     }
 }
 
@@ -167,15 +160,13 @@ impl Handler for Take<'_> {
                 sender.identity = stream.identity();
             }
         };
-        let (cutter, give) = self.pieces.cut();
+        let (cutter, give) = self.cut();
         cutter.take(index, chunk, note, give);
-        self.give_full();
     }
 
     fn stream_terminated(&mut self, stream: &Stream<'_>, _: u64) {
-        let (cutter, give) = self.pieces.cut();
+        let (cutter, give) = self.cut();
         cutter.close(stream.id as usize, give);
-        self.give_full();
     }
 }
 
@@ -192,7 +183,7 @@ impl Cook {
             out,
         };
         work(&mut self.shard, &mut self.chosen, &mut take);
-        take.give();
+        take.pieces.made.give(before, take.out, |_, _| {});
     }
 }
 
@@ -233,7 +224,7 @@ impl Component for Cook {
             if is_behind {
                 shard.process(&idle(now), take);
             }
-            let (cutter, give) = take.pieces.cut();
+            let (cutter, give) = take.cut();
             cutter.expire(now, give);
         });
     }

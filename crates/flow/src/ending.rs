@@ -1,13 +1,13 @@
 //! How flows leave the table: timeouts, eviction, the end of the input; and how their records are
 //! given out.
 
-use flowgauge_wire::Nanos;
+use flowgauge_wire::{Direction, Nanos};
 
 use crate::extra::{Extra, NO_EXTRA};
 use crate::flow::{Flow, FlowFlags};
 use crate::index::Index;
 use crate::packet_flow::FlowId;
-use crate::record::{EndReason, FlowIdentity, FlowRecord};
+use crate::record::{EndReason, FlowIdentity, FlowRecord, FlowSide};
 use crate::tracker::{CLASSES, Class, FlowTracker};
 use crate::wheel::{NONE, TICK_SHIFT, Wheel};
 
@@ -81,6 +81,11 @@ impl EndedFlow<'_> {
     /// Which flow it is: without making the record.
     pub fn identity(&self) -> FlowIdentity {
         self.flow.identity()
+    }
+
+    /// Counters of a direction: without making the record.
+    pub fn side(&self, direction: Direction) -> FlowSide {
+        self.flow.side(direction.index(), self.extra)
     }
 
     /// Its record, which is made for the call.

@@ -509,8 +509,8 @@ impl Flow {
         scattered(scattered(first) ^ scattered(self.cold.start.0))
     }
 
-    #[inline(always)]
-    fn side(&self, side: usize, extra: Option<&Extra>) -> FlowSide {
+    #[inline]
+    pub(crate) fn side(&self, side: usize, extra: Option<&Extra>) -> FlowSide {
         let counters = &self.sides[side];
         let key = &self.hot.key;
         let (address, port) = match side {

@@ -50,7 +50,7 @@ use crate::idle::timeouts_of;
 use crate::index::{Index, tag_of};
 use crate::packet_flow::{FlowId, PacketFlow, PacketFlowFlags, is_counted};
 use crate::ports;
-use crate::record::{EndReason, FlowIdentity, FlowRecord};
+use crate::record::{EndReason, FlowIdentity, FlowRecord, FlowSide};
 use crate::tcp::{self, Reuse};
 use crate::wheel::{Link, Links, NONE, TICK_SHIFT, Wheel};
 
@@ -376,6 +376,12 @@ impl FlowTracker {
     /// Which flow it is, without making its record: of one in the table, or ended and not drained yet.
     pub fn identity(&self, id: FlowId) -> Option<FlowIdentity> {
         self.flows.get(id.0).map(Flow::identity)
+    }
+
+    /// Counters of a direction, of the same.
+    pub fn side(&self, id: FlowId, direction: Direction) -> Option<FlowSide> {
+        let flow = self.flows.get(id.0)?;
+        Some(flow.side(direction.index(), self.extras.get(flow.cold.extra)))
     }
 
     /// The records of all flows in the table so far, and of those that ended and whose places nobody has taken yet.

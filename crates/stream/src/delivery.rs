@@ -108,10 +108,11 @@ impl<H: Handler> Delivery<'_, H> {
     /// The stream ends: tells what is not told yet.
     #[inline]
     pub(crate) fn finish(&mut self) {
+        if !self.progress.has(SKIPS) {
+            return;
+        }
         let stream = self.progress.stream(self.id, self.flow);
-        if self.progress.has(SKIPS)
-            && let Some(last) = self.total.skip_of(self.id).last(&stream)
-        {
+        if let Some(last) = self.total.skip_of(self.id).last(&stream) {
             self.handler.stream_data(&stream, &last);
         }
     }

@@ -127,6 +127,7 @@ impl Streams {
                 EndReason::EndOfInput => StreamStatus::EndOfInput,
                 EndReason::Evicted => StreamStatus::Evicted,
             };
+            let end = ended.end();
             let first = usize::from(!connection[0].progress.from_initiator);
             for direction in [first, 1 - first] {
                 let (side, peer) = sides(connection, direction);
@@ -139,8 +140,8 @@ impl Streams {
                     flow,
                     progress: &mut side.progress,
                     total: &mut self.delivered,
-                    time: ended.end(),
-                    complete: ended.end(),
+                    time: end,
+                    complete: end,
                     handler,
                 };
                 if protocol == TCP {

@@ -116,16 +116,7 @@ impl<'a> Stream<'a> {
     /// Who talks with whom. To be asked when a stream is created or ends, or for its first bytes,
     /// rather than for every chunk: the flow table is read for it.
     pub fn identity(&self) -> StreamIdentity {
-        let from_high = self.id & 1 != 0;
-        let of_flow = |flow: FlowIdentity| StreamIdentity::of(&flow, from_high);
-        match self.flow {
-            StreamFlow::Tracked(tracker, id) => {
-                tracker.identity(id).map(of_flow).unwrap_or_default()
-            }
-            StreamFlow::Ended(flow) => of_flow(flow.identity()),
-            StreamFlow::Record(record) => of_flow(record.identity()),
-            StreamFlow::Known(identity) => *identity,
-        }
+        self.flow.identity(self.id)
     }
 
     /// Reads the record of its flow as it stands; not of a [`Stream::detached`] one. What it counts may
@@ -147,6 +138,21 @@ impl<'a> Stream<'a> {
             StreamFlow::Ended(flow) => flow.is_handshake_complete(),
             StreamFlow::Record(record) => record.handshake_rtt.is_some(),
             StreamFlow::Known(_) => true,
+        }
+    }
+}
+
+impl StreamFlow<'_> {
+    /// Who talks with whom in the stream with this number.
+    pub(crate) fn identity(&self, id: u32) -> StreamIdentity {
+        let of_flow = |flow: FlowIdentity| StreamIdentity::of(&flow, id & 1 != 0);
+        match *self {
+            StreamFlow::Tracked(tracker, flow) => {
+                tracker.identity(flow).map(of_flow).unwrap_or_default()
+            }
+            StreamFlow::Ended(flow) => of_flow(flow.identity()),
+            StreamFlow::Record(record) => of_flow(record.identity()),
+            StreamFlow::Known(identity) => *identity,
         }
     }
 }
@@ -442,6 +448,13 @@ pub trait Handler {
     #[inline(always)]
     fn attends(&self) -> bool {
         true
+    }
+
+    /// Whether packets without payload are taken that belong where they come, of streams that are known, although they begin
+    /// or end a direction: [`Handler::stream_packet`] is not called for them.
+    #[inline(always)]
+    fn takes_empty(&self) -> bool {
+        false
     }
 
     /// Whether [`Handler::next_packet`] is wanted.

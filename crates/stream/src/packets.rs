@@ -9,7 +9,7 @@ use crate::connection::{ANNOUNCED, RESUMES, SKIPS, Side};
 use crate::control::of_syn;
 use crate::handler::{Admit, Handler, StreamFlow, StreamPacket};
 use crate::offload::{Packets, Sequence, Wanted};
-use crate::streams::{Pass, Streams, TCP, UDP, after, sides, stream_id};
+use crate::streams::{Pass, Streams, TCP, UDP, after, is_usual, sides, stream_id};
 use crate::wants::{Skip, Want};
 
 impl Streams {
@@ -53,6 +53,10 @@ impl Streams {
             }
         }
         let (side, peer) = sides(connection, direction);
+        let expected = side.expects(peer, packet);
+        if is_known && expected && handler.takes_empty() && is_plain_empty(packet) {
+            return self.remarkable(pass, packet, flow, handler);
+        }
         let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
         let offered = StreamPacket {
             decoded: packet,
@@ -60,7 +64,7 @@ impl Streams {
             payload: pass.decoded.payload(pass.batch, packet),
             offset: side.offset(packet),
             start_known: side.half.is_start_known(),
-            expected: side.expects(peer, packet),
+            expected,
             waiting: side.half.is_queued(),
             begins: !is_known,
             flow,
@@ -69,7 +73,7 @@ impl Streams {
             reassembler: &self.reassembler,
         };
         match handler.stream_packet(&side.progress.stream(id, tracked), &offered) {
-            Admit::Take => self.payload(pass, packet, flow, handler),
+            Admit::Take => self.taken(pass, packet, flow, handler),
             Admit::Consumed => self.consumed(pass, packet, flow, handler),
             Admit::Doubt => self.doubted(pass, packet, flow, handler),
             Admit::Reject(place) => {
@@ -91,10 +95,22 @@ impl Streams {
                     ..*packet
                 };
                 self.is_refused = true;
-                self.payload(pass, &lost, flow, handler);
+                self.taken(pass, &lost, flow, handler);
                 self.is_refused = false;
             }
         }
+    }
+
+    /// Takes the payload of a packet that the handler was offered.
+    #[inline(never)]
+    fn taken<H: Handler>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        handler: &mut H,
+    ) {
+        self.payload(pass, packet, flow, handler);
     }
 
     fn is_announced(&self, flow: FlowId) -> bool {
@@ -191,7 +207,7 @@ impl Streams {
             return;
         };
         begin(&mut side.half);
-        self.payload(pass, packet, flow, handler);
+        self.taken(pass, packet, flow, handler);
         if let Some((side, _)) = self.connections.known_mut(id) {
             end(&mut side.half);
         }
@@ -427,6 +443,15 @@ impl Streams {
             reassembler.flush(half, peer, GapCause::NotAwaited, out);
         });
     }
+}
+
+/// Whether a segment has no payload, and does not reset its connection.
+#[inline(always)]
+fn is_plain_empty(packet: &Decoded) -> bool {
+    packet.payload_len == 0
+        && packet.key.protocol == TCP
+        && !packet.tcp_flags.contains(TcpFlags::RST)
+        && is_usual(packet)
 }
 
 impl Side {

@@ -467,7 +467,7 @@ impl Side {
 
 /// Whether a packet has a transport header of its own, and is neither damaged nor left out.
 #[inline(always)]
-fn is_usual(packet: &Decoded) -> bool {
+pub(crate) fn is_usual(packet: &Decoded) -> bool {
     const USUAL: u16 = DecodeFlags::TRANSPORT.0;
     const UNUSUAL: u16 = DecodeFlags::FRAGMENT.0
         | DecodeFlags::EXCLUDED.0

@@ -451,10 +451,17 @@ impl Block {
 }
 
 impl Drop for Block {
+    #[inline]
     fn drop(&mut self) {
-        let Some(region) = self.region.take() else {
-            return;
-        };
+        if let Some(region) = self.region.take() {
+            self.give_back(&region);
+        }
+    }
+}
+
+impl Block {
+    #[cold]
+    fn give_back(&self, region: &Region) {
         let offset = self.memory.as_ptr().addr() - region.base.as_ptr().addr();
         let unit = (offset / UNIT) as u32;
         let order = (self.capacity as usize / UNIT).trailing_zeros();

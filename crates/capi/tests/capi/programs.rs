@@ -278,6 +278,6 @@ fn connections_at_once_are_bounded_by_the_memory_alone() {
         let said = text(&ran.stdout);
         assert_eq!(said.contains("; 0 streams evicted"), is_enough, "{said}");
         // As docs/scap.md says.
-        assert!(!is_enough || said.contains("786 of memory_size"), "{said}");
+        assert!(!is_enough || said.contains("738 of memory_size"), "{said}");
     }
 }

@@ -101,6 +101,18 @@ fn cooked_packets_hold_all_bytes_and_are_whole() {
     assert_eq!(run.result("count"), run.result("cook"));
 }
 
+#[test]
+fn more_pieces_than_a_batch_holds_are_all_given() {
+    let packets = [
+        (SECOND, segment(1024, 80, 0, SYN, b"")),
+        (SECOND + 1, segment(1024, 80, 1, ACK, &[b'c'; 600])),
+    ];
+    let mut run = Run::new("[stack] cook { 1, checksums = ignore } tcpscan bytes { of = payload }");
+    run.at(&packets);
+    run.finish();
+    assert_eq!((run.result("cook"), run.result("bytes")), (600, 600));
+}
+
 /// How many packets a tracker lets through, whatever the batches.
 fn passed(tracker: &str, packets: &[Vec<u8>]) -> u64 {
     let mut counts = [1, 2, packets.len()].map(|size| {

@@ -7,12 +7,12 @@ use flowgauge_sys::blocks::Block;
 use flowgauge_wire::{Nanos, Place};
 
 use super::buffers::Buffers;
-use super::chunk::{ChunkFlags, Content};
+use super::chunk::ChunkFlags;
 use super::core::Core;
 use super::events::Events;
 use super::packets::move_packets;
 use super::pressure::Refusal;
-use super::record::{Parameters, Pending, ViewAt};
+use super::record::{Parameters, Pending, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::stream_ref::Context;
 use crate::handler::Chunk;
@@ -78,8 +78,7 @@ impl Core {
             return;
         };
         let wanted = run.bytes.len().min((stop - run.offset) as usize);
-        let chunk = self.chunk_of(chunker);
-        if chunk == NONE {
+        if self.chunk_of(chunker) == NONE {
             let target = self.parameters_of(chunker).chunk_bytes as usize;
             if target == 0
                 || wanted >= target
@@ -102,17 +101,18 @@ impl Core {
             }
             match self.begin_chunk(events, context, chunker, run, wanted) {
                 Ok(()) => run.gap_before = 0,
-                Err(Refusal::Changed) => {}
+                Err(Refusal::Changed) => return,
                 Err(Refusal::NoMemory) => {
                     // The bytes go out where they are.
                     let (packets, flags) =
                         (self.beginnings.in_order(run, wanted), ChunkFlags::EARLY);
                     self.send_in_place(events, context, chunker, run, wanted, packets, flags);
                     *run = run.after(wanted);
+                    return;
                 }
             }
-            return;
         }
+        let chunk = self.chunk_of(chunker);
         if run.gap_before != 0 {
             return self.send_pending(events, context, chunker, ChunkFlags(0));
         }
@@ -221,49 +221,35 @@ impl Core {
         wanted: usize,
     ) -> Result<(), Refusal> {
         let target = self.parameters_of(chunker).chunk_bytes;
-        // A stream that has filled one will likely fill the next.
-        let size = match self.has_chunks(chunker) {
-            false => Buffers::size(wanted, target as usize),
-            true => target as usize,
-        };
+        let size = first_size(self.has_chunks(chunker), wanted, target);
         let bytes = self.memory(events, context, chunker, size)?;
-        self.open_chunk(
-            chunker,
-            Pending {
-                content: Content {
-                    bytes,
-                    ..Content::default()
-                },
-                start: run.offset,
-                gap_before: run.gap_before,
-                since: run.time,
-                time: run.time,
-                target,
-                ..Pending::default()
-            },
-        );
+        self.open_chunk(chunker, |pending| {
+            pending.content.bytes = bytes;
+            pending.begin(run.offset, run.time, target);
+            pending.gap_before = run.gap_before;
+        });
         Ok(())
     }
 
-    /// Makes `pending` the chunk under way of a chunker.
-    pub(super) fn open_chunk(&mut self, chunker: ViewAt, pending: Pending) {
+    /// Gives a chunker a chunk under way, which is empty until `fill` has [begun](Pending::begin) it.
+    #[inline(always)]
+    pub(super) fn open_chunk(&mut self, chunker: ViewAt, fill: impl FnOnce(&mut Pending)) {
         let Some(place) = self.view(chunker).map(|view| view.chunk_parameters) else {
             return;
         };
-        let (since, is_new) = (pending.since, pending.is_new());
-        self.partial += pending.memory();
         self.opened = self.opened.wrapping_add(1);
         let generation = self.opened;
-        let chunk = self.pending.insert(Pending {
-            stream: chunker.record,
-            parameters: place,
-            generation,
-            ..pending
-        });
+        // (It has no memory: that was taken with the chunk before.)
+        let (chunk, pending) = self.pending.add();
+        (pending.stream, pending.parameters, pending.generation) =
+            (chunker.record, place, generation);
+        fill(pending);
+        let (since, is_new) = (pending.since, pending.is_new());
+        self.partial += pending.memory();
         if let Some(view) = self.view_mut(chunker) {
             view.chunk = chunk;
         }
-        if is_new {
+        if is_new && self.has_timers() {
             self.start_timer(chunk, place, generation, since);
         }
     }
@@ -289,6 +275,36 @@ impl Core {
             pending.time = new.time;
         }
         fits
+    }
+
+    /// The same where no chunk is under way: begins one, as long as there is memory that nobody has to be sent for.
+    #[inline]
+    pub(super) fn begin_simply(&mut self, id: u32, new: &Chunk<'_>) -> bool {
+        let Some(record) = self.records.get(id) else {
+            return false;
+        };
+        let (view, len) = (&record.view, new.bytes.len());
+        let target = self.parameters(view.chunk_parameters).chunk_bytes;
+        let fits = view.chunk == NONE
+            && !view.flags.has(ViewFlags::AHEAD)
+            && len != 0
+            && len < target as usize
+            && new.offset + (len as u64) < view.limit;
+        if !fits {
+            return false;
+        }
+        let size = first_size(view.chunks != 0, len, target);
+        let Some(mut bytes) = self.at_hand(size, self.watermarks.ceiling(view.priority)) else {
+            return false;
+        };
+        bytes.extend(new.bytes);
+        let packets = self.beginnings.count;
+        self.open_chunk(ViewAt::first(id), |pending| {
+            pending.content.bytes = bytes;
+            pending.begin(new.offset, new.time, target);
+            pending.segments = packets;
+        });
+        true
     }
 
     /// Copies what fits into the chunk's buffer. Returns how much.
@@ -408,6 +424,15 @@ impl Step {
     }
 }
 
+/// The size of a buffer for the first bytes of a chunk. A stream that has filled one will likely fill the next.
+#[inline(always)]
+fn first_size(goes_on: bool, len: usize, target: u32) -> usize {
+    match goes_on {
+        false => Buffers::size(len, target as usize),
+        true => target as usize,
+    }
+}
+
 impl Pending {
     /// The next thing that is missing.
     ///
@@ -514,6 +539,14 @@ impl<'a> Run<'a> {
 }
 
 impl Pending {
+    /// It begins at this position, at this time, but for its memory.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, start: u64, time: Nanos, target: u32) {
+        (self.start, self.time, self.since, self.target) = (start, time, time, target);
+        (self.repeated, self.gap_before, self.segments) = (0, 0, 0);
+        self.flags = ChunkFlags(0);
+    }
+
     /// Whether it has bytes or packets that no chunk before had.
     pub(super) fn is_new(&self) -> bool {
         self.content.bytes.len() > self.repeated as usize || self.packets() != 0

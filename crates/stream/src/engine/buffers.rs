@@ -74,11 +74,17 @@ impl Buffers {
     }
 
     /// Takes a buffer back.
+    #[inline]
     pub(super) fn put(&mut self, buffer: Block) {
         if buffer.capacity() != 0 {
-            self.budget.release(Buffers::cost(&buffer));
-            self.blocks.put(buffer);
+            self.put_some(buffer);
         }
+    }
+
+    #[inline(never)]
+    fn put_some(&mut self, buffer: Block) {
+        self.budget.release(Buffers::cost(&buffer));
+        self.blocks.put(buffer);
     }
 }
 

@@ -271,9 +271,6 @@ pub(super) enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// Nothing.
-    pub(super) const NONE: Source<'static> = Source::InPlace(&[], None, Log::Entered(0, &[]));
-
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Source::InPlace(bytes, ..) => bytes,
@@ -330,6 +327,26 @@ pub struct DataChunk<'a> {
 }
 
 impl DataChunk<'_> {
+    /// Shows so much of it to an application, which wants nothing behind it or does.
+    #[inline(always)]
+    pub(super) fn show(&mut self, len: u32, cut: bool) {
+        self.len = len;
+        let info = &mut self.info;
+        info.repeated = info.repeated.min(len);
+        if info.flags.contains(ChunkFlags::HOLE)
+            && self
+                .source
+                .holes()
+                .first()
+                .is_none_or(|hole| hole.start >= len)
+        {
+            info.flags = info.flags.without(ChunkFlags::HOLE);
+        }
+        if cut {
+            info.flags = info.flags.with(ChunkFlags::CUTOFF);
+        }
+    }
+
     /// The bytes, contiguous in memory. (Where a hole is, zeros.) Empty only where
     /// [`DataChunk::packets`] is all there is to deliver.
     #[inline]

@@ -178,7 +178,8 @@ impl Core {
     /// Takes the memory of a chunk under way back.
     pub(super) fn free_chunk(&mut self, chunker: ViewAt) {
         if let Some(pending) = self.take_pending(chunker) {
-            self.recycle(pending.content, pending.log);
+            let (content, log) = pending.take_memory();
+            self.recycle(content, log);
         }
     }
 

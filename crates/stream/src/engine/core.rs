@@ -77,6 +77,9 @@ pub(super) struct Core {
     pub(super) some_packets: bool,
     /// Whether the filters want to see packets.
     pub(super) filtered: bool,
+    /// What it has of a stream from the responder, and of one from the initiator, where there is one application that asks
+    /// nothing of their first packet.
+    pub(super) alike: Option<[View; 2]>,
     /// The streams of the batch's packets, so that what later ones need can be fetched.
     pub(super) upcoming: Box<[u32; BATCH_SIZE + AHEAD]>,
     pub(super) fetched: usize,
@@ -157,6 +160,7 @@ impl Core {
             some_packets: false,
             trailing_gap: (NONE, 0, 0),
             filtered: false,
+            alike: None,
             upcoming: Box::new([NONE; BATCH_SIZE + AHEAD]),
             fetched: 0,
             passed: 0,
@@ -272,6 +276,16 @@ impl Core {
                 || !application.cutoff.classes.is_empty()
                 || !application.priority.classes.is_empty()
         });
+        let mut all = (0..)
+            .zip(&self.applications)
+            .filter_map(|(at, one)| Some((at, one.as_ref()?)));
+        self.alike = match (self.filtered, all.next(), all.next()) {
+            (false, Some((at, one)), None) => Some([false, true].map(|from_initiator| {
+                let limit = one.config.cutoff.of_direction(from_initiator);
+                one.view(at, limit, one.config.priority.default)
+            })),
+            _ => None,
+        };
         self.rank_priorities();
         self.note_silences();
     }
@@ -423,6 +437,14 @@ impl Core {
             let view = self.view(at);
             view.is_some_and(|view| view.application == application.0)
         })
+    }
+
+    /// Whether anything was lost of a direction, or not wanted.
+    #[inline]
+    pub(super) fn has_loss(&self, id: u32) -> bool {
+        self.records
+            .get(id)
+            .is_some_and(|record| record.loss != NONE)
     }
 
     /// What was lost of a direction.

@@ -12,7 +12,7 @@ use super::config::ApplicationId;
 use super::core::Core;
 use super::events::Events;
 use super::packets::{Log, NewPacket};
-use super::record::{Pending, ViewAt, ViewFlags};
+use super::record::{Pending, View, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::statistics::Counts;
 use super::stream_ref::{Context, StreamRef};
@@ -43,9 +43,8 @@ impl Core {
             flags,
             time: run.time,
         };
-        let mut source = Source::InPlace(bytes, None, Log::default());
-        self.send(events, context, chunker, &mut source, info, packets);
-        self.go_on(chunker, source, info);
+        let source = Source::InPlace(bytes, None, Log::default());
+        self.send(events, context, chunker, source, info, packets);
     }
 
     /// Sends a packet without payload alone, to the one who wants the stream.
@@ -57,12 +56,12 @@ impl Core {
         packet: &NewPacket<'_>,
         info: ChunkInfo,
     ) {
-        let mut source = Source::InPlace(&[], None, Log::One(packet));
-        self.send(events, context, at, &mut source, info, 0);
-        self.go_on(at, source, info);
+        let source = Source::InPlace(&[], None, Log::One(packet));
+        self.send(events, context, at, source, info, 0);
     }
 
-    /// Sends the partial chunk of a chunker to all who use it.
+    /// Sends the partial chunk of a chunker, if there is one, to all who use it.
+    #[inline]
     pub(super) fn send_pending<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
@@ -70,7 +69,9 @@ impl Core {
         chunker: ViewAt,
         flags: ChunkFlags,
     ) {
-        self.send_filled(events, context, chunker, flags, &[]);
+        if self.chunk_of(chunker) != NONE {
+            self.send_filled(events, context, chunker, flags, &[]);
+        }
     }
 
     /// The same of a chunk that is full with the first bytes of `segment`.
@@ -85,31 +86,33 @@ impl Core {
         let Some(pending) = self.take_pending(chunker) else {
             return;
         };
-        let info = pending.info(flags);
+        if !pending.is_new() {
+            let (content, log) = pending.take_memory();
+            return self.recycle(content, log);
+        }
+        let (info, packets) = (pending.info(flags), pending.segments);
         let rest = match pending.flags.contains(ChunkFlags::SPLIT) {
             true => segment,
             false => &[],
         };
         debug_assert!(!rest.is_empty() || !pending.flags.contains(ChunkFlags::SPLIT));
-        if !pending.is_new() {
-            return self.recycle(pending.content, pending.log);
-        }
         log_of(&pending.content, &pending.log).fetch();
-        let packets = pending.segments;
-        let mut source = Source::Buffer(pending.content, pending.log, rest);
+        let (content, log) = pending.take_memory();
+        let source = Source::Buffer(content, log, rest);
         self.statistics.flushed_early += u64::from(flags.contains(ChunkFlags::EARLY));
-        self.send(events, context, chunker, &mut source, info, packets);
-        self.go_on(chunker, source, info);
+        self.send(events, context, chunker, source, info, packets);
     }
 
-    /// Takes the chunk under way of a chunker.
-    pub(super) fn take_pending(&mut self, chunker: ViewAt) -> Option<Pending> {
+    /// Takes the chunk under way of a chunker out. Its memory is the caller's to take.
+    #[inline]
+    pub(super) fn take_pending(&mut self, chunker: ViewAt) -> Option<&mut Pending> {
         let view = self.view_mut(chunker)?;
         let chunk = core::mem::replace(&mut view.chunk, NONE);
         if chunk == NONE {
             return None;
         }
-        let pending = self.pending.remove(chunk);
+        let pending = self.pending.remove(chunk)?;
+        pending.stream = NONE;
         self.partial -= pending.memory();
         Some(pending)
     }
@@ -161,70 +164,80 @@ impl Core {
             return;
         }
         let (info, segments) = (pending.info(flags), pending.segments);
-        let content = core::mem::take(&mut pending.content);
-        let log = core::mem::take(&mut pending.log);
-        let mut source = Source::InPlace(
+        let (content, log) = pending.take_memory();
+        let source = Source::InPlace(
             content.bytes.as_slice(),
             content.holes.as_deref(),
             log_of(&content, &log),
         );
-        self.send_to(events, context, at, &mut source, info, segments);
-        self.begin_next(at, &mut source, info, false);
+        let mut shown = self.shown(source, info);
+        self.send_to(events, context, at, &mut shown, segments);
+        self.begin_next(at, &mut shown.source, info, false);
+        self.lent = Some(shown.budget);
         if let Some(pending) = self.pending.get_mut(chunk) {
             pending.content = content;
             pending.log = log;
         }
     }
 
-    /// Sends a chunk, in which so many packets begin, to all who use a chunker.
+    /// A chunk for data events.
+    #[inline(always)]
+    pub(super) fn shown<'a>(&mut self, source: Source<'a>, info: ChunkInfo) -> DataChunk<'a> {
+        DataChunk {
+            source,
+            len: 0,
+            info,
+            budget: self.lent.take().unwrap_or_else(|| self.budget.clone()),
+            ceiling: 0,
+            is_lost: false,
+        }
+    }
+
+    /// Sends a chunk, in which so many packets begin, to all who use a chunker. What is kept of it or repeated begins
+    /// the next, its memory goes back.
+    #[inline(always)]
     fn send<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
         context: Context<'_>,
         chunker: ViewAt,
-        source: &mut Source<'_>,
+        source: Source<'_>,
         info: ChunkInfo,
         packets: u32,
     ) {
+        let mut shown = self.shown(source, info);
         let members = self.members(chunker);
         let mut next = self.next_of(members, Some(ViewAt::first(chunker.record)));
         while let Some(at) = next {
             next = self.next_of(members, self.next_view(at));
-            self.send_to(events, context, at, source, info, packets);
+            self.send_to(events, context, at, &mut shown, packets);
         }
+        self.go_on(chunker, &mut shown.source, info);
+        if let Source::Buffer(content, log, _) = shown.source {
+            self.recycle(content, log);
+        }
+        self.lent = Some(shown.budget);
     }
 
     /// Sends a chunk to one application, as far as it wants it.
-    #[inline]
     pub(super) fn send_to<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
         context: Context<'_>,
         at: ViewAt,
-        source: &mut Source<'_>,
-        info: ChunkInfo,
+        chunk: &mut DataChunk<'_>,
         packets: u32,
     ) {
-        let len = source.bytes().len() as u64;
+        let (info, all) = (chunk.info, chunk.source.bytes().len() as u64);
         let Some(view) = self.view_mut(at) else {
             return;
         };
-        let cut = info.offset.saturating_add(len) >= view.limit;
-        let len = len.min(view.limit.saturating_sub(info.offset)) as u32;
+        let cut = info.offset.saturating_add(all) >= view.limit;
+        let len = all.min(view.limit.saturating_sub(info.offset)) as u32;
         // What is repeated was delivered before.
-        let old = info.repeated;
-        let mut info = info;
-        info.repeated = info.repeated.min(len);
-        if info.flags.contains(ChunkFlags::HOLE)
-            && source.holes().first().is_none_or(|hole| hole.start >= len)
-        {
-            info.flags = info.flags.without(ChunkFlags::HOLE);
-        }
-        if cut {
-            info.flags = info.flags.with(ChunkFlags::CUTOFF);
-        }
-        if len > info.repeated
-            || source.log().count() != 0
+        let repeated = info.repeated.min(len);
+        if len > repeated
+            || chunk.source.log().count() != 0
             || info.flags.contains(ChunkFlags::PACKET)
         {
             view.chunks = view.chunks.wrapping_add(1);
@@ -233,30 +246,22 @@ impl Core {
             let priority = view.priority;
             self.statistics.chunks += 1;
             self.statistics.chunk_bytes += u64::from(len);
-            self.statistics.in_place += u64::from(matches!(source, Source::InPlace(..)));
+            self.statistics.in_place += u64::from(chunk.is_in_place());
             let began = self.stopwatch.as_mut().map(|stopwatch| stopwatch.now());
-            let mut chunk = DataChunk {
-                source: core::mem::replace(source, Source::NONE),
-                len,
-                info,
-                budget: self.lent.take().unwrap_or_else(|| self.budget.clone()),
-                ceiling: self.watermarks.ceiling(priority),
-                is_lost: false,
-            };
+            chunk.show(len, cut);
+            chunk.ceiling = self.watermarks.ceiling(priority);
             let mut stream = StreamRef {
                 core: self,
                 context,
                 at,
             };
-            events.data(application, &mut stream, &mut chunk);
-            *source = chunk.source;
-            self.lent = Some(chunk.budget);
+            events.data(application, &mut stream, chunk);
+            chunk.info = info;
             self.look_at_memory();
-            if chunk.is_lost {
-                let all = source.received_from(info.repeated);
+            if core::mem::take(&mut chunk.is_lost) {
                 let lost = Counts {
                     packets: u64::from(packets),
-                    bytes: all - source.received_from(len),
+                    bytes: chunk.source.received_from(repeated) - chunk.source.received_from(len),
                 };
                 self.drop_chunk(at, lost);
             }
@@ -268,43 +273,60 @@ impl Core {
                 }
             }
         }
-        if (len as usize) < source.bytes().len() {
-            self.discard_rest(at, source.received_from(len.max(old)));
+        if cut || u64::from(len) < all {
+            self.send_no_more(at, chunk, len, cut);
+        }
+    }
+
+    /// After a chunk was sent to one that does not want all of it, or nothing behind it.
+    #[cold]
+    fn send_no_more(&mut self, at: ViewAt, chunk: &DataChunk<'_>, len: u32, cut: bool) {
+        let (info, source) = (chunk.info, &chunk.source);
+        let is_clipped = (len as usize) < source.bytes().len();
+        if is_clipped {
+            self.discard_rest(at, source.received_from(len.max(info.repeated)));
         }
         // The application may just have raised it.
         let end = info.offset + u64::from(len);
         if cut && self.view(at).is_some_and(|view| view.limit <= end) {
             self.cut(at);
-        } else if (len as usize) < source.bytes().len()
-            && let Some(view) = self.view_mut(at)
-        {
+        } else if is_clipped && let Some(view) = self.view_mut(at) {
             view.flags.set(ViewFlags::CLIPPED);
         }
     }
 
-    /// After a chunk was sent: what is kept of it or repeated begins the next, its memory goes back.
-    fn go_on(&mut self, chunker: ViewAt, source: Source<'_>, info: ChunkInfo) {
-        let mut source = source;
-        let place = self.view(chunker).map(|view| view.chunk_parameters);
+    /// After a chunk was sent: what is kept of it or repeated begins the next.
+    #[inline]
+    fn go_on(&mut self, chunker: ViewAt, source: &mut Source<'_>, info: ChunkInfo) {
+        let Some(record) = self.records.get(chunker.record) else {
+            return;
+        };
+        let view = &record.view;
+        if record.more == NONE && view.stays(view.chunk_parameters) {
+            if !view.flags.has(ViewFlags::OVER) && self.parameters_of(chunker).overlap_bytes != 0 {
+                self.repeat(chunker, source, info);
+            }
+            return;
+        }
+        self.go_on_apart(chunker, source, info);
+    }
+
+    /// The same where there are several applications, or the one has changed something.
+    #[cold]
+    fn go_on_apart(&mut self, chunker: ViewAt, source: &mut Source<'_>, info: ChunkInfo) {
+        let place = self.view(chunker).map_or(0, |view| view.chunk_parameters);
         let (mut members, mut stay) = (self.members(chunker), 0);
         while let Some(at) = self.next_of(members, Some(ViewAt::first(chunker.record))) {
             members &= !at.bit();
-            let stays = self.view(at).is_some_and(|view| {
-                !view.flags.has(ViewFlags::KEEP | ViewFlags::CLIPPED)
-                    && Some(view.parameters) == place
-            });
-            if stays {
+            if self.view(at).is_some_and(|view| view.stays(place)) {
                 stay |= at.bit();
             } else {
                 self.part(at);
-                self.begin_next(at, &mut source, info, members | stay == 0);
+                self.begin_next(at, source, info, members | stay == 0);
             }
         }
         if stay != 0 {
-            self.repeat(chunker, &source, info);
-        }
-        if let Source::Buffer(content, log, _) = source {
-            self.recycle(content, log);
+            self.repeat(chunker, source, info);
         }
     }
 
@@ -327,6 +349,7 @@ impl Core {
     }
 
     /// Takes the memory of a chunk back.
+    #[inline]
     pub(super) fn recycle(&mut self, content: Content, log: Block) {
         if let Some(holes) = content.holes {
             self.budget.release(holes.charged);
@@ -371,21 +394,17 @@ impl Core {
                 content
             }
         };
-        let pending = Pending {
-            content,
-            start: info.offset,
-            gap_before: info.gap_before,
-            since: info.time,
-            time: info.time,
-            flags: ChunkFlags::KEPT,
-            repeated: len as u32,
-            target: target as u32,
-            ..Pending::default()
-        };
-        self.open_chunk(chunker, pending);
+        self.open_chunk(chunker, |pending| {
+            pending.content = content;
+            pending.begin(info.offset, info.time, target as u32);
+            pending.gap_before = info.gap_before;
+            pending.flags = ChunkFlags::KEPT;
+            pending.repeated = len as u32;
+        });
     }
 
     /// The next chunk begins with the last bytes of this one.
+    #[inline(never)]
     fn repeat(&mut self, chunker: ViewAt, source: &Source<'_>, info: ChunkInfo) {
         let parameters = self.parameters_of(chunker);
         if parameters.overlap_bytes == 0
@@ -411,18 +430,12 @@ impl Core {
         if !self.take_over_holes(&mut content, source.holes(), from as u32, chunker.record) {
             return self.recycle(content, Block::EMPTY);
         }
-        self.open_chunk(
-            chunker,
-            Pending {
-                start: info.offset + from as u64,
-                since: info.time,
-                time: info.time,
-                repeated: repeated.len() as u32,
-                target: parameters.chunk_bytes,
-                content,
-                ..Pending::default()
-            },
-        );
+        let (start, len) = (info.offset + from as u64, repeated.len() as u32);
+        self.open_chunk(chunker, |pending| {
+            pending.content = content;
+            pending.begin(start, info.time, parameters.chunk_bytes);
+            pending.repeated = len;
+        });
     }
 
     /// What is repeated of a chunk, from `from` on, has the holes it had there. False when there is no
@@ -452,7 +465,24 @@ impl Core {
     }
 }
 
+impl View {
+    /// After a chunk was sent: whether the view goes on with its chunker, which has these parameters.
+    #[inline(always)]
+    fn stays(&self, parameters: u16) -> bool {
+        !self.flags.has(ViewFlags::KEEP | ViewFlags::CLIPPED) && self.parameters == parameters
+    }
+}
+
 impl Pending {
+    /// Its bytes, and its packets.
+    #[inline(always)]
+    pub(super) fn take_memory(&mut self) -> (Content, Block) {
+        (
+            core::mem::take(&mut self.content),
+            core::mem::take(&mut self.log),
+        )
+    }
+
     /// What the chunk says of itself when it is sent as it is.
     fn info(&self, flags: ChunkFlags) -> ChunkInfo {
         ChunkInfo {

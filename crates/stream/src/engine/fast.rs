@@ -353,6 +353,7 @@ impl Core {
     }
 
     /// A chunk has got its first new byte.
+    #[inline]
     pub(super) fn note_first(&mut self, chunk: u32, time: Nanos) {
         let Some(pending) = self.pending.get_mut(chunk) else {
             return;

@@ -19,6 +19,7 @@ pub struct FirstPacket<'a> {
 
 impl<'a> FirstPacket<'a> {
     /// That of a packet. Unless it `is_exchanged`, which costs a copy, it looks the same in both directions.
+    #[inline]
     pub fn new(packet: &StreamPacket<'a>, is_exchanged: bool) -> FirstPacket<'a> {
         let decoded = packet.decoded;
         let descriptor = match decoded.flags.contains(DecodeFlags::REASSEMBLED) {
@@ -72,6 +73,7 @@ impl Cutoffs {
 }
 
 /// The packet as if it went the other way: addresses and ports exchanged, of the innermost datagram.
+#[cold]
 fn exchange(packet: &StreamPacket<'_>) -> (Vec<u8>, Decoded) {
     let mut frame = packet.frame.to_vec();
     let decoded = packet.decoded;

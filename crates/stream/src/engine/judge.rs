@@ -282,9 +282,11 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                     true => Log::One(&new),
                     false => Log::default(),
                 };
-                let mut source = Source::InPlace(packet.payload, None, log);
-                self.core
-                    .send_to(self.events, Context::of(stream), this, &mut source, info, 1);
+                let source = Source::InPlace(packet.payload, None, log);
+                let mut shown = self.core.shown(source, info);
+                let context = Context::of(stream);
+                (self.core).send_to(self.events, context, this, &mut shown, 1);
+                self.core.lent = Some(shown.budget);
                 self.core.follow(this);
             }
         }

@@ -167,10 +167,8 @@ impl Core {
         let mut chunk = view.chunk;
         if chunk == NONE {
             let target = self.parameters(place).chunk_bytes;
-            self.open_chunk(
-                ViewAt::first(id),
-                Pending::of_packet(packet, position, target),
-            );
+            let begin = |pending: &mut Pending| pending.begin(position, packet.time, target);
+            self.open_chunk(ViewAt::first(id), begin);
             chunk = match self.records.get(id) {
                 Some(record) => record.view.chunk,
                 None => return false,
@@ -218,7 +216,7 @@ impl Core {
 
     /// A buffer, where there is one without anybody being sent.
     #[inline]
-    fn at_hand(&mut self, size: usize, ceiling: u64) -> Option<Block> {
+    pub(super) fn at_hand(&mut self, size: usize, ceiling: u64) -> Option<Block> {
         if self.budget.used() + size as u64 > self.watermarks.base() {
             return None;
         }
@@ -235,24 +233,14 @@ impl Core {
             return chunk;
         }
         let target = self.parameters_of(chunker).chunk_bytes;
-        let pending = Pending::of_packet(note.packet, note.position, target);
-        self.open_chunk(chunker, pending);
+        self.open_chunk(chunker, |pending| {
+            pending.begin(note.position, note.packet.time, target);
+        });
         self.chunk_of(chunker)
     }
 }
 
 impl Pending {
-    /// One that begins with a packet.
-    fn of_packet(packet: &NewPacket<'_>, position: u64, target: u32) -> Pending {
-        Pending {
-            start: position,
-            since: packet.time,
-            time: packet.time,
-            target,
-            ..Pending::default()
-        }
-    }
-
     /// Whether another packet begins a new chunk.
     #[inline(always)]
     fn is_full_of_packets(&self) -> bool {

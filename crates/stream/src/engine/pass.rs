@@ -12,7 +12,7 @@ use super::events::Events;
 use super::fast::Origin;
 use super::judge::Offer;
 use super::packets::NewPacket;
-use super::record::{Record, RecordFlags, ViewAt, ViewFlags};
+use super::record::{RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::stream_ref::{Context, StreamErrors, StreamRef};
 use super::unwanted::Begin;
@@ -35,6 +35,7 @@ pub(super) struct Hook<'a, E: ?Sized> {
 impl<E: Events + ?Sized> Handler for Hook<'_, E> {
     const STREAMS: bool = true;
     const PACKETS: bool = true;
+    const FLOWS: bool = false;
 
     fn batch(&mut self, _: &Batch<'_>, decoded: &DecodedBatch) {
         let core = &mut *self.core;
@@ -78,6 +79,11 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
     }
 
     #[inline(always)]
+    fn takes_empty(&self) -> bool {
+        !self.attends() && !self.core.need_packets && !self.core.has_timers()
+    }
+
+    #[inline(always)]
     fn want(&mut self) -> Option<Want> {
         if self.core.requests.is_empty() {
             return None;
@@ -90,14 +96,11 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
     }
 
     fn stream_created(&mut self, stream: &Stream<'_>) {
-        let record = self.core.records.make(stream.id);
-        *record = Record {
-            generation: record.generation,
-            flags: RecordFlags(RecordFlags::LIVE | RecordFlags::NEW),
-            ..Record::default()
-        };
+        // (What was there before it has been forgotten.)
+        let flags = &mut self.core.records.make(stream.id).flags;
+        flags.set(RecordFlags::LIVE | RecordFlags::NEW);
         if stream.from_initiator {
-            record.flags.set(RecordFlags::FROM_INITIATOR);
+            flags.set(RecordFlags::FROM_INITIATOR);
         }
     }
 
@@ -245,6 +248,7 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
         self.send_all(stream, flags);
     }
 
+    #[inline(always)]
     fn stream_ends(&mut self, stream: &Stream<'_>, at: Nanos) {
         if self.core.has_timers() {
             let context = Context::of(stream);
@@ -286,13 +290,9 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
                 self.events.terminated(application, &mut stream);
             }
             self.core.trailing_gap = (NONE, 0, 0);
-            let seen = StreamRef {
-                core: self.core,
-                context,
-                at: ViewAt::first(id),
+            if self.core.has_loss(id) {
+                self.core.refuse_headers(id, context);
             }
-            .statistics();
-            self.core.refuse_headers(id, &seen);
             self.core.statistics.terminated += 1;
         }
         self.core.forget(id);
@@ -313,6 +313,19 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         if flags.has(RecordFlags::DONE) {
             return core.discard_for_all(stream.id, chunk.offset, end, Begin::Announced);
         }
+        if chunk.offset == 0
+            && !flags.has(RecordFlags::DATAGRAMS | FAST_OPEN)
+            && !stream.is_handshake_complete()
+        {
+            core.note_error(stream.id, StreamErrors::INCOMPLETE_HANDSHAKE);
+        }
+        if flags.has(RecordFlags::SIMPLE)
+            && chunk.gap_before == 0
+            && stream.status != StreamStatus::Fin
+            && core.begin_simply(stream.id, chunk)
+        {
+            return;
+        }
         let over = core.views_that_are_over(stream.id);
         if more != NONE {
             core.discard_for_some(stream.id, chunk.offset, end, Begin::Announced);
@@ -325,17 +338,8 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             last: stream.status == StreamStatus::Fin,
         };
         let context = Context::of(stream);
-        if chunk.gap_before != 0
-            && let Some(record) = core.records.get_mut(stream.id)
-        {
-            record.errors.insert(StreamErrors::GAP);
-        }
-        if chunk.offset == 0
-            && !flags.has(RecordFlags::DATAGRAMS | FAST_OPEN)
-            && !stream.is_handshake_complete()
-            && let Some(record) = core.records.get_mut(stream.id)
-        {
-            record.errors.insert(StreamErrors::INCOMPLETE_HANDSHAKE);
+        if chunk.gap_before != 0 {
+            core.note_error(stream.id, StreamErrors::GAP);
         }
         if flags.has(RecordFlags::FAST) {
             // What began before anyone knew where, or waited for others: no copy was there before.

@@ -79,6 +79,14 @@ impl RecordFlags {
     /// Some were in mode FAST when others were not: they got packets that then waited for their turn.
     pub(super) const MIXED: u16 = 32768;
 
+    /// Those that follow from what the views say.
+    pub(super) const OF_VIEWS: u16 = RecordFlags::DONE
+        | RecordFlags::FAST
+        | RecordFlags::ORDERED
+        | RecordFlags::SIMPLE
+        | RecordFlags::HALTED
+        | RecordFlags::STRICT;
+
     #[inline(always)]
     pub(super) const fn has(self, bits: u16) -> bool {
         self.0 & bits != 0

@@ -1,7 +1,7 @@
 //! The first packet of a connection, and the end of a stream: who wants it, and what is kept for them.
 
-use super::config::{ApplicationId, FilterPacket, StreamFilter};
-use super::core::Core;
+use super::config::{ApplicationId, Cutoff, FilterPacket, StreamFilter};
+use super::core::{Application, Core};
 use super::events::Events;
 use super::first_packet::FirstPacket;
 use super::pass::{Hook, TCP};
@@ -24,10 +24,15 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         if !of(self.core, first) {
             first ^= 1;
         }
-        let packet = FirstPacket::new(packet, self.core.filtered);
+        let is_tcp = packet.decoded.key.protocol == TCP;
+        let asked =
+            (self.core.alike.is_none()).then(|| FirstPacket::new(packet, self.core.filtered));
         for id in [first, first ^ 1] {
-            let seen = packet.of(id == stream.id);
-            self.core.settle(id, &seen);
+            match &asked {
+                None => self.core.settle_alike(id),
+                Some(packet) => self.core.settle(id, &packet.of(id == stream.id)),
+            }
+            self.core.note_settled(id, is_tcp);
             let Some(record) = self.core.records.get(id) else {
                 continue;
             };
@@ -59,6 +64,24 @@ impl<E: Events + ?Sized> Hook<'_, E> {
     }
 }
 
+impl Application {
+    /// What it has of a new direction with this cutoff and priority; it is the `at`th application.
+    pub(super) fn view(&self, at: u8, limit: Cutoff, priority: u8) -> View {
+        let mut view = View {
+            limit: limit.0,
+            application: at,
+            priority,
+            parameters: self.parameters,
+            chunk_parameters: self.parameters,
+            ..View::default()
+        };
+        if limit.0 == 0 {
+            view.flags.set(ViewFlags::OVER | ViewFlags::CUT);
+        }
+        view
+    }
+}
+
 impl Core {
     /// Gives a new direction the views of the applications that want it.
     fn settle(&mut self, id: u32, packet: &FilterPacket<'_>) {
@@ -68,11 +91,10 @@ impl Core {
             .is_some_and(|record| record.flags.has(RecordFlags::FROM_INITIATOR));
         let mut last = None;
         for index in 0..self.applications.len() {
-            let Some(application) = &self.applications[index] else {
+            let Some(entered) = &self.applications[index] else {
                 continue;
             };
-            let parameters = application.parameters;
-            let application = &application.config;
+            let application = &entered.config;
             let matches = |filter: &StreamFilter| filter.matches(packet);
             if application
                 .filter
@@ -85,26 +107,32 @@ impl Core {
             let priority = &application.priority;
             let class = priority.classes.iter().find(|(filter, _)| matches(filter));
             let priority = class.map_or(priority.default, |class| class.1);
-            let mut view = View {
-                limit: limit.0,
-                application: index as u8,
-                priority,
-                parameters,
-                chunk_parameters: parameters,
-                ..View::default()
-            };
-            if limit.0 == 0 {
-                view.flags.set(ViewFlags::OVER | ViewFlags::CUT);
-            }
+            let view = entered.view(index as u8, limit, priority);
             self.use_priority(priority);
             last = Some(self.add_view(id, last, view));
         }
+    }
+
+    /// The same where one application wants all alike.
+    #[inline]
+    fn settle_alike(&mut self, id: u32) {
+        if let (Some(record), Some(alike)) = (self.records.get_mut(id), &self.alike) {
+            let from_initiator = record.flags.has(RecordFlags::FROM_INITIATOR);
+            record.view = alike[usize::from(from_initiator)].clone();
+            let priority = record.view.priority;
+            self.use_priority(priority);
+        }
+    }
+
+    /// A new direction has the views of those who want it.
+    #[inline]
+    fn note_settled(&mut self, id: u32, is_tcp: bool) {
         if let Some(record) = self.records.get_mut(id) {
             record.flags.clear(RecordFlags::NEW);
-            if packet.decoded.key.protocol != TCP {
+            if !is_tcp {
                 record.flags.set(RecordFlags::DATAGRAMS);
             }
-            if last.is_none() {
+            if record.view.application == u8::MAX {
                 record.flags.set(RecordFlags::UNWANTED);
             }
         }

@@ -73,23 +73,27 @@ impl<T: Default> Slab<T> {
 
     /// The number of a new entry.
     pub(super) fn insert(&mut self, value: T) -> u32 {
+        let (at, entry) = self.add();
+        *entry = value;
+        at
+    }
+
+    /// The same, with what is left of the one before.
+    #[inline]
+    pub(super) fn add(&mut self) -> (u32, &mut T) {
         let at = self.free.pop().unwrap_or_else(|| {
             self.used += 1;
             self.used - 1
         });
-        *self.table.make(at) = value;
-        at
+        (at, self.table.make(at))
     }
 
-    /// Takes the entry out.
-    pub(super) fn remove(&mut self, at: u32) -> T {
-        match self.table.get_mut(at) {
-            Some(entry) => {
-                self.free.push(at);
-                core::mem::take(entry)
-            }
-            None => T::default(),
-        }
+    /// Takes a number back. The entry is there until another one gets the number.
+    #[inline]
+    pub(super) fn remove(&mut self, at: u32) -> Option<&mut T> {
+        let entry = self.table.get_mut(at)?;
+        self.free.push(at);
+        Some(entry)
     }
 
     #[inline(always)]
@@ -123,12 +127,12 @@ mod tests {
         let mut slab = Slab::new(100);
         let numbers: Vec<u32> = (0..3000).map(|value| slab.insert(value)).collect();
         assert_eq!(slab.len(), 3000);
-        assert_eq!(slab.remove(numbers[1500]), 1500);
+        assert_eq!(slab.remove(numbers[1500]), Some(&mut 1500));
         assert_eq!(slab.len(), 2999);
         assert_eq!(slab.insert(7), numbers[1500]);
         assert_eq!(slab.get(numbers[1500]), Some(&7));
         assert_eq!(slab.get(numbers[2999]), Some(&2999));
-        assert_eq!((slab.bound(), slab.remove(99_999)), (3000, 0));
+        assert_eq!((slab.bound(), slab.remove(99_999)), (3000, None));
     }
 
     #[test]

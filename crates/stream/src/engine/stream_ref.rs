@@ -1,6 +1,6 @@
 //! A stream as its application sees it.
 
-use flowgauge_flow::{FlowRecord, FlowTracker};
+use flowgauge_flow::FlowTracker;
 use flowgauge_wire::{Address, Direction};
 
 use super::command::{ChunkParameters, Command, Parameter};
@@ -69,52 +69,29 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn with_record<R>(&self, read: impl FnOnce(&FlowRecord<'_>) -> R) -> Option<R> {
-        match self.flow {
-            StreamFlow::Tracked(tracker, id) => tracker.with_record(id, read),
-            StreamFlow::Ended(flow) => Some(flow.with_record(read)),
-            StreamFlow::Record(record) => Some(read(record)),
-            StreamFlow::Known(_) => None,
-        }
-    }
-
-    /// Addresses, ports and the rest of direction `id`.
-    fn identity(&self, id: u32) -> StreamIdentity {
-        match self.flow {
-            StreamFlow::Known(identity) => *identity,
-            _ => self
-                .with_record(|record| StreamIdentity::of(&record.identity(), id & 1 != 0))
-                .unwrap_or_default(),
-        }
-    }
-
     /// The flow table's counters of direction `id`.
     fn statistics(&self, id: u32) -> StreamStatistics {
-        self.with_record(|record| {
-            let direction = match id & 1 {
-                0 => Direction::LowToHigh,
-                _ => Direction::HighToLow,
-            };
-            let (sender, receiver) = record.key.endpoints(direction);
-            let of_source = (record.source.address, record.source.port) == sender
-                && (sender != receiver || id & 1 == 0);
-            let side = if of_source {
-                &record.source
-            } else {
-                &record.destination
-            };
-            StreamStatistics {
-                start: side.first,
-                end: side.last,
-                all: Counts {
-                    packets: side.packets,
-                    bytes: side.payload_bytes,
-                },
-                wire_bytes: side.bytes,
-                ..StreamStatistics::default()
-            }
-        })
-        .unwrap_or_default()
+        let direction = match id & 1 {
+            0 => Direction::LowToHigh,
+            _ => Direction::HighToLow,
+        };
+        let side = match self.flow {
+            StreamFlow::Tracked(tracker, id) => tracker.side(id, direction),
+            StreamFlow::Ended(flow) => Some(flow.side(direction)),
+            // (The engine takes no records.)
+            StreamFlow::Record(_) | StreamFlow::Known(_) => None,
+        };
+        let side = side.unwrap_or_default();
+        StreamStatistics {
+            start: side.first,
+            end: side.last,
+            all: Counts {
+                packets: side.packets,
+                bytes: side.payload_bytes,
+            },
+            wire_bytes: side.bytes,
+            ..StreamStatistics::default()
+        }
     }
 }
 
@@ -144,7 +121,7 @@ impl StreamRef<'_> {
 
     /// Who sends to whom.
     pub fn identity(&self) -> StreamIdentity {
-        self.context.identity(self.at.record)
+        self.context.flow.identity(self.at.record)
     }
 
     /// Sender's address and port.
@@ -561,8 +538,27 @@ impl Core {
         }
     }
 
+    /// Whether one application has a direction, wants more of it, and in order.
+    #[inline]
+    fn is_simple(&self, id: u32) -> bool {
+        self.records.get(id).is_some_and(|record| {
+            let view = &record.view;
+            record.more == NONE
+                && view.application != u8::MAX
+                && !view.flags.has(ViewFlags::OVER)
+                && self.parameters(view.chunk_parameters).mode == Mode::Wait
+        })
+    }
+
     /// Notes what the views of a direction say together.
     pub(super) fn note_views(&mut self, id: u32) {
+        if self.is_simple(id)
+            && let Some(record) = self.records.get_mut(id)
+        {
+            record.flags.clear(RecordFlags::OF_VIEWS);
+            record.flags.set(RecordFlags::ORDERED | RecordFlags::SIMPLE);
+            return;
+        }
         let (mut over, mut fast, mut ordered, mut simple) = (true, false, false, true);
         let (mut halted, mut unwanted, mut strict) = (false, false, true);
         let record = self.records.get(id);
@@ -592,14 +588,7 @@ impl Core {
             return;
         };
         let flags = &mut record.flags;
-        flags.clear(
-            RecordFlags::DONE
-                | RecordFlags::FAST
-                | RecordFlags::ORDERED
-                | RecordFlags::SIMPLE
-                | RecordFlags::HALTED
-                | RecordFlags::STRICT,
-        );
+        flags.clear(RecordFlags::OF_VIEWS);
         for (holds, bit) in [
             (over, RecordFlags::DONE),
             (over && halted && !unwanted, RecordFlags::HALTED),

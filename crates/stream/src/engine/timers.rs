@@ -8,7 +8,7 @@ use flowgauge_wire::Nanos;
 use super::chunk::ChunkFlags;
 use super::core::{Core, Timer};
 use super::events::Events;
-use super::record::Pending;
+use super::record::{Pending, ViewAt};
 use super::slab::NONE;
 use super::stream_ref::Context;
 
@@ -66,7 +66,6 @@ impl Core {
 
     /// Sends the chunks of a direction whose flush timeout has passed at `time`, when something more of
     /// it comes: as [`Core::flush_old`] would have if it had been called before.
-    #[cold]
     pub(super) fn flush_due<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
@@ -74,13 +73,14 @@ impl Core {
         id: u32,
         time: Nanos,
     ) {
-        for chunker in self.all_views(id) {
+        let mut at = Some(ViewAt::first(id));
+        while let Some(chunker) = at {
+            at = self.next_view(chunker);
+            let Some(pending) = self.pending.get(self.chunk_of(chunker)) else {
+                continue;
+            };
             let timeout = self.parameters_of(chunker).flush_timeout;
-            let pending = self.pending.get(self.chunk_of(chunker));
-            let is_due = timeout.is_some_and(|timeout| {
-                pending.is_some_and(|pending| pending.is_due(time, timeout))
-            });
-            if is_due {
+            if timeout.is_some_and(|timeout| pending.is_due(time, timeout)) {
                 self.send_pending(events, context, chunker, ChunkFlags::TIMEOUT);
             }
         }

@@ -17,7 +17,8 @@ use super::core::Core;
 use super::pass::{CONTROL, TCP};
 use super::record::{RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
-use super::statistics::{Counts, StreamStatistics};
+use super::statistics::Counts;
+use super::stream_ref::{Context, StreamRef};
 use crate::handler::{Cut, Handler, Stream, StreamPacket};
 use crate::streams::claimed;
 
@@ -119,8 +120,7 @@ impl Core {
         if let Some(view) = self.view_mut(at) {
             view.flags.set(ViewFlags::OVER | ViewFlags::CUT);
         }
-        let has_loss = (self.records.get(at.record)).is_some_and(|record| record.loss != NONE);
-        if (has_loss || at.extra != NONE)
+        if (self.has_loss(at.record) || at.extra != NONE)
             && self.own_loss(at).missing != 0
             && let Some(own) = self.own_loss_mut(at)
         {
@@ -171,11 +171,19 @@ impl Core {
         }
     }
 
-    /// A direction is over, of which this was seen: what else the packets had that were refused late. All of a direction
-    /// are taken to have headers of the same length.
-    pub(super) fn refuse_headers(&mut self, record: u32, seen: &StreamStatistics) {
+    /// A direction is over: what else the packets had that were refused late. All of a direction are taken to have headers
+    /// of the same length.
+    #[cold]
+    pub(super) fn refuse_headers(&mut self, record: u32, context: Context<'_>) {
         let loss = self.loss(record);
         if loss.late != 0 {
+            let at = ViewAt::first(record);
+            let seen = StreamRef {
+                core: self,
+                context,
+                at,
+            }
+            .statistics();
             let payload = seen.all.bytes.saturating_sub(loss.claimed);
             let headers = u128::from(seen.wire_bytes.saturating_sub(payload));
             let share = headers * u128::from(loss.late) / u128::from(seen.all.packets.max(1));
