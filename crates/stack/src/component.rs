@@ -654,6 +654,10 @@ pub trait Component: Send {
         None
     }
 
+    /// The input is over: what components before it keep comes, and then [`Component::finish`]. Nothing is captured meanwhile for which
+    /// it must not wait.
+    fn begin_finish(&mut self) {}
+
     /// The input is over: gives out what is kept outside of keys.
     fn finish(&mut self, _out: &mut dyn Outlet) {}
 

@@ -63,10 +63,7 @@ pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
     };
     running.run(&mut give);
     running.results(&mut give);
-    let written = writer.as_mut().map_or(Ok(()), |writer| {
-        writer.flush();
-        failure::of_writer(writer)
-    });
+    let written = writer.as_mut().map_or(Ok(()), failure::of_writer);
     running.conclude(common).and(written)
 }
 

@@ -306,6 +306,7 @@ pub(super) fn run_behind(
         joining.batch(&messages, &mut behind.part);
         let is_last = messages.iter().any(|message| message.is_last);
         if is_last {
+            behind.part.begin_end();
             joining.end(&messages, &mut behind.part);
         }
         // Before waiting: the reader may wait for the memory.
@@ -366,6 +367,7 @@ pub(super) fn run_behind_any(
                 joining.batch(messages, &mut behind.part);
                 let is_last = message.is_last;
                 if is_last {
+                    behind.part.begin_end();
                     joining.end(messages, &mut behind.part);
                 }
                 if let Some(entry) = from {

@@ -603,8 +603,10 @@ impl Part {
         self.crossings(&mut |crossing| crossing.send(Ends::Input));
     }
 
-    fn begin_end(&mut self) {
+    /// The same where what comes is of another thread's end.
+    pub(super) fn begin_end(&mut self) {
         self.is_ending = true;
+        self.graph.begin_finish();
         self.parts().iter_mut().for_each(Part::begin_end);
     }
 
