@@ -42,7 +42,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     result: Some(ResultInfo::number("items written", "items")),
     parallel: Parallel::Never("it writes one file"),
-    effects: true,
+    effects: |_| true,
     make,
     ..flowgauge_kit::OF_PACKETS
 };
@@ -332,6 +332,13 @@ impl ToFile {
     /// Closes the file if something of this time belongs to the next one.
     #[inline]
     fn rotate(&mut self, time: Nanos) -> Result<(), Stop> {
+        match self.rotator {
+            Some(_) => self.turn(time),
+            None => Ok(()),
+        }
+    }
+
+    fn turn(&mut self, time: Nanos) -> Result<(), Stop> {
         let Some(rotator) = &mut self.rotator else {
             return Ok(());
         };

@@ -28,7 +28,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     result: Some(ResultInfo::number("times results were written", "times")),
     parallel: Parallel::Never("it writes one file"),
-    effects: true,
+    effects: |_| true,
     make: |settings| {
         let options = Options::read(settings);
         let name = Name::read_of_one(settings, "file")?;

@@ -38,7 +38,7 @@ pub const OF_PACKETS: ComponentInfo = ComponentInfo {
     sequential: |_| None,
     decodes: false,
     engine: None,
-    effects: false,
+    effects: |_| false,
     make: |_| {
         Err(SettingError {
             option: None,

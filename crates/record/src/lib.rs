@@ -82,7 +82,7 @@ pub mod words;
 mod writer_thread;
 
 pub use aggregate::{AggregateError, AggregateSpec, Aggregator};
-pub use any::{AnyRecord, KnownRecord, OwnedRecord};
+pub use any::{AnyRecord, KnownRecord, OwnedRecord, SharedRecord};
 pub use encoder::{Encoder, Format};
 pub use flow::FlowRow;
 pub use held::Held;

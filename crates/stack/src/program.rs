@@ -221,7 +221,7 @@ impl Stack {
         let node = self.node(id);
         let is_wanted = |result: ResultInfo| match result.columns {
             [] => !result.is_per_packet,
-            _ => !node.info.effects,
+            _ => !(node.info.effects)(&node.settings),
         };
         if node.inner != Inner::Nothing || !node.info.result.is_some_and(is_wanted) {
             return None;

@@ -49,7 +49,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     result: Some(ResultInfo::number("records written", "records")),
     parallel: Parallel::Never("it writes one file"),
-    effects: true,
+    effects: |_| true,
     make,
     ..flowgauge_kit::OF_PACKETS
 };

@@ -4,10 +4,11 @@ use core::time::Duration;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use flowgauge_record::SharedRecord;
 use flowgauge_stack::engine::{Engine, Feed, Step, Wants};
 use flowgauge_stack::{
-    Account, ComponentFailure, Graph, Items, NodeId, Packets, Passed, Received, ResultValue,
-    Selection, Table, Tail,
+    Account, ComponentFailure, Graph, Items, NodeId, Packets, Passed, Received, RecordItem,
+    ResultValue, Selection, Table, Tail,
 };
 use flowgauge_wire::Nanos;
 
@@ -159,8 +160,8 @@ pub(super) struct Part {
 /// What follows a part.
 pub(super) enum Next {
     Nothing,
-    /// What each of several stacks goes on with.
-    Parts(Vec<Part>),
+    /// What each of several stacks goes on with; memory for records.
+    Parts(Vec<Part>, Vec<u8>),
     /// The same, where that begins with subscribers to one engine.
     Subscribers(Box<Subscribers>),
     /// Another thread.
@@ -171,12 +172,12 @@ impl Tail for Next {
     fn take(&mut self, _: Nanos, maker: Option<NodeId>, items: Items<'_>) {
         match self {
             Next::Nothing => {}
-            Next::Parts(parts) => {
+            Next::Parts(parts, memory) => shared(items, memory, |items| {
                 // Of stacks with the same beginning one may have enough before the others.
                 let wanting = parts.iter_mut();
                 let wanting = wanting.filter(|part| part.is_ending || part.wants_input());
                 wanting.for_each(|part| part.feed(items));
-            }
+            }),
             Next::Subscribers(subscribers) => {
                 if let Items::Packets(packets) = &items {
                     subscribers.step(&Step::Packets(packets));
@@ -193,7 +194,7 @@ impl Tail for Next {
     fn end_tick(&mut self, now: Nanos) {
         match self {
             Next::Nothing => {}
-            Next::Parts(parts) => parts.iter_mut().for_each(|part| part.advance(now)),
+            Next::Parts(parts, _) => parts.iter_mut().for_each(|part| part.advance(now)),
             Next::Subscribers(subscribers) => subscribers.step(&Step::Tick(now)),
             Next::Crossing(crossing) => crossing.end_tick(),
         }
@@ -210,7 +211,7 @@ impl Next {
     /// Takes out what is of stacks that leave: see [`Part::split`].
     fn split(&mut self, leaving: &mut Leaving<'_>) -> Next {
         match self {
-            Next::Parts(parts) => Next::Parts(Part::split(parts, leaving)),
+            Next::Parts(parts, _) => Next::Parts(Part::split(parts, leaving), Vec::new()),
             Next::Subscribers(subscribers) => {
                 subscribers.leave(leaving);
                 Next::Nothing
@@ -221,7 +222,7 @@ impl Next {
 
     fn parts(&self) -> &[Part] {
         match self {
-            Next::Parts(parts) => parts,
+            Next::Parts(parts, _) => parts,
             Next::Subscribers(subscribers) => subscribers.parts(),
             Next::Nothing | Next::Crossing(_) => &[],
         }
@@ -229,7 +230,7 @@ impl Next {
 
     fn parts_mut(&mut self) -> &mut [Part] {
         match self {
-            Next::Parts(parts) => parts,
+            Next::Parts(parts, _) => parts,
             Next::Subscribers(subscribers) => subscribers.parts_mut(),
             Next::Nothing | Next::Crossing(_) => &mut [],
         }
@@ -244,6 +245,31 @@ impl Next {
             }
         }
     }
+}
+
+/// Gives items to several; a record is encoded once for all of them.
+fn shared(items: Items<'_>, memory: &mut Vec<u8>, mut give: impl FnMut(Items<'_>)) {
+    let Items::Records(records) = items else {
+        return give(items);
+    };
+    if let [item] = records {
+        let record = SharedRecord::new(item.record, core::mem::take(memory));
+        give(Items::Records(&[RecordItem {
+            record: &record,
+            ..*item
+        }]));
+        *memory = record.into_memory();
+        return;
+    }
+    let shared = records.iter();
+    let shared: Vec<_> = shared
+        .map(|item| SharedRecord::new(item.record, Vec::new()))
+        .collect();
+    let items = records.iter().zip(&shared);
+    let items: Vec<_> = items
+        .map(|(item, record)| RecordItem { record, ..*item })
+        .collect();
+    give(Items::Records(&items));
 }
 
 /// Stacks that leave while others run on.
@@ -421,7 +447,16 @@ impl Part {
         self.members.iter().any(Member::wants_input)
     }
 
+    #[inline]
     fn note(&mut self, result: Result<(), ComponentFailure>) {
+        if result.is_err() || self.graph.has_enough() || self.graph.is_over() {
+            self.settle(result);
+        }
+    }
+
+    /// A component failed, or needs no further input, or nobody wants what comes.
+    #[cold]
+    fn settle(&mut self, result: Result<(), ComponentFailure>) {
         if self.graph.has_enough() {
             for member in &self.members {
                 self.common.satisfy(member);

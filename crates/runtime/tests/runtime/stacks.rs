@@ -332,7 +332,7 @@ const ANY: ComponentInfo = ComponentInfo {
     sequential: |_| None,
     decodes: false,
     engine: None,
-    effects: false,
+    effects: |_| false,
     make: |_| Ok(Box::new(Idle)),
 };
 
@@ -362,7 +362,7 @@ static COMPONENTS: [ComponentInfo; 14] = [
     ComponentInfo {
         name: "write",
         parallel: Parallel::Never("it writes"),
-        effects: true,
+        effects: |_| true,
         make: |settings| Ok(Box::new(Write(name(settings)))),
         ..ANY
     },
@@ -415,7 +415,7 @@ static COMPONENTS: [ComponentInfo; 14] = [
         name: "numbers",
         input: Input::Nothing,
         output: Output::Of(ItemType::Chunk),
-        effects: true,
+        effects: |_| true,
         make: |settings| Ok(Box::new(Numbers(0, number(settings)))),
         ..ANY
     },
