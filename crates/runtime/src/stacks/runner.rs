@@ -179,7 +179,7 @@ impl Runner {
         let mut stacks = program.stacks;
         let workers = options.workers.max(1);
         for stack in &mut stacks {
-            stack.place(workers, options.is_live && !stack.has_source());
+            stack.place(workers, options.is_live);
         }
         let mut runner = Runner {
             members: (0..stacks.len()).map(Member::new).collect(),
