@@ -12,6 +12,7 @@ use flowgauge_stack::{
 };
 use flowgauge_wire::Nanos;
 
+use super::board::Counts;
 use super::crossing::{Crossing, Ends};
 use super::subscribers::Subscribers;
 use crate::reader::{Cut, SharedBatch};
@@ -657,9 +658,11 @@ impl Part {
             next => next.parts_mut().iter_mut().for_each(Part::finish_all),
         }
     }
+}
 
+impl Counts for Part {
     /// What is known of all components, for each stack that has them.
-    pub(super) fn counts(&self, give: &mut dyn FnMut(Count)) {
+    fn counts(&self, give: &mut dyn FnMut(Count)) {
         self.graph.read(&mut |id, passed, result| {
             let by_key = self.graph.result_by_key(id);
             for member in &self.members {
@@ -679,8 +682,7 @@ impl Part {
         }
     }
 
-    /// Results begin anew.
-    pub(super) fn reset(&mut self) {
+    fn reset(&mut self) {
         self.graph.reset();
         for part in self.parts() {
             part.reset();

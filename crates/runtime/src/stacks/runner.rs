@@ -18,7 +18,7 @@ use flowgauge_wire::{DecodeOptions, Nanos};
 pub use self::change::{Change, Ended};
 use self::made::Made;
 use self::sources::Apart;
-use super::board::{Answered, Board};
+use super::board::{Answered, Board, Counts};
 use super::crossing::{Crossing, Entry, crossing};
 use super::fan_out::{OwnSource, Reading, SourceReport, run_own};
 use super::lane::{Behind, Lane, run_apart, run_behind, run_behind_any, run_lane, run_source};
