@@ -293,6 +293,94 @@ fn sighup_replaces_stacks_and_loses_no_packet() {
     }
 }
 
+/// A flow of a user's, as that runs it.
+fn flow(lab: &Lab, program: &Path, socket: &Path, user: &str, arguments: &[&str]) -> Outcome {
+    let mut command = lab.inside("setpriv");
+    command.args(["--reuid", user, "--regid", user, "--clear-groups"]);
+    command
+        .arg(program)
+        .args(["sensor", arguments[0], "--socket"]);
+    command.arg(socket).args(&arguments[1..]);
+    flowgauge::run_command(command)
+}
+
+#[test]
+fn a_sensor_serves_users_by_their_rights() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let folder = open_folder("sensor");
+    let program = copy_of_program(&folder);
+    let (file, socket) = (folder.join("sensor.toml"), folder.join("sock"));
+    let tables = "[users.60001]\n[users.60002]\npackets = \"payload\"\nfilter = \"udp port 1\"\nadmin = true\n";
+    let config = format!(
+        "socket = \"{}\"\n[devices.fg1]\n[stacks.all]\nstack = \"count bytes\"\n{tables}",
+        socket.display()
+    );
+    std::fs::write(&file, config).unwrap();
+    let sensor = Program::start(
+        &lab,
+        &["sensor", "run", "--config", &file.display().to_string()],
+    );
+    let ids = sensor.status("Uid:");
+    assert!(!ids.split_whitespace().any(|id| id == "0"), "{ids}");
+    let ask = |user: &str, arguments: &[&str]| flow(&lab, &program, &socket, user, arguments);
+    let ask_flow = |user: &str, stack: &str| {
+        let arguments = [
+            "flow", "-d", "fg1", "-c", "1", "--every", "1ms", "--json", stack,
+        ];
+        ask(user, &arguments)
+    };
+    // Who may what.
+    let count = ask_flow("60001", "filter { udp } count");
+    assert_eq!(count.code, Some(0), "{}", count.stderr);
+    for (user, stack) in [
+        ("60001", "search { pattern = x } count"),
+        ("60001", "filter { udp[8] = 1 } count"),
+        ("60001", "output { file = /tmp/never }"),
+        ("60002", "output { file = /tmp/never }"),
+        ("60003", "count"),
+        // Root becomes this one.
+        ("65534", "count"),
+    ] {
+        let refused = ask_flow(user, stack);
+        assert_eq!(refused.code, Some(2), "{user} {stack}: {}", refused.stderr);
+        assert!(refused.stderr.contains("hint: "), "{}", refused.stderr);
+    }
+    assert_eq!(ask("60001", &["stop"]).code, Some(2));
+    assert_eq!(
+        ask_flow("60002", "search { pattern = x } count").code,
+        Some(0)
+    );
+    // What came is counted, by the stack that always runs and by a flow.
+    let mut killed = lab.inside(&program.display().to_string());
+    killed.args([
+        "sensor", "flow", "-d", "fg1", "--every", "1ms", "count", "--socket",
+    ]);
+    killed.arg(&socket).stdout(std::process::Stdio::null());
+    let mut killed = killed.spawn().unwrap();
+    let status = || {
+        let outcome = ask("0", &["status", "--json"]);
+        outcome.json_lines().remove(0)["devices"][0].clone()
+    };
+    let flows = || status()["stacks"].as_array().map_or(0, Vec::len);
+    live_support::wait_until("the flow is there", || flows() == 2);
+    let frames = udp_frames(700, 200).into_iter().map(|one| one.bytes);
+    Trace::of(frames.collect()).replay(&lab, "fg0");
+    live_support::wait_until("all packets came", || status()["packets"] == 700);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    live_support::wait_until("its flow has ended", || flows() == 1);
+    assert_eq!(status()["delivered"], 700);
+    assert_eq!(status()["refused"], serde_json::json!({}));
+    let outcome = sensor.stop(Signal::SIGTERM);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("sensor has ended"),
+        "{}",
+        outcome.stderr
+    );
+    let _ = std::fs::remove_dir_all(folder);
+}
+
 #[test]
 fn any_captures_on_all_interfaces() {
     let Some(lab) = Lab::new(1500) else { return };

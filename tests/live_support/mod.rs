@@ -21,7 +21,7 @@ use nix::unistd::Pid;
 
 use crate::frames::lab::Lab;
 use crate::support::{flowgauge, scratch};
-use wait::wait_until;
+pub(crate) use wait::wait_until;
 
 /// What is waited for takes milliseconds; this is only there to end a hang.
 const TIME_LIMIT: Duration = Duration::from_secs(60);

@@ -135,6 +135,11 @@ impl Control {
         !self.stopped()
     }
 
+    /// Set when the run is to end.
+    pub(crate) fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
     /// Whether the run is to end.
     #[inline]
     pub(crate) fn stopped(&self) -> bool {

@@ -24,6 +24,7 @@ mod preset;
 mod progress;
 mod report;
 mod say;
+mod sensor;
 mod share_service;
 mod sinks;
 mod stack;
@@ -92,6 +93,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Capture(options) => capture::run(options),
         Command::Anonymize(options) => anonymize::run(options),
         Command::Stack(options) => stack::run(options),
+        Command::Sensor(options) => sensor::run(options),
         Command::Keys(options) => keys::run(options),
         Command::Doctor(options) => doctor::run(options),
         Command::ShareService(options) => share_service::run(options),

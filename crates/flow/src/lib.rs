@@ -25,6 +25,7 @@ mod slab;
 mod tcp;
 mod tcp_state;
 mod wheel;
+mod withheld;
 
 pub use clock::{CaptureClock, FAR_JUMP};
 pub use config::FlowConfig;
@@ -32,3 +33,4 @@ pub use ending::{EndedFlow, Taker};
 pub use packet_flow::{FlowId, PacketFlow, PacketFlowFlags, is_counted};
 pub use record::{EndReason, FlowIdentity, FlowRecord, FlowSide, FlowState};
 pub use tracker::{FlowStatistics, FlowTracker, Follower};
+pub use withheld::Withheld;

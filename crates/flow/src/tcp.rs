@@ -25,6 +25,7 @@ use crate::holes::{delta, fill_holes, remember_hole};
 use crate::packet_flow::PacketFlowFlags;
 use crate::record::FlowState;
 use crate::tcp_state::Endpoint;
+use crate::withheld::Withheld;
 
 /// TCP's protocol number.
 pub(crate) const PROTOCOL: u8 = 6;
@@ -202,6 +203,33 @@ fn steps(
     if fin || rst {
         close(flow, &segment, was_over, result);
     }
+}
+
+/// Segments of a side were kept away, none of them with SYN, FIN or RST.
+pub(crate) fn withheld(flow: &mut Flow, side: usize, withheld: &Withheld) {
+    let (Some(seq), Some(end)) = (withheld.first_seq, withheld.next_seq) else {
+        return;
+    };
+    let segment = Segment {
+        side,
+        from_initiator: side == flow.initiator(),
+        syn: false,
+        fin: false,
+        rst: false,
+        ack: withheld.ack.is_some(),
+        seq,
+        end,
+        len: u32::from(withheld.payload_bytes != 0),
+    };
+    begin_side(flow, &segment);
+    if let Some((ack, _)) = withheld.ack {
+        take_ack(flow, &segment, ack);
+    }
+    let advance = delta(end, flow.hot.next_seq[side]);
+    if advance > i32::from(segment.len == 0) && flow.hot.tcp.of(side) != Endpoint::RESET {
+        flow.hot.next_seq[side] = end;
+    }
+    step(flow, &segment);
 }
 
 /// Whether this segment will have to remember a hole.

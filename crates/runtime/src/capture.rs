@@ -13,6 +13,7 @@ use flowgauge_capture::live::LiveConfig;
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, EngineConfig, EngineStatistics, MAX_APPLICATIONS,
 };
+use flowgauge_stream::offload::Verdicts;
 use flowgauge_wire::Ledger;
 
 use crate::application::Application;
@@ -96,6 +97,7 @@ pub struct Capture {
     shards: usize,
     workers: usize,
     cores: Cores,
+    offload: Vec<Verdicts>,
     patient: Option<bool>,
     control: Control,
 }
@@ -145,6 +147,7 @@ impl Capture {
             shards: 1,
             workers: 0,
             cores: Cores::any(),
+            offload: Vec::new(),
             patient: None,
             control: Control::default(),
         }
@@ -200,6 +203,13 @@ impl Capture {
     #[must_use]
     pub fn cores(mut self, cores: Cores) -> Capture {
         self.cores = cores;
+        self
+    }
+
+    /// Where it is told what is wanted of flows: for each source that of what its packets come through.
+    #[must_use]
+    pub fn offload(mut self, offload: Vec<Verdicts>) -> Capture {
+        self.offload = offload;
         self
     }
 

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use flowgauge_flow::FlowRecord;
 use flowgauge_reassembly::DefragmentStatistics;
+use flowgauge_stream::offload::Verdicts;
 use flowgauge_stream::{BadPayload, Chunk, Handler, Remark, Shard, ShardConfig, Stream, Want};
 use flowgauge_wire::{Batch, Decoded, DecodedBatch, Nanos, PacketDescriptor};
 
@@ -99,6 +100,11 @@ impl Engine {
     /// Gives what is open to a handler as if the input was over, and goes on as if it was not.
     pub fn show_open<H: Handler>(&mut self, handler: &mut H) {
         self.shard.show_open(handler);
+    }
+
+    /// Tells from now on what is wanted of flows.
+    pub fn set_offload(&mut self, verdicts: &Verdicts) {
+        self.shard.set_offload(verdicts);
     }
 
     /// The engine of one core itself, to look at.

@@ -36,7 +36,7 @@ pub(crate) struct Progress {
     pub(crate) status: StreamStatus,
     pub(crate) phase: Phase,
     pub(crate) from_initiator: bool,
-    /// [`ANNOUNCED`] and [`SKIPS`].
+    /// [`ANNOUNCED`], [`SKIPS`] and [`RESUMES`].
     pub(crate) marks: u8,
 }
 
@@ -46,6 +46,8 @@ pub(crate) struct Progress {
 pub(crate) const ANNOUNCED: u8 = 1;
 /// [`Progress::marks`]: bytes before a position are not looked at ([`Want::From`](crate::Want::From)).
 pub(crate) const SKIPS: u8 = 2;
+/// [`Progress::marks`]: nothing was wanted, and is again: from the next segment on.
+pub(crate) const RESUMES: u8 = 4;
 
 impl Progress {
     /// Whether the handler knows of it.

@@ -4,11 +4,13 @@ use flowgauge_flow::{EndReason, EndedFlow, FlowId, FlowTracker, Taker};
 
 use crate::delivery::Delivery;
 use crate::handler::{Handler, StreamFlow, StreamStatus};
+use crate::offload::Interest;
 use crate::streams::{Streams, TCP, UDP, sides, stream_id};
 
 /// Ends the streams of flows that have ended, and hands their records on.
 pub(crate) struct EndStreams<'a, H> {
     pub(crate) streams: &'a mut Streams,
+    pub(crate) interest: Option<&'a mut Interest>,
     pub(crate) handler: &'a mut H,
 }
 
@@ -22,6 +24,11 @@ impl<H: Handler> Taker for EndStreams<'_, H> {
 
     #[inline(always)]
     fn take(&mut self, ended: &EndedFlow<'_>) {
+        if let Some(interest) = &mut self.interest
+            && ended.reason() != EndReason::Active
+        {
+            interest.forget(ended.identity().key, ended.id());
+        }
         if !self.handler.wants_flows() {
             if H::STREAMS {
                 self.streams
@@ -74,7 +81,11 @@ impl Streams {
         let syns = core::mem::take(&mut self.syns);
         let (live, bytes, chunks) = (self.live, self.delivered.bytes, self.delivered.chunks);
         let streams = &mut *self;
-        tracker.show_open(&mut ShowStreams(EndStreams { streams, handler }));
+        tracker.show_open(&mut ShowStreams(EndStreams {
+            streams,
+            interest: None,
+            handler,
+        }));
         (self.reassembler, self.syns, self.live) = (reassembler, syns, live);
         (self.delivered.bytes, self.delivered.chunks) = (bytes, chunks);
     }

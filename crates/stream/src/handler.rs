@@ -1,7 +1,7 @@
 //! What a user of the engine implements.
 
 use flowgauge_flow::{
-    EndedFlow, FlowId, FlowIdentity, FlowRecord, FlowTracker, PacketFlow, PacketFlowFlags,
+    EndedFlow, FlowId, FlowIdentity, FlowRecord, FlowTracker, PacketFlow, PacketFlowFlags, Withheld,
 };
 use flowgauge_reassembly::tcp::HalfFlags;
 use flowgauge_reassembly::{
@@ -532,6 +532,12 @@ pub trait Handler {
     /// The payload of a packet was to be read and has a wrong checksum, but is taken all the same, or is not. (The
     /// packet may be the first of its flow: it has no streams then.)
     fn bad_payload(&mut self, _stream: Option<u32>, _packet: &Decoded, _is_taken: bool) {}
+
+    /// Packets were kept away before they came here ([`Offload`](crate::offload::Offload)), of a stream if that lives.
+    /// Says at which place of the ledger those with payload end, if they are not delivered.
+    fn withheld(&mut self, _stream: Option<u32>, _packets: &Withheld) -> Option<Place> {
+        None
+    }
 
     /// A segment of the stream that told something, where [`Handler::REMARKS`] says that this is wanted: behind
     /// what the segment made deliverable.

@@ -41,6 +41,7 @@ mod findings;
 mod fragments;
 pub mod handler;
 mod known_pairs;
+pub mod offload;
 mod packets;
 mod segments;
 mod sequencer;

@@ -1,13 +1,14 @@
 //! What a handler that wants packets can do: decide about each one's payload before it is
 //! reassembled, and control a direction from outside.
 
-use flowgauge_flow::{FlowId, FlowTracker, PacketFlow, PacketFlowFlags, is_counted};
+use flowgauge_flow::{FlowId, FlowTracker, PacketFlow, PacketFlowFlags, Withheld, is_counted};
 use flowgauge_reassembly::{Forgotten, GapCause, Half, OverlapPolicy, Segment};
 use flowgauge_wire::{DecodeFlags, Decoded, Ledger, Place, TcpFlags};
 
-use crate::connection::{ANNOUNCED, SKIPS, Side};
+use crate::connection::{ANNOUNCED, RESUMES, SKIPS, Side};
 use crate::control::of_syn;
 use crate::handler::{Admit, Handler, StreamFlow, StreamPacket};
+use crate::offload::{Packets, Sequence, Wanted};
 use crate::streams::{Pass, Streams, TCP, UDP, after, sides, stream_id};
 use crate::wants::{Skip, Want};
 
@@ -161,6 +162,12 @@ impl Streams {
         flow: PacketFlow,
         handler: &mut H,
     ) {
+        let id = stream_id(flow.id, packet.direction.index());
+        if let Some((side, _)) = self.connections.known_mut(id)
+            && side.progress.has(RESUMES)
+        {
+            side.resume(0, self.delivered.skip_of(id));
+        }
         let (begin, end) = (
             |half: &mut Half| half.set_passed(true),
             |half: &mut Half| half.set_passed(false),
@@ -199,6 +206,9 @@ impl Streams {
         tracker: &FlowTracker,
         handler: &mut H,
     ) -> bool {
+        if self.resumes(id, segment) {
+            return false;
+        }
         let (is_waiting, is_doubted) = match self.side(id) {
             Some(side) if side.half.is_passed() => (side.half.is_queued(), side.half.is_doubted()),
             _ => return false,
@@ -223,6 +233,30 @@ impl Streams {
             self.catch_up(id, tracker, handler);
         }
         true
+    }
+
+    /// Whether a direction is wanted again, and has not come to a segment that it goes on with.
+    pub(crate) fn is_resuming(&self, id: u32) -> bool {
+        let side = self.side(id);
+        side.is_some_and(|side| side.progress.has(RESUMES))
+    }
+
+    /// Whether a direction that is wanted again goes on with a segment.
+    fn resumes(&mut self, id: u32, segment: &Segment<'_>) -> bool {
+        let Some((side, peer)) = self.connections.known_mut(id) else {
+            return false;
+        };
+        let ahead = side.half.distance_to(segment.seq).unwrap_or(0);
+        let end = segment.seq.wrapping_add(segment.len);
+        let resumes = side.progress.has(RESUMES)
+            && segment.len != 0
+            && ahead >= 0
+            && side.half.expects(&peer.half, end);
+        if resumes {
+            side.half.keep_up_to(segment.seq);
+            side.resume(ahead as u64, self.delivered.skip_of(id));
+        }
+        resumes
     }
 
     /// Hands on what waited beyond the receiver's window, as far as the stream has got there.
@@ -260,19 +294,76 @@ impl Streams {
     /// Does what a handler wants. Returns whether there is such a stream.
     #[cold]
     pub(crate) fn want<H: Handler>(&mut self, want: Want, handler: &mut H) -> bool {
-        match want {
-            Want::From(id, from) => self.skip(id, from),
-            Want::Nothing(id) => self.forget(id, handler),
-            Want::Policy(id, policy) => self.set_policy(id, policy),
+        let (id, is_known) = match want {
+            Want::From(id, from) => (id, self.skip(id, from)),
+            Want::Nothing(id) => (id, self.forget(id, handler)),
+            Want::Policy(id, policy) => return self.set_policy(id, policy),
+        };
+        if let Some(changed) = &mut self.changed
+            && is_known
+        {
+            changed.push(FlowId(id / 2));
+        }
+        is_known
+    }
+
+    /// What is wanted of the directions of a flow.
+    pub(crate) fn wanted_of(&mut self, flow: FlowId) -> [Wanted; 2] {
+        let Some(sides) = self.connections.get(flow) else {
+            return [Wanted::ALL; 2];
+        };
+        let marks = sides.map(|side| side.progress.has(SKIPS));
+        let off = sides.map(|side| side.is_unwanted());
+        [0, 1].map(|direction| {
+            // What one direction acknowledges says what is missing of the other.
+            let packets = match (off[direction], off[1 - direction]) {
+                (true, true) => Packets::None,
+                (true, false) => Packets::Headers,
+                (false, _) => Packets::All,
+            };
+            let from = match marks[direction] {
+                true => self.delivered.skip_of(stream_id(flow, direction)).from,
+                false => 0,
+            };
+            let (sequence, from) = match from {
+                _ if off[direction] => (Sequence::Off, u64::MAX),
+                u64::MAX => (Sequence::Lengths, from),
+                _ => (Sequence::Bytes, from),
+            };
+            Wanted {
+                packets,
+                sequence,
+                from,
+            }
+        })
+    }
+
+    /// Packets of a flow were kept away.
+    pub(crate) fn keep_up(&mut self, flow: FlowId, direction: usize, withheld: &Withheld) {
+        let Some(connection) = self.connections.get_mut(flow) else {
+            return;
+        };
+        let Side { half, progress } = &mut connection[direction];
+        if !half.is_abandoned() {
+            return;
+        }
+        let Some(next) = withheld.next_seq else {
+            progress.pending_gap += withheld.payload_bytes;
+            return;
+        };
+        progress.pending_gap += half.distance_to(next).unwrap_or(0).max(0) as u64;
+        half.keep_up_to(next);
+        if let Some((ack, window)) = withheld.ack {
+            half.note_ack(next, ack, window);
         }
     }
 
     /// What was wanted of streams, where that is less than all.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = Want> + '_ {
         let streams = self.connections.known();
-        streams.filter_map(|(id, side)| match side.half.is_abandoned() {
+        streams.filter_map(|(id, side)| match side.is_unwanted() {
             true => Some(Want::Nothing(id)),
-            false if side.progress.has(SKIPS) => {
+            false if side.progress.marks & (SKIPS | RESUMES) != 0 => {
                 Some(Want::From(id, self.delivered.skip(id)?.from))
             }
             false => None,
@@ -287,7 +378,9 @@ impl Streams {
         let skip = self.delivered.skip_of(id);
         if !side.progress.has(SKIPS) {
             *skip = Skip::default();
-            if from > side.progress.position() && !side.half.is_abandoned() {
+            if side.half.is_abandoned() {
+                side.progress.marks |= RESUMES;
+            } else if from > side.progress.position() {
                 side.progress.marks |= SKIPS;
             }
         }
@@ -300,12 +393,12 @@ impl Streams {
         let Some((side, peer)) = self.connections.known_mut(id) else {
             return false;
         };
+        side.progress.marks &= !(SKIPS | RESUMES);
+        self.has_unwanted |= peer.is_unwanted();
         if !side.half.is_abandoned() {
             self.reassembler.abandon(&mut side.half);
             // The hole before what is not wanted is one.
             side.progress.settle_gap();
-            side.progress.marks &= !SKIPS;
-            self.has_unwanted |= peer.half.is_abandoned();
             after(side, peer);
         }
         let forgotten = self.reassembler.take_forgotten();
@@ -319,7 +412,7 @@ impl Streams {
     #[inline]
     pub(crate) fn is_unwanted(&self, flow: FlowId) -> bool {
         let connection = self.connections.get(flow);
-        connection.is_some_and(|sides| sides.iter().all(|side| side.half.is_abandoned()))
+        connection.is_some_and(|sides| sides.iter().all(Side::is_unwanted))
     }
 
     /// Hands on all that waits for a direction.
@@ -365,6 +458,22 @@ impl Side {
         let end = packet.seq.wrapping_add(u32::from(syn));
         self.half
             .expects(&peer.half, end.wrapping_add(packet.payload_len))
+    }
+
+    /// Whether nothing is wanted of it.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        self.half.is_abandoned() && !self.progress.has(RESUMES)
+    }
+
+    /// It goes on, so many bytes behind where it has got to.
+    pub(crate) fn resume(&mut self, ahead: u64, skip: &mut Skip) {
+        let progress = &mut self.progress;
+        let passed = core::mem::take(&mut progress.pending_gap) + ahead;
+        progress.bytes += passed;
+        skip.pass(passed);
+        skip.from = skip.from.max(progress.position());
+        progress.marks = progress.marks & !RESUMES | SKIPS;
+        self.half.take_up();
     }
 
     /// Moves on without delivering: over a hole, what was captured, and what was not.

@@ -75,6 +75,15 @@ impl Streams {
         let id = stream_id(flow.id, packet.direction.index());
         let time = packet.time;
         if self.pass_over(id, &segment, pass.tracker, handler) {
+            if H::PACKETS && segment.account != Account::Nothing && self.is_resuming(id) {
+                let unplaced = Unplaced {
+                    bytes: segment.len - claimed(packet),
+                    whole: true,
+                    outside: true,
+                    ..Unplaced::default()
+                };
+                handler.stream_unplaced(id, packet, &unplaced);
+            }
             return;
         }
         self.reassembler

@@ -3,17 +3,18 @@
 use flowgauge_flow::{CaptureClock, FlowConfig, FlowId, FlowTracker, PacketFlow};
 use flowgauge_reassembly::HostPolicies;
 use flowgauge_wire::{
-    Batch, Budget, DecodeFlags, DecodedBatch, Decoder, Ledger, Nanos, Place, hash_batch,
+    Batch, Budget, DecodeFlags, DecodedBatch, Decoder, Direction, Ledger, Nanos, Place, hash_batch,
 };
 
 use crate::checksums::{BadPayload, Checksums};
-use crate::config::ShardConfig;
+use crate::config::{ChecksumPolicy, ShardConfig};
 use crate::ends::EndStreams;
 use crate::findings::Findings;
 use crate::fragments::{Fragments, Refused};
 use crate::handler::Handler;
+use crate::offload::{Interest, Verdicts, Wanted};
 use crate::statistics::ShardStatistics;
-use crate::streams::{FollowStreams, Streams};
+use crate::streams::{FollowStreams, Streams, stream_id};
 use crate::vlans::{VlanAware, Vlans};
 use crate::wants::Want;
 
@@ -32,6 +33,8 @@ pub struct Shard {
     ledger: Ledger,
     /// The capture clock, where no other leads this shard's.
     lead: Option<CaptureClock>,
+    /// Who is told what is wanted of flows.
+    interest: Option<Interest>,
 }
 
 impl Shard {
@@ -56,6 +59,7 @@ impl Shard {
                 config.flow.max_flows,
             ),
             ledger: Ledger::default(),
+            interest: None,
             config,
         }
     }
@@ -67,6 +71,9 @@ impl Shard {
     /// enters another tick (of 1.07 s), between the packets that it enters it by: results do not depend on
     /// how the input was cut into batches.
     pub fn process<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
+        if self.interest.is_some() {
+            self.take_withheld(handler);
+        }
         let mut rest = *batch;
         while let Some(lead) = &mut self.lead
             && let Some((at, now)) = lead.crossing(rest.packets.iter().map(|packet| packet.time))
@@ -99,10 +106,15 @@ impl Shard {
             self.streams.maintain(now, &self.tracker, handler);
         }
         self.end_flows(handler);
+        if self.interest.is_some() {
+            // (Where all packets are kept away no packet comes with which the handler is asked.)
+            self.take_wants(handler);
+        }
     }
 
     /// The input is over: ends all streams and flows.
     pub fn finish<H: Handler>(&mut self, handler: &mut H) {
+        self.take_withheld(handler);
         if let Some(lead) = self.lead {
             self.tracker.advance(lead.now());
             self.tick(handler);
@@ -253,6 +265,73 @@ impl Shard {
         self.streams.flush(stream, &self.tracker, handler);
     }
 
+    /// Tells from now on what is wanted of flows.
+    pub fn set_offload(&mut self, verdicts: &Verdicts) {
+        self.interest = Some(verdicts.interest());
+        self.streams.changed = Some(Vec::new());
+    }
+
+    /// Counts what was kept away.
+    #[cold]
+    fn take_withheld<H: Handler>(&mut self, handler: &mut H) {
+        let Some(interest) = &mut self.interest else {
+            return;
+        };
+        // Checksums take payload.
+        interest.want_of_others(match self.config.checksums {
+            ChecksumPolicy::Ignore if !H::STREAMS => Wanted::HEADERS,
+            _ => Wanted::ALL,
+        });
+        for (flow, both) in interest.withheld() {
+            for (direction, withheld) in [Direction::LowToHigh, Direction::HighToLow]
+                .into_iter()
+                .zip(&both)
+            {
+                if withheld.packets == 0 {
+                    continue;
+                }
+                self.ledger.take(withheld.packets, withheld.bytes);
+                let stream = flow.map(|flow| stream_id(flow, direction.index()));
+                if let Some(flow) = flow {
+                    self.tracker.count_withheld(flow, direction, withheld);
+                    self.streams.keep_up(flow, direction.index(), withheld);
+                }
+                if let Some(place) = handler.withheld(stream, withheld) {
+                    let (packets, bytes) = (withheld.data_packets, withheld.data_bytes);
+                    self.ledger.refuse(place, packets, bytes);
+                }
+            }
+        }
+    }
+
+    /// Does what the handler wants, and tells of it.
+    #[cold]
+    fn take_wants<H: Handler>(&mut self, handler: &mut H) {
+        while let Some(want) = handler.want() {
+            self.streams.want(want, handler);
+        }
+        self.tell_wants();
+    }
+
+    /// Tells what is wanted otherwise than before.
+    #[cold]
+    fn tell_wants(&mut self) {
+        let Some(interest) = &mut self.interest else {
+            return;
+        };
+        let changed = self.streams.changed.as_mut().map(core::mem::take);
+        for flow in changed.into_iter().flatten() {
+            if let Some(identity) = self.tracker.identity(flow) {
+                // Who wants all checksums verified wants all packets.
+                let wanted = match self.config.checksums {
+                    ChecksumPolicy::Verify => [Wanted::ALL; 2],
+                    _ => self.streams.wanted_of(flow),
+                };
+                interest.want(identity.key, flow, wanted);
+            }
+        }
+    }
+
     /// Enters the batch in the ledger; packets whose headers make no sense are refused.
     fn count(&mut self, batch: &Batch<'_>) {
         let packets = batch.packets.len() as u64;
@@ -314,6 +393,14 @@ impl Shard {
         }
         self.checksums
             .follow(batch, decoded, &self.refs, &mut self.tracker);
+        if self
+            .streams
+            .changed
+            .as_ref()
+            .is_some_and(|changed| !changed.is_empty())
+        {
+            self.tell_wants();
+        }
     }
 
     /// Packets between which the capture clock enters no tick.
@@ -362,12 +449,13 @@ impl Shard {
         if !self.tracker.has_ended() {
             return;
         }
-        while let Some(want) = handler.want() {
-            self.streams.want(want, handler);
-        }
-        let streams = &mut self.streams;
-        self.tracker
-            .drain_ended_to(&mut EndStreams { streams, handler });
+        self.take_wants(handler);
+        let (streams, interest) = (&mut self.streams, self.interest.as_mut());
+        self.tracker.drain_ended_to(&mut EndStreams {
+            streams,
+            interest,
+            handler,
+        });
         // What is wanted by their last bytes is of streams that are no more: others get their numbers.
         while handler.want().is_some() {}
     }

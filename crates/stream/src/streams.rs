@@ -8,7 +8,9 @@ use flowgauge_wire::{
 };
 
 use crate::checksums::Checksums;
-use crate::connection::{ANNOUNCED, Connection, Connections, OPEN, PEER_WAITS, Phase, Side};
+use crate::connection::{
+    ANNOUNCED, Connection, Connections, OPEN, PEER_WAITS, Phase, RESUMES, Side,
+};
 use crate::delivery::{Delivered, Delivery};
 use crate::handler::{Handler, Next, StreamFlow, StreamStatus};
 use crate::syns::Syns;
@@ -33,6 +35,8 @@ pub(crate) struct Streams {
     pub(crate) is_refused: bool,
     /// Of some connection nothing was wanted in either direction.
     pub(crate) has_unwanted: bool,
+    /// Flows of which something else is wanted than before, where somebody is told.
+    pub(crate) changed: Option<Vec<FlowId>>,
 }
 
 /// What is read while a packet is dealt with.
@@ -153,6 +157,7 @@ impl Streams {
             syns: Syns::default(),
             is_refused: false,
             has_unwanted: false,
+            changed: None,
         }
     }
 
@@ -314,6 +319,9 @@ impl Streams {
         };
         let side = &mut connection[direction];
         let bytes = pass.decoded.payload(pass.batch, packet);
+        if side.progress.has(RESUMES) {
+            side.resume(0, self.delivered.skip_of(stream_id(at, direction)));
+        }
         if side.half.is_passed() {
             let captured = bytes.len() as u32;
             return side.pass(0, captured, packet.payload_len - captured);

@@ -13,7 +13,9 @@ pub enum Want {
     /// lengths that are wanted.
     From(u32, u64),
     /// Neither bytes nor lengths: nothing waits for earlier segments, nothing is delivered, and nothing counts as
-    /// missing. The stream still ends when its connection does.
+    /// missing. The stream still ends when its connection does. Wanted again ([`Want::From`]), it goes on with the next
+    /// segment that begins where it has got to, or behind that; what it does not have until there counts as skipped.
+    /// Of a flow of which nothing is wanted in either direction, payload is not verified.
     Nothing(u32),
     /// Overlaps are resolved like this.
     Policy(u32, OverlapPolicy),
@@ -49,6 +51,11 @@ impl Skip {
             offset: chunk.offset + passed,
             ..self.told(chunk.time, chunk.captured)
         })
+    }
+
+    /// Bytes are not looked at, whether they were captured or not.
+    pub fn pass(&mut self, bytes: u64) {
+        self.captured += bytes;
     }
 
     /// The same of a stream that ends: what was not told yet.

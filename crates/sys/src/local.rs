@@ -1,12 +1,15 @@
 //! Sockets between processes of one machine: messages in order, descriptors with them, and the
 //! kernel's word on who is at the other end.
 //!
-//! Names are abstract: they belong to the network namespace, one process holds a name at a time,
-//! and it is free as soon as that process is gone, however it went.
+//! A name that begins with `/` or `.` is a file, which stays. Others are abstract: they belong to the network namespace, one
+//! process holds a name at a time, and it is free as soon as that process is gone, however it went.
 
+use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -47,6 +50,25 @@ impl Listener {
         net::bind(&socket, &address(name)?)?;
         let listener = Listener(socket);
         listener.listen()?;
+        Ok(listener)
+    }
+
+    /// Takes a path that everybody may connect to, and listens. What a process that was killed has left there goes.
+    ///
+    /// # Errors
+    /// `AddrInUse` when another process listens there, or the path is none of a socket; the system's.
+    pub fn bind_path(path: &Path) -> io::Result<Listener> {
+        let name = path.to_string_lossy();
+        let is_socket = |path: &Path| {
+            let metadata = fs::symlink_metadata(path);
+            metadata.is_ok_and(|metadata| metadata.file_type().is_socket())
+        };
+        let refuses = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        if is_socket(path) && Connection::connect(&name).is_err_and(refuses) {
+            fs::remove_file(path)?;
+        }
+        let listener = Listener::bind(&name)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
         Ok(listener)
     }
 
@@ -345,6 +367,11 @@ fn poll(polled: &mut [PollFd<'_>], limit: Option<Duration>) -> io::Result<()> {
     }
 }
 
+/// Frees the path that [`Listener::bind_path`] took.
+pub fn free_path(path: &Path) {
+    let _ = fs::remove_file(path);
+}
+
 /// Names that are held in this network namespace and begin with `prefix`.
 ///
 /// # Errors
@@ -368,7 +395,10 @@ fn open() -> io::Result<OwnedFd> {
 }
 
 fn address(name: &str) -> io::Result<SocketAddrUnix> {
-    Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+    Ok(match name.starts_with(['/', '.']) {
+        true => SocketAddrUnix::new(name)?,
+        false => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+    })
 }
 
 /// `getsockopt` into integers, and how many of them it filled. Rustix' credentials cannot be of

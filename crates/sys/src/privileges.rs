@@ -32,6 +32,19 @@ pub fn group_id(group: &str) -> io::Result<u32> {
     Ok(found.gid.as_raw())
 }
 
+/// The number of a user: of its name in the system's user database, or the number itself.
+///
+/// # Errors
+/// `NotFound` when there is no such user; the system's.
+pub fn user_id(user: &str) -> io::Result<u32> {
+    if let Ok(number) = user.parse() {
+        return Ok(number);
+    }
+    let found = User::from_name(user).or_else(known)?;
+    let found = found.ok_or(io::ErrorKind::NotFound)?;
+    Ok(found.uid.as_raw())
+}
+
 /// A name that no database has is an error to some of them, and so is one that cannot be one.
 fn known<T>(error: Errno) -> io::Result<Option<T>> {
     match error {

@@ -69,6 +69,14 @@ pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// Bytes of this process that are in memory; 0 where the system does not say.
+pub fn memory_in_use() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
 /// Whether this program was given rights by its file when it was started (setuid, setgid,
 /// capabilities): then whoever started it has fewer, and what he says (environment, where the
 /// program lies) must not decide what is run with them.

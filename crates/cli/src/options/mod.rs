@@ -11,6 +11,7 @@ mod keys;
 mod log;
 mod matches;
 mod passed;
+mod sensor;
 mod shared;
 mod stack;
 mod values;
@@ -30,6 +31,7 @@ pub(crate) use keys::{KeysCommand, KeysOptions};
 pub(crate) use log::{LogFormat, LogOptions};
 pub(crate) use matches::{MatchOptions, PatternOptions};
 use passed::passed;
+pub(crate) use sensor::{FlowOptions, SensorCommand, SensorOptions, StatusOptions};
 pub(crate) use shared::{
     BoundOptions, CommonOptions, EngineOptions, InputOptions, OutputOptions, PresetOptions,
     RecordOptions,
@@ -80,6 +82,8 @@ pub(crate) enum Command {
     Generate(GenerateOptions),
     /// Run, check and show stacks of components: monitoring tasks in a few lines
     Stack(Box<StackOptions>),
+    /// Capture permanently for many users: devices, stacks that always run, and flows
+    Sensor(SensorOptions),
     /// Create and show the keys with which machines identify each other
     Keys(KeysOptions),
     /// Check what this machine can do, and recommend changes
@@ -109,6 +113,7 @@ impl Command {
     pub(crate) fn writes_standard_output(&self) -> bool {
         let write = match self {
             Command::Doctor(_) | Command::Keys(_) => return true,
+            Command::Sensor(options) => return options.command.writes_standard_output(),
             Command::ShareService(_) => return false,
             Command::Streams(options) if options.files_are_all() => return false,
             Command::Capture(options) if options.list_interfaces || options.dump_filter > 0 => {
@@ -153,6 +158,7 @@ impl Command {
                 _ => return None,
             },
             Command::Generate(_)
+            | Command::Sensor(_)
             | Command::Keys(_)
             | Command::Doctor(_)
             | Command::ShareService(_) => return None,

@@ -170,6 +170,12 @@ impl Half {
         self.flags.contains(HalfFlags::ABANDONED)
     }
 
+    /// The bytes of one that was [abandoned](super::Reassembler::abandon) are wanted again.
+    pub fn take_up(&mut self) {
+        self.flags.remove(HalfFlags::ABANDONED);
+        self.flags.remove(HalfFlags::PASSED);
+    }
+
     /// Whether the start is known from a SYN or a handshake ([`HalfFlags::START_KNOWN`]).
     #[inline(always)]
     pub const fn is_start_known(&self) -> bool {
@@ -184,6 +190,14 @@ impl Half {
             flags: HalfFlags(decided),
             ..Half::new(self.policy)
         };
+    }
+
+    /// What comes before this sequence number is not handed on: it is not wanted, or was kept away.
+    pub fn keep_up_to(&mut self, seq: u32) {
+        if self.flags.contains(HalfFlags::SYNCED) && distance(self.next_seq, seq) > 0 {
+            self.next_seq = seq;
+            self.note_reached();
+        }
     }
 
     /// What the receiver of this direction does with overlaps from now on.

@@ -78,7 +78,8 @@ impl Prepared {
             }
         };
         let mut config = capture.engine;
-        if sources.len() == 1 && shards > 1 {
+        let is_divided = sources.len() == 1 && shards > 1;
+        if is_divided {
             let options = config.shard.decode.clone();
             let divided = sources.into_iter();
             let divided = divided.flat_map(|source| divide(source, shards, options.clone()));
@@ -104,6 +105,12 @@ impl Prepared {
                 added.ok_or(RunError::TooManyApplications)?;
             }
             engines.push(engine);
+        }
+        // Of a source that several share no engine sees all flows.
+        if !is_divided {
+            for (engine, verdicts) in engines.iter_mut().zip(&capture.offload) {
+                engine.set_offload(verdicts);
+            }
         }
         Ok(Prepared {
             sources,

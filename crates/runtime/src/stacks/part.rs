@@ -10,6 +10,7 @@ use flowgauge_stack::{
     Account, ComponentFailure, Graph, Items, NodeId, Packets, Passed, Received, RecordItem,
     ResultValue, Selection, Table, Tail,
 };
+use flowgauge_stream::offload::{Interest, Verdicts};
 use flowgauge_wire::Nanos;
 
 use super::board::Counts;
@@ -151,6 +152,8 @@ pub(super) struct Part {
     members: Vec<Member>,
     graph: Graph<Next>,
     common: Arc<Common>,
+    /// Where it takes packets beside an engine: that it wants all of them.
+    interests: Vec<Interest>,
     /// Whether its packets are those that a worker gets with groups.
     is_by_group: bool,
     /// The input is over: what components before it keep comes.
@@ -301,6 +304,7 @@ impl Part {
             members,
             graph,
             common: Arc::clone(common),
+            interests: Vec::new(),
             is_by_group: false,
             is_ending: false,
             is_over: false,
@@ -424,6 +428,7 @@ impl Part {
             members,
             graph: self.graph.fork(tail),
             common: Arc::clone(&self.common),
+            interests: self.interests.clone(),
             ..*self
         })
     }
@@ -478,6 +483,21 @@ impl Part {
 
     fn parts(&mut self) -> &mut [Part] {
         self.graph.tail_mut().parts_mut()
+    }
+
+    /// Tells what its engine wants of flows, or that it wants all packets: those of one thread are told by `own` if that is.
+    pub(super) fn set_offload(&mut self, all: &[Verdicts], own: Option<usize>) {
+        let own = own.and_then(|own| all.get(own));
+        if let Some(own) = own {
+            if let Some(engine) = self.graph.engine_mut() {
+                return engine.set_offload(own);
+            }
+            if let Next::Subscribers(subscribers) = self.graph.tail_mut() {
+                return subscribers.engine_mut().set_offload(own);
+            }
+        }
+        let all = own.map_or(all, core::slice::from_ref);
+        self.interests = all.iter().map(Verdicts::interest).collect();
     }
 
     /// Its first component, where that subscribes to an engine that it shares.

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use flowgauge_capture::{Error, PacketSource};
 use flowgauge_stack::{ComponentFailure, Failure, Program, SettingError, Stack};
+use flowgauge_stream::offload::Verdicts;
 use flowgauge_wire::{DecodeOptions, Nanos};
 
 pub use self::change::{Change, Ended};
@@ -48,6 +49,8 @@ pub struct RunnerOptions {
     pub cores: Cores,
     /// The source of packets cannot wait: components that handle streams in chunks do so beside their engines.
     pub is_live: bool,
+    /// Where it is told what the stacks want of flows, for each worker: what its packets come through.
+    pub offload: Vec<Verdicts>,
 }
 
 impl Default for RunnerOptions {
@@ -56,6 +59,7 @@ impl Default for RunnerOptions {
             workers: 1,
             cores: Cores::any(),
             is_live: false,
+            offload: Vec::new(),
         }
     }
 }
@@ -118,6 +122,7 @@ pub struct Runner {
     apart: Option<Apart>,
     cores: Cores,
     is_live: bool,
+    offload: Vec<Verdicts>,
     is_finished: bool,
 }
 
@@ -201,6 +206,7 @@ impl Runner {
             apart: None,
             cores: options.cores.clone(),
             is_live: options.is_live,
+            offload: options.offload.clone(),
             is_finished: false,
         };
         let (stacks, common) = (&runner.stacks, &runner.common);

@@ -62,6 +62,8 @@ struct Share {
     skip: Skip,
     /// Neither bytes nor lengths.
     wants_nothing: bool,
+    /// It wanted nothing, and goes on with the next bytes.
+    resumes: bool,
 }
 
 /// A part that began when the engine ran already. Of streams that had begun it is told with the first thing that it gets of
@@ -151,8 +153,13 @@ impl Shares {
         let shares = &mut self.0[at];
         shares.resize(reads.len(), Share::default());
         if let Some(share) = shares.get_mut(part) {
+            let wants_nothing = matches!(want, Want::Nothing(_));
+            share.resumes = !wants_nothing && (share.resumes || share.wants_nothing);
+            if wants_nothing && !share.wants_nothing {
+                share.skip = Skip::default();
+            }
             share.skip.from = from;
-            share.wants_nothing = matches!(want, Want::Nothing(_));
+            share.wants_nothing = wants_nothing;
         }
         let all = shares.iter().zip(reads).filter(|(_, reads)| **reads);
         if all.clone().all(|(share, _)| share.wants_nothing) {
@@ -170,13 +177,29 @@ fn give(event: Event<'_>, part: &mut Part, share: Option<&mut Share>, asked: &mu
         return take(event);
     };
     match event {
-        Event::Data(..) | Event::Remark(..) if share.wants_nothing => {}
+        Event::Remark(..) if share.wants_nothing => {}
+        Event::Data(stream, chunk) if share.resumes || share.wants_nothing => {
+            share.skip.pass(chunk.skipped + chunk.gap_before);
+            if share.wants_nothing {
+                return share.skip.pass(chunk.bytes.len() as u64);
+            }
+            share.resumes = false;
+            let chunk = Chunk {
+                gap_before: 0,
+                skipped: 0,
+                ..*chunk
+            };
+            share.skip.from = share.skip.from.max(chunk.offset);
+            give(Event::Data(stream, &chunk), part, Some(share), asked);
+        }
         Event::Data(stream, chunk) => {
             if let Some(rest) = share.skip.rest(chunk) {
                 take(Event::Data(stream, &rest));
             }
         }
-        Event::Terminated(stream, _) if share.wants_nothing => take(Event::Terminated(stream, 0)),
+        Event::Terminated(stream, _) if share.resumes || share.wants_nothing => {
+            take(Event::Terminated(stream, 0))
+        }
         Event::Terminated(stream, _) => {
             if let Some(last) = share.skip.last(stream) {
                 take(Event::Data(stream, &last));
@@ -270,6 +293,10 @@ impl Subscribers {
         left.end_step(&Step::Finish, engine);
         left.parts.iter_mut().for_each(Part::end_finish);
         left.counts(engine, &mut |count| leaving.counts.push(count));
+    }
+
+    pub(super) fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
     }
 
     pub(super) fn parts(&self) -> &[Part] {

@@ -25,4 +25,5 @@ mod shared_memory;
 mod shared_packets;
 mod shared_workers;
 mod stacks;
+mod wants;
 mod workers;

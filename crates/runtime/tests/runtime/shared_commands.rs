@@ -61,7 +61,7 @@ fn what_is_asked_for_at_the_end_costs_nothing() {
         let total = outcome.total();
         assert!(total.created >= STREAMS.into(), "{total:?}");
         assert_eq!(total.created, total.terminated);
-        assert_eq!(total.chunks, STREAMS.into());
+        assert_eq!(total.chunks, u64::from(STREAMS));
     }
     shared.ledger();
 }

@@ -41,6 +41,14 @@ impl<T: Tail> Graph<T> {
         }
     }
 
+    /// The engine that its first component subscribes to, where no other does.
+    pub fn engine_mut(&mut self) -> Option<&mut Engine> {
+        match self.nodes[self.entry?.index()].subscription.as_mut()? {
+            Subscription::Own(engine) => engine.as_deref_mut(),
+            _ => None,
+        }
+    }
+
     /// Takes out the engine that its first component subscribes to: whoever has it drives it, and gives the graph what comes of it.
     pub fn share_engine(&mut self) -> Option<Box<Engine>> {
         match &mut self.nodes[self.entry?.index()].subscription {

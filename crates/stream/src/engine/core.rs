@@ -3,7 +3,7 @@
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-use flowgauge_flow::FlowId;
+use flowgauge_flow::{FlowId, Withheld};
 use flowgauge_reassembly::HostPolicies;
 use flowgauge_sys::prefetch::{prefetch, prefetch_address, prefetch_at};
 use flowgauge_wire::{BATCH_SIZE, Budget, Nanos, Place};
@@ -13,7 +13,6 @@ use super::buffers::Buffers;
 use super::chunk::log_of;
 use super::config::{ApplicationConfig, ApplicationId, EngineConfig, MAX_APPLICATIONS};
 use super::events::Stopwatch;
-use super::offload::{NoOffload, Offload};
 use super::record::{
     Extra, Loss, OwnLoss, Parameters, Pending, Record, RecordFlags, View, ViewAt, ViewFlags,
 };
@@ -89,8 +88,6 @@ pub(super) struct Core {
     /// Of the stream that is ending: what is known to be missing at its end, and where that begins.
     pub(super) trailing_gap: (u32, u64, u64),
     pub(super) statistics: EngineStatistics,
-    pub(super) offload: Box<dyn Offload>,
-    pub(super) has_offload: bool,
     pub(super) stopwatch: Option<Box<dyn Stopwatch>>,
     pub(super) silences: Silences,
     /// Packets that were delivered, but are dropped or discarded, and are not in the ledger yet.
@@ -166,8 +163,6 @@ impl Core {
             watchful: false,
             pressed: false,
             statistics: EngineStatistics::default(),
-            offload: Box::new(NoOffload),
-            has_offload: false,
             stopwatch: None,
             refused: Vec::new(),
             refused_bytes: 0,
@@ -486,35 +481,25 @@ impl Core {
         }
     }
 
-    /// Adds what a backend kept away to the counters of its flows; of one that has ended only to the
-    /// totals.
-    #[inline]
-    pub(super) fn merge_offload(&mut self) {
-        if self.has_offload {
-            self.poll_offload();
-        }
-    }
-
-    #[cold]
-    fn poll_offload(&mut self) {
-        let mut offload = core::mem::replace(&mut self.offload, Box::new(NoOffload));
-        offload.poll(&mut |uid, counters| {
-            let first = self.find(uid);
-            for (direction, counts) in counters.discarded.into_iter().enumerate() {
-                if counts == Counts::default() {
-                    continue;
-                }
-                self.statistics.all += counts;
-                self.statistics.discard(counts);
-                let loss = first.and_then(|id| self.loss_mut(id | direction as u32));
-                if let Some(loss) = loss {
-                    loss.discarded += counts;
-                    loss.elsewhere += counts;
-                    loss.elsewhere_last = loss.elsewhere_last.max(counters.last);
-                }
+    /// A backend kept packets away, of a stream if that lives.
+    pub(super) fn take_withheld(&mut self, stream: Option<u32>, withheld: &Withheld) -> Place {
+        let counts = |packets| Counts {
+            packets,
+            bytes: withheld.payload_bytes,
+        };
+        self.statistics.all += counts(withheld.packets);
+        let record = stream.and_then(|id| self.records.get(id));
+        let is_unwanted = record.is_some_and(|record| record.flags.has(RecordFlags::UNWANTED));
+        match stream.filter(|_| !is_unwanted) {
+            Some(id) => {
+                self.discard(id, counts(withheld.data_packets));
+                self.done_place(id)
             }
-        });
-        self.offload = offload;
+            None => {
+                self.statistics.discard(counts(withheld.packets));
+                Place::Filter
+            }
+        }
     }
 
     /// A stream has this priority. It is in use from then on: memory is kept for the next stream

@@ -436,7 +436,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             new = self.place_for_each(context, id, segment, offer);
         }
         if self.core.is_done(id) {
-            self.finish_direction(stream);
+            self.finish_direction(stream.id);
         }
         new
     }

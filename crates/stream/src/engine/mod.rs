@@ -70,7 +70,6 @@ mod fast;
 mod first_packet;
 mod judge;
 mod noted;
-mod offload;
 mod packets;
 mod pass;
 mod pressure;
@@ -98,7 +97,6 @@ pub use events::{Events, Stopwatch};
 pub use first_packet::FirstPacket;
 pub use flowgauge_reassembly::HostPolicies;
 pub use flowgauge_wire::Budget;
-pub use offload::{NoOffload, Offload, OffloadCounters, OffloadFlow, Verdict};
 pub use packets::{ChunkPacket, Packets};
 pub use statistics::{Counts, EngineStatistics, StreamStatistics};
 pub use stream_ref::{StreamErrors, StreamRef, StreamSnapshot};
@@ -108,6 +106,7 @@ use self::pass::Hook;
 use self::stream_ref::Context;
 use self::unwanted::Forgets;
 use crate::handler::StreamStatus;
+use crate::offload::Verdicts;
 use crate::shard::Shard;
 
 /// Streams of one core, for up to [`MAX_APPLICATIONS`] applications.
@@ -238,10 +237,9 @@ impl Engine {
         self.core.stopwatch = Some(Box::new(stopwatch));
     }
 
-    /// Sends verdicts to `offload` from now on.
-    pub fn set_offload(&mut self, offload: impl Offload + 'static) {
-        self.core.offload = Box::new(offload);
-        self.core.has_offload = true;
+    /// Tells from now on what is wanted of flows.
+    pub fn set_offload(&mut self, verdicts: &Verdicts) {
+        self.shard.set_offload(verdicts);
     }
 
     /// Takes a batch through the engine. An empty batch with [`Batch::now`] only moves the capture
@@ -254,13 +252,11 @@ impl Engine {
         };
         self.shard.process(batch, &mut hook);
         self.core.flush_old(events, self.shard.tracker());
-        self.core.merge_offload();
         self.catch_up();
     }
 
     /// The input is over: ends all streams.
     pub fn finish<E: Events + ?Sized>(&mut self, events: &mut E) {
-        self.core.merge_offload();
         let mut hook = Hook {
             core: &mut self.core,
             events,

@@ -1,8 +1,8 @@
 //! The engine as a handler of its shard: what a packet, and bytes in order, mean for streams.
 
-use flowgauge_flow::{FlowTracker, is_counted};
+use flowgauge_flow::{FlowTracker, Withheld, is_counted};
 use flowgauge_reassembly::{Forgotten, OverlapPolicy, Unplaced};
-use flowgauge_wire::{Batch, Decoded, DecodedBatch, Direction, Nanos, TcpFlags};
+use flowgauge_wire::{Batch, Decoded, DecodedBatch, Nanos, Place, TcpFlags};
 
 use super::assemble::Run;
 use super::chunk::ChunkFlags;
@@ -11,7 +11,6 @@ use super::core::Core;
 use super::events::Events;
 use super::fast::Origin;
 use super::judge::Offer;
-use super::offload::{OffloadFlow, Verdict};
 use super::packets::NewPacket;
 use super::record::{Record, RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
@@ -163,6 +162,10 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
         self.core.note_error(stream, StreamErrors::OVERLAP_CONFLICT);
     }
 
+    fn withheld(&mut self, stream: Option<u32>, packets: &Withheld) -> Option<Place> {
+        Some(self.core.take_withheld(stream, packets))
+    }
+
     fn waiting_ceiling(&self, stream: Option<u32>) -> u64 {
         match stream {
             Some(id) => self.core.ceiling_of(id),
@@ -221,7 +224,7 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
             return;
         };
         let is_simple = record.flags.has(RecordFlags::SIMPLE)
-            && chunk.gap_before == 0
+            && chunk.gap_before | chunk.skipped == 0
             && stream.status != StreamStatus::Fin;
         if is_simple && core.fill_simply(record.view.chunk, record.view.limit, chunk) {
             return;
@@ -262,9 +265,6 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
             record.errors.insert(StreamErrors::INCOMPLETE_HANDSHAKE);
         }
         let is_wanted = !record.flags.has(RecordFlags::UNWANTED | RecordFlags::NEW);
-        if record.flags.has(RecordFlags::TOLD) && id & 1 == 1 || !is_wanted {
-            self.tell(stream, Verdict::Forget);
-        }
         if is_wanted {
             self.send_all(stream, ChunkFlags::LAST);
             self.core.trailing_gap = (id, trailing_gap, stream.bytes + stream.missing_bytes);
@@ -359,7 +359,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             _ => self.take_for_each(stream, over, context, run),
         }
         if self.core.is_done(stream.id) {
-            self.finish_direction(stream);
+            self.finish_direction(stream.id);
         }
     }
 
@@ -454,29 +454,8 @@ impl<E: Events + ?Sized> Hook<'_, E> {
 
     /// Nobody wants more of a direction.
     #[cold]
-    pub(super) fn finish_direction(&mut self, stream: &Stream<'_>) {
-        let id = stream.id;
+    pub(super) fn finish_direction(&mut self, id: u32) {
         self.core.requests.push_back(Want::Nothing(id));
-        let opposite_is_done = self.core.is_done(id ^ 1);
-        let verdict = match (opposite_is_done, id & 1) {
-            (true, _) => Verdict::Discard,
-            (false, 0) => Verdict::DiscardDirection(Direction::LowToHigh),
-            (false, _) => Verdict::DiscardDirection(Direction::HighToLow),
-        };
-        self.tell(stream, verdict);
-    }
-
-    fn tell(&mut self, stream: &Stream<'_>, verdict: Verdict) {
-        for id in [stream.id, stream.id ^ 1] {
-            if let Some(record) = self.core.records.get_mut(id) {
-                record.flags.set(RecordFlags::TOLD);
-            }
-        }
-        let flow = OffloadFlow {
-            key: Context::of(stream).key(),
-            uid: self.core.uid(stream.id & !1),
-        };
-        self.core.offload.verdict(&flow, verdict);
     }
 }
 

@@ -56,8 +56,6 @@ impl RecordFlags {
     pub(super) const UNWANTED: u16 = 4;
     /// The initiator's direction.
     pub(super) const FROM_INITIATOR: u16 = 8;
-    /// The backend was told that it is done.
-    pub(super) const TOLD: u16 = 16;
     /// Some application is in FAST mode.
     pub(super) const FAST: u16 = 32;
     /// Some application is in another mode.
@@ -301,9 +299,6 @@ pub(super) struct Loss {
     pub(super) late_bytes: u64,
     /// Of these, bytes that headers claim and no frame had.
     pub(super) claimed: u64,
-    /// What a backend kept away: in `discarded`, too, but unknown to the flow table.
-    pub(super) elsewhere: Counts,
-    pub(super) elsewhere_last: Nanos,
 }
 
 /// What decides how a stream is cut into chunks.

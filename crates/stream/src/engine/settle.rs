@@ -53,7 +53,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             }
             self.core.share(id);
             if self.core.is_done(id) {
-                self.finish_direction(&Stream { id, ..*stream });
+                self.finish_direction(id);
             }
         }
     }

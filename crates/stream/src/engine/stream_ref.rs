@@ -1,7 +1,7 @@
 //! A stream as its application sees it.
 
 use flowgauge_flow::{FlowRecord, FlowTracker};
-use flowgauge_wire::{Address, Direction, FlowKey};
+use flowgauge_wire::{Address, Direction};
 
 use super::command::{ChunkParameters, Command, Parameter};
 use super::config::{ApplicationId, Cutoff, Mode};
@@ -76,10 +76,6 @@ impl<'a> Context<'a> {
             StreamFlow::Record(record) => Some(read(record)),
             StreamFlow::Known(_) => None,
         }
-    }
-
-    pub(super) fn key(&self) -> FlowKey {
-        self.with_record(|record| *record.key).unwrap_or_default()
     }
 
     /// Addresses, ports and the rest of direction `id`.
@@ -348,8 +344,6 @@ impl StreamRef<'_> {
         });
         let own = own.map_or_else(OwnLoss::default, |at| self.core.own_loss(at));
         let mut statistics = self.context.statistics(id);
-        statistics.all += loss.elsewhere;
-        statistics.end = statistics.end.max(loss.elsewhere_last);
         // A packet that came behind a cutoff which was raised before its bytes were in order counts as
         // discarded, whatever became of these.
         statistics.discard(loss.discarded + own.discarded);
@@ -501,14 +495,13 @@ impl Core {
     }
 
     fn set_limit(&mut self, at: ViewAt, limit: u64) {
+        let was_done = self.is_done(at.record);
         let Some(view) = self.view_mut(at) else {
             return;
         };
         view.limit = limit;
         let is_open = view.flags.has(ViewFlags::CUT) && !view.flags.has(ViewFlags::DISCARDED);
-        // One that was reached is open again where it was raised. Whether the stream itself still
-        // flows is another question: the shard does not take a direction up again that it has
-        // given up for good.
+        // One that was reached is open again where it was raised.
         if is_open {
             self.part(at);
             if let Some(view) = self.view_mut(at) {
@@ -517,6 +510,9 @@ impl Core {
             }
         }
         self.note_views(at.record);
+        if was_done && !self.is_done(at.record) {
+            self.requests.push_back(Want::From(at.record, 0));
+        }
     }
 
     fn set_parameter(&mut self, at: ViewAt, parameter: Parameter) {

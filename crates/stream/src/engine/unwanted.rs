@@ -219,7 +219,7 @@ impl Core {
     }
 
     /// Where packets end that were taken for a direction, but of which nothing is wanted.
-    fn done_place(&self, record: u32) -> Place {
+    pub(super) fn done_place(&self, record: u32) -> Place {
         let record = self.records.get(record);
         record.map_or(Place::Cutoff, |record| record.flags.done_place())
     }

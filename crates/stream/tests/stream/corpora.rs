@@ -1,7 +1,7 @@
 //! Streams and datagrams of third-party captures, byte for byte.
 
 #[path = "../../../../tests/shared/corpora.rs"]
-mod shared;
+pub(crate) mod shared;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -16,6 +16,7 @@ mod fragments;
 mod hostile;
 mod loss_model;
 mod memory;
+mod offload;
 mod overload;
 mod packets;
 mod remarks;

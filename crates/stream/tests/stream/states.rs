@@ -1,11 +1,8 @@
 //! What a stream says of itself when something was wrong with it, and where its packets went.
 
-use std::sync::{Arc, Mutex};
-
 use flowgauge_stream::engine::{
-    ApplicationConfig, ApplicationId, Counts, Cutoff, DataChunk, Engine, EngineConfig, Events,
-    Mode, Offload, OffloadCounters, OffloadFlow, Parameter, StreamErrors, StreamRef,
-    StreamSnapshot, Verdict,
+    ApplicationConfig, ApplicationId, Command, Counts, Cutoff, DataChunk, Engine, EngineConfig,
+    Events, Mode, Parameter, StreamErrors, StreamRef, StreamSnapshot,
 };
 use flowgauge_stream::{ChecksumPolicy, ShardConfig};
 use flowgauge_wire::{Batch, LinkType, Nanos, PacketDescriptor, Place};
@@ -24,9 +21,16 @@ struct Seen {
     ends: Vec<u8>,
     /// Every data event sets another chunk size.
     fickle: bool,
+    uid: u64,
 }
 
 impl Events for Seen {
+    fn created(&mut self, _: ApplicationId, stream: &mut StreamRef<'_>) {
+        if stream.from_initiator() {
+            self.uid = stream.uid();
+        }
+    }
+
     fn data(&mut self, _: ApplicationId, stream: &mut StreamRef<'_>, chunk: &mut DataChunk<'_>) {
         self.bytes.extend(chunk.new_bytes());
         if self.fickle {
@@ -220,75 +224,36 @@ fn a_copy_of_what_waits_is_a_duplicate() {
     );
 }
 
-/// Keeps away what it was told not to send, and tells how much that was.
-#[derive(Clone, Default)]
-struct Card(Arc<Mutex<Told>>);
-
-/// The verdicts it got, and the counters it has yet to tell.
-type Told = (Vec<Verdict>, Vec<(u64, OffloadCounters)>);
-
-impl Offload for Card {
-    fn verdict(&mut self, flow: &OffloadFlow, verdict: Verdict) {
-        let state = &mut *self.0.lock().unwrap();
-        state.0.push(verdict);
-        if let Verdict::DiscardDirection(direction) = verdict {
-            let mut counters = OffloadCounters {
-                last: Nanos::from_secs(9),
-                ..OffloadCounters::default()
-            };
-            counters.discarded[direction.index()] = Counts {
-                packets: 7,
-                bytes: 7000,
-            };
-            state.1.push((flow.uid, counters));
-        }
-    }
-
-    fn poll(&mut self, merge: &mut dyn FnMut(u64, OffloadCounters)) {
-        for (uid, counters) in self.0.lock().unwrap().1.drain(..) {
-            merge(uid, counters);
-        }
-    }
-}
-
 #[test]
-fn what_a_backend_kept_away_is_the_flows() {
-    let (mut engine, mut seen) = (engine(Mode::Wait), Seen::default());
-    let mut config = ApplicationConfig::default();
-    config.cutoff.from_initiator = Some(Cutoff(3));
-    engine.remove(ApplicationId(0));
-    engine.add(config);
-    let card = Card::default();
-    engine.set_offload(card.clone());
-    greet(&mut engine, &mut seen, 3);
-    data(&mut engine, &mut seen, &[(0, b"abc"), (3, b"def")]);
-    send(&mut engine, &mut seen, 0, START + 7006, FIN | ACK, b"");
-    engine.finish(&mut seen as &mut dyn Events);
-    let verdicts = card.0.lock().unwrap().0.clone();
-    assert!(
-        matches!(
-            verdicts[..],
-            [Verdict::DiscardDirection(_), Verdict::Forget]
-        ),
-        "{verdicts:?}"
-    );
-    let statistics = seen.end.unwrap().statistics;
-    assert_eq!(
-        statistics.all,
-        Counts {
-            packets: 4 + 1 + 7,
-            bytes: 7006
-        } + Counts {
-            packets: 0,
-            bytes: 0
-        }
-    );
-    assert_eq!(statistics.discarded.bytes, 7003);
-    assert_eq!(statistics.captured().bytes, 3);
-    assert_eq!(statistics.end, Nanos::from_secs(9));
-    let totals = engine.statistics();
-    assert_eq!(totals.captured().bytes, 3);
-    assert_eq!(totals.all.packets, 6 + 7);
+fn a_stream_goes_on_when_its_cutoff_is_raised_after_it_was_reached() {
+    for chunk_bytes in [0, 4, 1000] {
+        let (mut engine, mut seen) = (engine(Mode::Wait), Seen::default());
+        engine.remove(ApplicationId(0));
+        let mut config = ApplicationConfig {
+            chunk_bytes,
+            ..ApplicationConfig::default()
+        };
+        config.cutoff.from_initiator = Some(Cutoff(3));
+        engine.add(config);
+        greet(&mut engine, &mut seen, 3);
+        data(&mut engine, &mut seen, &[(0, b"abc"), (3, b"def")]);
+        let raised = Command::SetCutoff(Cutoff(100));
+        assert!(engine.command(seen.uid, ApplicationId(0), raised));
+        // What comes a second time is before where it goes on.
+        data(
+            &mut engine,
+            &mut seen,
+            &[(3, b"def"), (6, b"ghi"), (9, b"jkl")],
+        );
+        send(&mut engine, &mut seen, 0, START + 12, FIN | ACK, b"");
+        engine.finish(&mut seen as &mut dyn Events);
+        assert_eq!(seen.bytes, b"abcghijkl");
+        let statistics = seen.end.unwrap().statistics;
+        assert_eq!(statistics.all.bytes, 15);
+        assert_eq!(statistics.captured().bytes, 9);
+        assert_eq!(statistics.discarded.bytes, 6);
+        assert!(engine.ledger().is_balanced());
+    }
 }
 
 #[test]

@@ -207,3 +207,49 @@ fn lengths_are_those_of_who_reads_all() {
         assert!(behind.count() <= 1, "what was skipped is told once");
     }
 }
+
+/// What was not wanted at all is skipped, of a capture without gaps as many bytes as there were.
+#[test]
+fn what_is_wanted_again_goes_on_where_the_stream_has_got_to() {
+    let mut file = Vec::new();
+    generate(&Config::new(Preset::Web).with_packets(20_000), &mut file).unwrap();
+    let all = run(&file, |_, _| None);
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut left = Vec::new();
+    let mut resumed = 0;
+    let some = run(&file, |stream, _| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        // What is left comes again with what another stream gets.
+        match random % 4 {
+            0 => {
+                left.push(stream.id);
+                Some(Want::Nothing(stream.id))
+            }
+            1 if !left.is_empty() => {
+                resumed += 1;
+                Some(Want::From(left.swap_remove(0), 0))
+            }
+            _ => None,
+        }
+    });
+    assert!(resumed > 1000, "{resumed}");
+    let mut skipped = 0;
+    for (name, some) in &some {
+        let all = cells(&all[name]);
+        let mut at = 0;
+        for piece in &some.chunks {
+            let (offset, len) = (piece.offset as usize, piece.bytes.len());
+            assert_eq!(offset, at + (piece.gap + piece.skipped) as usize);
+            let bytes = piece.bytes.iter().map(|&byte| Some((byte, piece.captured)));
+            assert!(
+                bytes.eq(all[offset..offset + len].iter().copied()),
+                "{name}"
+            );
+            at = offset + len;
+            skipped += piece.skipped;
+        }
+    }
+    assert!(skipped > 100_000, "{skipped}");
+}

@@ -276,9 +276,13 @@ impl Runner {
     }
 
     /// Adds parts to those of a thread, which has seen what came before them.
-    fn join(&mut self, name: String, worker: Option<usize>, parts: Vec<Part>) {
+    fn join(&mut self, name: String, worker: Option<usize>, mut parts: Vec<Part>) {
         if parts.is_empty() {
             return;
+        }
+        let own = worker.or((self.workers == 1).then_some(0));
+        for part in &mut parts {
+            part.set_offload(&self.offload, own);
         }
         let is_inline = match worker {
             Some(worker) => worker == 0 && !self.fans_out(),

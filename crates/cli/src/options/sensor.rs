@@ -1,0 +1,103 @@
+//! `flowgauge sensor`
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use flowgauge_sensor::config::{DEFAULT_FILE, DEFAULT_SOCKET};
+use flowgauge_wire::Nanos;
+
+use super::values::parse_duration;
+
+/// `sensor`
+#[derive(Args, Debug)]
+pub(crate) struct SensorOptions {
+    #[command(subcommand)]
+    pub(crate) command: SensorCommand,
+}
+
+/// What is done with a sensor.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SensorCommand {
+    /// Capture for everybody the configuration admits, until stopped
+    Run(ConfigOptions),
+    /// Check a configuration
+    Check(ConfigOptions),
+    /// Show devices, stacks and flows
+    Status(StatusOptions),
+    /// Run a stack on a device, and write its results
+    Flow(FlowOptions),
+    /// Begin reading the files of a device with hold = true
+    Start(StartOptions),
+    /// Reread the configuration: what has not changed continues
+    Reload(SocketOptions),
+    /// Stop the sensor
+    Stop(SocketOptions),
+}
+
+impl SensorCommand {
+    /// Whether standard output is where results go.
+    pub(crate) fn writes_standard_output(&self) -> bool {
+        matches!(self, SensorCommand::Status(_) | SensorCommand::Flow(_))
+    }
+}
+
+/// A configuration.
+#[derive(Args, Debug)]
+pub(crate) struct ConfigOptions {
+    /// The configuration
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
+    pub(crate) config: PathBuf,
+}
+
+/// Which sensor.
+#[derive(Args, Debug)]
+pub(crate) struct SocketOptions {
+    /// The sensor's socket
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+    pub(crate) socket: PathBuf,
+}
+
+/// `sensor status`
+#[derive(Args, Debug)]
+pub(crate) struct StatusOptions {
+    #[command(flatten)]
+    pub(crate) sensor: SocketOptions,
+    /// Write one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `sensor start`
+#[derive(Args, Debug)]
+pub(crate) struct StartOptions {
+    #[command(flatten)]
+    pub(crate) sensor: SocketOptions,
+    /// The device
+    #[arg(value_name = "DEVICE")]
+    pub(crate) device: String,
+}
+
+/// `sensor flow`
+#[derive(Args, Debug)]
+pub(crate) struct FlowOptions {
+    #[command(flatten)]
+    pub(crate) sensor: SocketOptions,
+    /// The device
+    #[arg(short = 'd', long, value_name = "DEVICE")]
+    pub(crate) device: String,
+    /// Begin reading the device's files once the flow is there
+    #[arg(long)]
+    pub(crate) start: bool,
+    /// Time between results
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
+    pub(crate) every: Nanos,
+    /// Exit after so many results
+    #[arg(short = 'c', long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Write results as JSON lines
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The flow's components, as for stack run -e
+    #[arg(value_name = "STACK")]
+    pub(crate) stack: String,
+}

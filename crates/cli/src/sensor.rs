@@ -1,0 +1,251 @@
+//! `flowgauge sensor`: a permanent process that captures for many, and what its users ask of it.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flowgauge_sensor::protocol::{Results, Status};
+use flowgauge_sensor::{Client, ClientError, Config, Sensor, StartError};
+use sd_notify::NotifyState;
+
+use crate::anonymize;
+use crate::control::{Control, Hangup};
+use crate::failure::Failure;
+use crate::options::{FlowOptions, SensorCommand, SensorOptions, StatusOptions};
+use crate::say::say;
+
+/// Runs the command.
+///
+/// # Errors
+/// What went wrong, for the user.
+pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
+    match &options.command {
+        SensorCommand::Run(options) => serve(&options.config),
+        SensorCommand::Check(options) => {
+            let config = Config::read(&options.config);
+            let config = config.map_err(|error| unstarted(&error.into()))?;
+            let (devices, stacks) = (config.devices.len(), config.stacks.len());
+            let file = options.config.display();
+            say!("{file}: good: {devices} devices, {stacks} stacks");
+            Ok(())
+        }
+        SensorCommand::Status(options) => status(options),
+        SensorCommand::Flow(options) => flow(options),
+        SensorCommand::Start(options) => {
+            let client = connect(&options.sensor.socket)?;
+            client.start(&options.device).map_err(failed)
+        }
+        SensorCommand::Reload(options) => {
+            let said = connect(&options.socket)?.reload().map_err(failed)?;
+            for line in said {
+                say!("{line}");
+            }
+            Ok(())
+        }
+        SensorCommand::Stop(options) => connect(&options.socket)?.stop().map_err(failed),
+    }
+}
+
+fn unstarted(error: &StartError) -> Failure {
+    Failure::Usage {
+        what: error.to_string(),
+        hint: error.hint(),
+    }
+}
+
+fn failed(error: ClientError) -> Failure {
+    let hint = error.hint().map(str::to_owned);
+    match error {
+        ClientError::NotThere { .. } | ClientError::Refused(_) => Failure::Usage {
+            what: error.to_string(),
+            hint,
+        },
+        error => Failure::run(error.to_string(), hint),
+    }
+}
+
+fn connect(socket: &Path) -> Result<Client, Failure> {
+    Client::connect(socket).map_err(failed)
+}
+
+/// Is the sensor.
+fn serve(config: &Path) -> Result<(), Failure> {
+    anonymize::refuse_if_forced("a sensor, whose users get packets,")?;
+    let control = Control::install_for(Hangup::Reloads)?;
+    let sensor = Sensor::start(config, control.stop_flag());
+    let sensor = Arc::new(sensor.map_err(|error| unstarted(&error))?);
+    control.begin();
+    say!(
+        "flowgauge: sensor at {}, {}",
+        sensor.socket().display(),
+        sensor.devices()
+    );
+    notify(&[NotifyState::Ready]);
+    sensor.run(|sensor| {
+        notify(&[NotifyState::Watchdog]);
+        if !control.reload_wanted() {
+            return;
+        }
+        match sensor.reload() {
+            Ok(said) => said
+                .iter()
+                .for_each(|line| say!("flowgauge: reloaded: {line}")),
+            Err(error) => {
+                let _code = unstarted(&error).report();
+                say!("not reloaded: the sensor continues as it was");
+            }
+        }
+    });
+    notify(&[NotifyState::Stopping]);
+    say!("flowgauge: sensor has ended");
+    Ok(())
+}
+
+/// Tells systemd, if it started this process.
+fn notify(states: &[NotifyState<'_>]) {
+    let _ = sd_notify::notify(false, states);
+}
+
+fn status(options: &StatusOptions) -> Result<(), Failure> {
+    let status = connect(&options.sensor.socket)?.status().map_err(failed)?;
+    let text = match options.json {
+        true => json(&status)?,
+        false => page(&status),
+    };
+    print(&text)
+}
+
+fn page(status: &Status) -> String {
+    let mut lines = vec![format!(
+        "process {}, version {}, {} s, {} MB of memory, {} connections",
+        status.process,
+        status.version,
+        status.seconds,
+        status.memory >> 20,
+        status.connections
+    )];
+    for device in &status.devices {
+        lines.push(format!(
+            "{}: {}, {}: {} packets received, {} delivered ({} bytes)",
+            device.device,
+            device.source,
+            device.state,
+            device.packets,
+            device.delivered,
+            device.delivered_bytes
+        ));
+        let refused = device.refused.iter();
+        lines.extend(refused.map(|(place, packets)| format!("  {packets} packets: {place}")));
+        lines.extend(
+            device
+                .errors
+                .iter()
+                .map(|error| format!("  error: {error}")),
+        );
+        for stack in &device.stacks {
+            let flows = stack.flows.iter().map(|flow| {
+                let (number, user, process) = (flow.flow, flow.user, flow.process);
+                format!("flow {number} of user {user} (process {process})")
+            });
+            let flows: Vec<String> = flows.collect();
+            let components = stack.components.join(" - ");
+            lines.push(match flows.is_empty() {
+                true => format!("  {}: {components}", stack.stack),
+                false => format!("  {}: {components}", flows.join(", ")),
+            });
+            lines.extend(
+                stack
+                    .failure
+                    .iter()
+                    .map(|failure| format!("    failed: {failure}")),
+            );
+        }
+    }
+    lines.join("\n")
+}
+
+/// Has a flow run, and writes its results.
+fn flow(options: &FlowOptions) -> Result<(), Failure> {
+    let control = Control::install()?;
+    let client = connect(&options.sensor.socket)?;
+    let flow = client
+        .open(&options.device, &options.stack)
+        .map_err(failed)?;
+    control.begin();
+    if options.start {
+        client.start(&options.device).map_err(failed)?;
+    }
+    let every = Duration::from_nanos(options.every.0.max(1_000_000));
+    let mut left = options.count.unwrap_or(u64::MAX);
+    while left > 0 {
+        let is_over = wait(&control, every) || client.results(flow).map_err(failed)?.is_last;
+        left = if is_over { 1 } else { left };
+        let results = match left {
+            1 => client.close(flow),
+            _ => client.results(flow),
+        };
+        let results = results.map_err(failed)?;
+        print(&match options.json {
+            true => json(&results)?,
+            false => lines(&results),
+        })?;
+        if let Some(failure) = results.failure {
+            return Err(Failure::run(failure, None));
+        }
+        left -= 1;
+    }
+    Ok(())
+}
+
+/// Waits so long. Whether the run is to end.
+fn wait(control: &Control, time: Duration) -> bool {
+    const LOOK: Duration = Duration::from_millis(50);
+
+    let until = std::time::Instant::now() + time;
+    loop {
+        let left = until.saturating_duration_since(std::time::Instant::now());
+        if control.stopped() || left.is_zero() {
+            return control.stopped();
+        }
+        std::thread::sleep(left.min(LOOK));
+    }
+}
+
+/// A line for each result.
+fn lines(results: &Results) -> String {
+    let mut lines = Vec::new();
+    for component in &results.components {
+        let Some(what) = &component.result else {
+            continue;
+        };
+        let name = &component.component;
+        if let Some(value) = &component.value {
+            let unit = component.unit.as_deref().unwrap_or_default();
+            lines.push(format!("{name}: {what}: {value} {unit}"));
+        }
+        for row in component.rows.iter().flatten() {
+            let cells: Vec<String> = row
+                .iter()
+                .map(|(name, cell)| format!("{name}={cell}"))
+                .collect();
+            lines.push(format!("{name}: {}", cells.join(" ")));
+        }
+    }
+    lines.join("\n")
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
+    serde_json::to_string(value).map_err(|error| Failure::run(error.to_string(), None))
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let written = writeln!(out, "{text}").and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::run(format!("standard output: {error}"), None))
+        }
+        _ => Ok(()),
+    }
+}

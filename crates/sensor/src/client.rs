@@ -1,0 +1,158 @@
+//! A user's end of the connection.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use flowgauge_sys::local::Connection;
+
+use crate::protocol::{Answer, Refusal, Request, Results, Status, receive_answer};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A connection to a sensor. Its flows end with it.
+#[derive(Debug)]
+pub struct Client(Connection);
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// There is no sensor.
+    #[error("{socket}: no sensor answers: {error}")]
+    NotThere {
+        /// The socket.
+        socket: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// It has gone, or does not answer.
+    #[error("the sensor has gone: {0}")]
+    Gone(#[from] io::Error),
+    /// It refused.
+    #[error("{}", .0.error)]
+    Refused(Refusal),
+    /// It answered something else.
+    #[error("the sensor answered another question")]
+    Confused,
+}
+
+impl ClientError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            ClientError::NotThere { .. } => {
+                Some("start one with flowgauge sensor run, or name its socket with --socket")
+            }
+            ClientError::Refused(refusal) => refusal.hint.as_deref(),
+            ClientError::Gone(_) => Some("its log says why; flows begin anew when it is back"),
+            ClientError::Confused => Some("client and sensor should be of the same version"),
+        }
+    }
+}
+
+impl Client {
+    /// Connects to the sensor at a socket.
+    ///
+    /// # Errors
+    /// [`ClientError::NotThere`].
+    pub fn connect(socket: &Path) -> Result<Client, ClientError> {
+        let absolute = std::path::absolute(socket);
+        let path = absolute.as_deref().unwrap_or(socket);
+        let connection = Connection::connect(&path.to_string_lossy());
+        connection
+            .map(Client)
+            .map_err(|error| ClientError::NotThere {
+                socket: socket.display().to_string(),
+                error,
+            })
+    }
+
+    fn ask(&self, request: &Request) -> Result<Answer, ClientError> {
+        let request = serde_json::to_vec(request).map_err(io::Error::from)?;
+        self.0.send_patiently(&request)?;
+        match receive_answer(&self.0, PATIENCE)? {
+            Answer::Refused(refusal) => Err(ClientError::Refused(refusal)),
+            answer => Ok(answer),
+        }
+    }
+
+    /// How the sensor is.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn status(&self) -> Result<Status, ClientError> {
+        match self.ask(&Request::Status)? {
+            Answer::Status(status) => Ok(status),
+            _ => Err(ClientError::Confused),
+        }
+    }
+
+    /// A flow: a stack on a device. Returns its number.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn open(&self, device: &str, stack: &str) -> Result<u64, ClientError> {
+        let (device, stack) = (device.to_owned(), stack.to_owned());
+        match self.ask(&Request::Open { device, stack })? {
+            Answer::Flow(flow) => Ok(flow),
+            _ => Err(ClientError::Confused),
+        }
+    }
+
+    /// The results of a flow so far.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn results(&self, flow: u64) -> Result<Results, ClientError> {
+        self.results_of(&Request::Results { flow })
+    }
+
+    /// Ends a flow. Returns its last results.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn close(&self, flow: u64) -> Result<Results, ClientError> {
+        self.results_of(&Request::Close { flow })
+    }
+
+    fn results_of(&self, request: &Request) -> Result<Results, ClientError> {
+        match self.ask(request)? {
+            Answer::Results(results) => Ok(results),
+            _ => Err(ClientError::Confused),
+        }
+    }
+
+    /// Has the files of a device read from now on.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn start(&self, device: &str) -> Result<(), ClientError> {
+        let device = device.to_owned();
+        self.done(&Request::Start { device }).map(drop)
+    }
+
+    /// Has the sensor take its configuration anew. Returns what it says of it.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn reload(&self) -> Result<Vec<String>, ClientError> {
+        self.done(&Request::Reload)
+    }
+
+    /// Ends the sensor.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn stop(&self) -> Result<(), ClientError> {
+        self.done(&Request::Stop).map(drop)
+    }
+
+    fn done(&self, request: &Request) -> Result<Vec<String>, ClientError> {
+        match self.ask(request)? {
+            Answer::Done(said) => Ok(said),
+            _ => Err(ClientError::Confused),
+        }
+    }
+}

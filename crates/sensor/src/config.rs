@@ -1,0 +1,370 @@
+//! The configuration: a file in TOML.
+//!
+//! ```toml
+//! socket = "/run/flowgauge/sensor.sock"
+//!
+//! [devices.eth0]
+//! filter = "not port 2233"
+//!
+//! [stacks.flows]
+//! stack = "flows - output { file = /var/log/flowgauge/flows.json }"
+//!
+//! [users.alice]
+//! packets = "payload"
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
+use flowgauge_stack::Stack;
+use flowgauge_sys::files::Folder;
+use serde::Deserialize;
+
+use crate::rights::Rights;
+use crate::text;
+
+/// Where the configuration is, unless something else is said.
+pub const DEFAULT_FILE: &str = "/etc/flowgauge/sensor.toml";
+/// Where users come to, unless the configuration says something else.
+pub const DEFAULT_SOCKET: &str = "/run/flowgauge/sensor.sock";
+/// The longest configuration that is read.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// What a sensor does.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The socket that users come to.
+    pub socket: PathBuf,
+    /// The user that the process becomes once devices are open, if it is root.
+    pub user: Option<String>,
+    /// What is captured, by name.
+    pub devices: BTreeMap<String, DeviceConfig>,
+    /// Stacks that always run, by name.
+    pub stacks: BTreeMap<String, StackConfig>,
+    /// Rights of users, by name or number.
+    pub users: BTreeMap<String, Rights>,
+    /// Rights of all members of groups, by name or number.
+    pub groups: BTreeMap<String, Rights>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            socket: PathBuf::from(DEFAULT_SOCKET),
+            user: None,
+            devices: BTreeMap::new(),
+            stacks: BTreeMap::new(),
+            users: BTreeMap::new(),
+            groups: BTreeMap::new(),
+        }
+    }
+}
+
+/// An interface, or files in its place.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct DeviceConfig {
+    /// The interface; the device's name where it is not said.
+    pub interface: Option<String>,
+    /// Captures to read in place of an interface, merged by time; names may be patterns.
+    pub files: Vec<PathBuf>,
+    /// How fast files are read.
+    pub speed: Speed,
+    /// Files are read from when a user asks for it on, so that flows are there before the first packet.
+    pub hold: bool,
+    /// A filter as in pcap-filter(7).
+    pub filter: String,
+    /// Threads that share its packets.
+    pub workers: u16,
+    /// Bytes of each packet that are captured.
+    pub snapshot_length: u32,
+    /// Bytes of the kernel's ring.
+    pub buffer: u64,
+    /// Whether to receive what is not for this host, too.
+    pub promiscuous: bool,
+}
+
+impl Default for DeviceConfig {
+    fn default() -> DeviceConfig {
+        DeviceConfig {
+            interface: None,
+            files: Vec::new(),
+            speed: Speed::Full,
+            hold: false,
+            filter: String::new(),
+            workers: 1,
+            snapshot_length: DEFAULT_SNAP_LEN,
+            buffer: 64 << 20,
+            promiscuous: true,
+        }
+    }
+}
+
+/// How fast files are read.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Speed {
+    /// As fast as the stacks take it.
+    #[default]
+    Full,
+    /// In their time: a packet comes as long after the first as it was captured after it.
+    Real,
+}
+
+/// A stack that always runs.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct StackConfig {
+    /// Its components.
+    pub stack: String,
+    /// The device that it runs on; the only one where there is one.
+    pub device: Option<String>,
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {message}")]
+pub struct ConfigError {
+    place: String,
+    message: String,
+    hint: Option<String>,
+}
+
+impl ConfigError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+}
+
+/// A configuration that was checked, with its stacks by device.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked {
+    pub(crate) config: Config,
+    pub(crate) stacks: BTreeMap<String, Vec<Stack>>,
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn read(path: &Path) -> Result<Config, ConfigError> {
+        Checked::read(path).map(|checked| checked.config)
+    }
+}
+
+impl Checked {
+    pub(crate) fn read(path: &Path) -> Result<Checked, ConfigError> {
+        let unread = |message: String| ConfigError {
+            place: path.display().to_string(),
+            message,
+            hint: Some(
+                "flowgauge sensor check --config FILE says what is wrong with one".to_owned(),
+            ),
+        };
+        let bytes = Folder::anywhere().read(path, MAX_BYTES);
+        let bytes = bytes.map_err(|error| unread(error.to_string()))?;
+        let bytes = bytes.ok_or_else(|| unread("is longer than 4 MiB".to_owned()))?;
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|_| unread("is no text in UTF-8".to_owned()))?;
+        Checked::parse(&text, path)
+    }
+
+    pub(crate) fn parse(text: &str, path: &Path) -> Result<Checked, ConfigError> {
+        let config: Config = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| line_of(text, span.start));
+            ConfigError {
+                place: format!("{}:{line}", path.display()),
+                hint: text::nearest_of(error.message()),
+                message: error.message().to_owned(),
+            }
+        })?;
+        let wrong = |table: &str, name: &str, message: String, hint: Option<&str>| {
+            let header = [format!("[{table}.{name}]"), format!("[{table}.\"{name}\"]")];
+            let at = header.iter().find_map(|header| text.find(header));
+            ConfigError {
+                place: match at {
+                    Some(at) => format!("{}:{}: {table}.{name}", path.display(), line_of(text, at)),
+                    None => format!("{}: {table}.{name}", path.display()),
+                },
+                message,
+                hint: hint.map(str::to_owned),
+            }
+        };
+        for (name, device) in &config.devices {
+            if let Some((message, hint)) = device.fault(name) {
+                return Err(wrong("devices", name, message, Some(hint)));
+            }
+        }
+        let mut stacks: BTreeMap<String, Vec<Stack>> = BTreeMap::new();
+        for (name, stack) in &config.stacks {
+            let device = config.device_of(stack).map_err(|message| {
+                let hint = "device names one of the tables devices";
+                wrong("stacks", name, message, Some(hint))
+            })?;
+            let made = text::stack(name, &stack.stack);
+            let made = made.map_err(|found| wrong("stacks", name, found, None))?;
+            if made.has_source() {
+                let message = "it begins with a source of its own".to_owned();
+                let hint = "the device is the source of its stacks";
+                return Err(wrong("stacks", name, message, Some(hint)));
+            }
+            stacks.entry(device.to_owned()).or_default().push(made);
+        }
+        for (table, all) in [("users", &config.users), ("groups", &config.groups)] {
+            for (name, rights) in all {
+                if let Some((message, hint)) = rights.fault(&config) {
+                    return Err(wrong(table, name, message, Some(hint)));
+                }
+            }
+        }
+        Ok(Checked { config, stacks })
+    }
+}
+
+impl Config {
+    fn device_of<'a>(&'a self, stack: &'a StackConfig) -> Result<&'a str, String> {
+        let mut devices = self.devices.keys();
+        match (&stack.device, devices.next(), devices.next()) {
+            (Some(name), ..) if self.devices.contains_key(name) => Ok(name),
+            (Some(name), ..) => Err(format!("there is no device \"{name}\"")),
+            (None, Some(name), None) => Ok(name),
+            (None, None, _) => Err("there is no device that it could run on".to_owned()),
+            (None, ..) => Err("there are several devices, and it does not say which".to_owned()),
+        }
+    }
+}
+
+impl DeviceConfig {
+    /// The interface, where it is one.
+    pub fn interface<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        let interface = self.interface.as_deref().unwrap_or(name);
+        self.files.is_empty().then_some(interface)
+    }
+
+    fn fault(&self, name: &str) -> Option<(String, &'static str)> {
+        let is_file = !self.files.is_empty();
+        if name.is_empty() || name.contains([':', ',', ' ', '/']) {
+            let message = format!("\"{name}\" cannot be the name of a device");
+            return Some((message, "names have no colon, comma, blank or slash"));
+        }
+        if is_file && self.interface.is_some() {
+            return Some((
+                "it has an interface and files".to_owned(),
+                "a device is an interface or files",
+            ));
+        }
+        if !is_file && (self.hold || self.speed != Speed::Full) {
+            return Some((
+                "hold and speed are for files".to_owned(),
+                "name the files, or leave both out",
+            ));
+        }
+        if self.workers == 0 || self.workers > 256 {
+            return Some((
+                format!("workers = {} cannot be", self.workers),
+                "a device has 1 to 256",
+            ));
+        }
+        None
+    }
+}
+
+/// The line of a place, from 1.
+fn line_of(text: &str, at: usize) -> usize {
+    let before = text.get(..at).unwrap_or(text);
+    before.bytes().filter(|byte| *byte == b'\n').count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> (String, Option<String>) {
+        let error = Checked::parse(text, Path::new("s.toml")).unwrap_err();
+        (error.to_string(), error.hint)
+    }
+
+    #[test]
+    fn every_option_has_a_default() {
+        let empty = Checked::parse("", Path::new("s.toml")).unwrap();
+        assert_eq!(empty.config, Config::default());
+        let one = Checked::parse("[devices.eth0]\n", Path::new("s.toml")).unwrap();
+        let device = &one.config.devices["eth0"];
+        assert_eq!(device.interface("eth0"), Some("eth0"));
+        assert_eq!(device, &DeviceConfig::default());
+    }
+
+    #[test]
+    fn the_default_file_shows_the_defaults() {
+        let text = include_str!("../../../packaging/sensor.toml");
+        assert_eq!(
+            Checked::parse(text, Path::new("s.toml")).unwrap().config,
+            Config::default()
+        );
+        let options = text.lines().filter_map(|line| line.strip_prefix('#'));
+        let options = options.filter(|line| line.starts_with('[') || line.contains(" = "));
+        let options = options.filter(|line| !line.starts_with(' '));
+        let shown: String = options.map(|line| format!("{line}\n")).collect();
+        let shown = Checked::parse(&shown, Path::new("s.toml")).unwrap().config;
+        let eth0 = &shown.devices["eth0"];
+        let interface = Some("eth0".to_owned());
+        assert_eq!(
+            eth0,
+            &DeviceConfig {
+                interface,
+                ..DeviceConfig::default()
+            }
+        );
+        let replay = DeviceConfig {
+            files: shown.devices["replay"].files.clone(),
+            ..DeviceConfig::default()
+        };
+        assert_eq!(shown.devices["replay"], replay);
+        assert_eq!(shown.socket, Config::default().socket);
+        let alice = Rights {
+            functions: shown.users["alice"].functions.clone(),
+            filter: shown.users["alice"].filter.clone(),
+            ..Rights::default()
+        };
+        assert_eq!(shown.users["alice"], alice);
+    }
+
+    #[test]
+    fn stacks_run_on_the_only_device_or_on_the_one_that_they_name() {
+        let text = "[devices.a]\n[devices.b]\n[stacks.one]\nstack = \"count\"\ndevice = \"b\"\n";
+        let checked = Checked::parse(text, Path::new("s.toml")).unwrap();
+        assert_eq!(checked.stacks["b"][0].name.as_deref(), Some("one"));
+        let (message, hint) = error(&text.replace("device = \"b\"", ""));
+        assert!(
+            message.starts_with("s.toml:3: stacks.one: there are several"),
+            "{message}"
+        );
+        assert!(hint.is_some());
+        let (message, _) = error(&text.replace("\"b\"", "\"c\""));
+        assert!(message.ends_with("there is no device \"c\""), "{message}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        let (message, hint) = error("socket = \"/x\"\n[devices.a]\nfiltre = \"tcp\"\n");
+        assert!(
+            message.starts_with("s.toml:3: unknown field `filtre`"),
+            "{message}"
+        );
+        assert_eq!(hint.as_deref(), Some("did you mean filter?"));
+        let (message, _) = error("[devices.a]\n[stacks.x]\nstack = \"cuont\"\n");
+        assert!(message.starts_with("s.toml:2: stacks.x: "), "{message}");
+        assert!(message.contains("cuont"), "{message}");
+        let (message, _) = error("[devices.a]\nhold = true\n");
+        assert!(
+            message.contains("hold and speed are for files"),
+            "{message}"
+        );
+        let (message, _) = error("[devices.a]\n[stacks.x]\nstack = \"pcap { file = x } count\"\n");
+        assert!(message.contains("a source of its own"), "{message}");
+    }
+}

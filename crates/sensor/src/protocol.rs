@@ -1,0 +1,259 @@
+//! What users and the sensor say to each other: JSON objects over a local socket, one answer to each request.
+//!
+//! A message is a packet of the socket; an answer that is longer than one continues in further ones. The first byte of each
+//! part of an answer is `+` if more follow, and `.` in the last.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use flowgauge_sys::local::Connection;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The longest request, and the longest part of an answer.
+pub const PART_BYTES: usize = 60 << 10;
+/// The longest answer.
+pub const MOST_ANSWER: usize = 64 << 20;
+
+/// What a user asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// How the sensor is.
+    Status,
+    /// A flow: a stack on a device, until it is closed or the connection ends.
+    Open {
+        /// The device.
+        device: String,
+        /// Its components.
+        stack: String,
+    },
+    /// The results of a flow of this connection.
+    Results {
+        /// Which.
+        flow: u64,
+    },
+    /// Ends a flow of this connection; its last results are the answer.
+    Close {
+        /// Which.
+        flow: u64,
+    },
+    /// The files of a device that holds are read from now on.
+    Start {
+        /// The device.
+        device: String,
+    },
+    /// Takes the configuration anew.
+    Reload,
+    /// Ends the sensor.
+    Stop,
+}
+
+/// What the sensor answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// It is done; what is to be said of it.
+    Done(Vec<String>),
+    /// How the sensor is.
+    Status(Status),
+    /// The number of a new flow.
+    Flow(u64),
+    /// Results of a flow.
+    Results(Results),
+    /// It is not done.
+    Refused(Refusal),
+}
+
+/// Why something is not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// What is wrong.
+    pub error: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Refusal {
+    pub(crate) fn new(error: impl Into<String>) -> Refusal {
+        Refusal {
+            error: error.into(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn with_hint(error: impl Into<String>, hint: &str) -> Refusal {
+        Refusal {
+            error: error.into(),
+            hint: Some(hint.to_owned()),
+        }
+    }
+}
+
+/// How a sensor is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub process: u32,
+    /// Seconds since it began.
+    pub seconds: u64,
+    /// Bytes of memory in use, as the system counts them.
+    pub memory: u64,
+    /// Connections of users.
+    pub connections: u64,
+    /// Its devices.
+    pub devices: Vec<DeviceStatus>,
+}
+
+/// How a device is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceStatus {
+    /// Its name.
+    pub device: String,
+    /// What it captures or reads.
+    pub source: String,
+    /// `holding`, `reading`, `ended` or `failed`.
+    pub state: String,
+    /// Packets received.
+    pub packets: u64,
+    /// ... and delivered.
+    pub delivered: u64,
+    /// Bytes of those on the wire.
+    pub delivered_bytes: u64,
+    /// Packets that were not delivered, by place of the ledger.
+    pub refused: BTreeMap<String, u64>,
+    /// What is wrong with it.
+    pub errors: Vec<String>,
+    /// Its stacks and flows.
+    pub stacks: Vec<StackStatus>,
+}
+
+/// A stack of the configuration, or of flows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StackStatus {
+    /// Its name.
+    pub stack: String,
+    /// The flows that it runs for; of one of the configuration none.
+    pub flows: Vec<FlowStatus>,
+    /// Its components.
+    pub components: Vec<String>,
+    /// Why it failed, if it did.
+    pub failure: Option<String>,
+}
+
+/// A flow, and whose it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowStatus {
+    /// Its number.
+    pub flow: u64,
+    /// The user.
+    pub user: u32,
+    /// The process.
+    pub process: u32,
+}
+
+/// The results of a flow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// When they were read, in nanoseconds since 1970.
+    pub time: u64,
+    /// Whether the device has come to its end.
+    pub is_last: bool,
+    /// Why the flow failed, if it did.
+    pub failure: Option<String>,
+    /// Of each component.
+    pub components: Vec<ComponentResult>,
+}
+
+/// The result of a component.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ComponentResult {
+    /// Its label.
+    pub component: String,
+    /// Items that came to it.
+    pub items: u64,
+    /// What the result is; nothing where it has none.
+    pub result: Option<String>,
+    /// A number.
+    pub value: Option<Value>,
+    /// Its unit.
+    pub unit: Option<String>,
+    /// Rows of a table: values by column.
+    pub rows: Option<Vec<serde_json::Map<String, Value>>>,
+}
+
+/// Sends an answer, in as many parts as it takes.
+pub(crate) fn send_answer(connection: &Connection, answer: &Answer) -> io::Result<()> {
+    let bytes = serde_json::to_vec(answer)?;
+    let mut parts = bytes.chunks(PART_BYTES).peekable();
+    while let Some(part) = parts.next() {
+        let mark = if parts.peek().is_some() { b'+' } else { b'.' };
+        connection.send_patiently(&[&[mark], part].concat())?;
+    }
+    Ok(())
+}
+
+/// Receives an answer within `patience`.
+pub(crate) fn receive_answer(connection: &Connection, patience: Duration) -> io::Result<Answer> {
+    let mut bytes = Vec::new();
+    let mut part = vec![0; PART_BYTES + 1];
+    loop {
+        if !connection.wait(Some(patience))? {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let len = match connection.receive(&mut part) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            received => received?,
+        };
+        bytes.extend_from_slice(&part[1..len.max(1)]);
+        match part[0] {
+            b'.' => return decode(&bytes),
+            b'+' if bytes.len() < MOST_ANSWER => {}
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
+    serde_json::from_slice(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn long_answers_come_in_parts() {
+        let (one, other) = Connection::pair().unwrap();
+        let answer = Answer::Done(vec!["x".repeat(1000); 1000]);
+        let expected = answer.clone();
+        let sender = thread::spawn(move || send_answer(&one, &answer).unwrap());
+        let received = receive_answer(&other, Duration::from_secs(10)).unwrap();
+        assert_eq!(received, expected);
+        sender.join().unwrap();
+    }
+
+    #[test]
+    fn requests_are_what_they_look_like() {
+        let open: Request =
+            decode(br#"{"do": "open", "device": "eth0", "stack": "count"}"#).unwrap();
+        let Request::Open { device, stack } = open else {
+            panic!("{open:?}");
+        };
+        assert_eq!((device.as_str(), stack.as_str()), ("eth0", "count"));
+        for wrong in [
+            &br#"{"do": "open"}"#[..],
+            br#"{"do": "fly"}"#,
+            b"",
+            br#"{"do": "results", "flow": -1}"#,
+        ] {
+            assert!(decode::<Request>(wrong).is_err());
+        }
+    }
+}

@@ -1,0 +1,606 @@
+//! The sensor: its devices, and who comes to its socket.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flowgauge_runtime::stacks::Ended;
+use flowgauge_stack::Stack;
+use flowgauge_sys::local::{self, Connection, Listener, Peer};
+use flowgauge_sys::{privileges, process};
+use parking_lot::Mutex;
+
+use crate::config::{Checked, ConfigError};
+use crate::device::{Device, Opened};
+use crate::protocol::{FlowStatus, Refusal, Results, StackStatus, Status};
+use crate::results::{is_shared, results};
+use crate::rights::Rights;
+use crate::session;
+use crate::text;
+
+/// Whom root becomes once devices are open, where the configuration does not say: the first that exists.
+const USERS: [&str; 2] = ["flowgauge", "nobody"];
+/// Connections at once, and of one user.
+const MOST_CONNECTIONS: u64 = 1024;
+const MOST_OF_A_USER: usize = 256;
+/// How often it is looked whether the sensor is to end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Why a sensor cannot begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Its configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A device cannot be opened.
+    #[error("device {device}: {error}")]
+    Device {
+        /// Which.
+        device: String,
+        /// Why.
+        error: flowgauge_capture::Error,
+    },
+    /// Its stacks cannot begin.
+    #[error("device {device}: {error}")]
+    Stacks {
+        /// Which.
+        device: String,
+        /// Why.
+        error: String,
+    },
+    /// The socket cannot be opened.
+    #[error("{socket}: {error}")]
+    Socket {
+        /// Which.
+        socket: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Root cannot be given up.
+    #[error("cannot become {user}: {error}")]
+    User {
+        /// Who.
+        user: String,
+        /// Why.
+        error: std::io::Error,
+    },
+}
+
+impl StartError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            StartError::Config(error) => error.hint()?,
+            StartError::Device { error, .. } => return error.hint(),
+            StartError::Socket { error, .. } if error.kind() == std::io::ErrorKind::AddrInUse => {
+                "another sensor runs there: flowgauge sensor status"
+            }
+            StartError::Socket { .. } => "the folder of the socket must be there and writable",
+            StartError::User { .. } => "it takes root and an existing user",
+            StartError::Stacks { .. } => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+/// A sensor that runs.
+pub struct Sensor {
+    path: PathBuf,
+    /// Who started it; root may become somebody that others are, too.
+    owner: u32,
+    listener: Listener,
+    state: Mutex<State>,
+    started: Instant,
+    connections: AtomicU64,
+    flows: AtomicU64,
+    is_stopped: Arc<AtomicBool>,
+}
+
+struct State {
+    checked: Checked,
+    devices: BTreeMap<String, Arc<Device>>,
+    flows: BTreeMap<u64, Flow>,
+    /// Connections of each user.
+    users: BTreeMap<u32, usize>,
+}
+
+/// A flow of a user.
+struct Flow {
+    device: String,
+    /// What runs for it: others may have the same.
+    stack: Stack,
+    /// What that had counted before.
+    base: Option<Results>,
+    peer: Peer,
+    /// Its connection.
+    session: u64,
+}
+
+/// Who asks, and what that may do.
+pub(crate) struct Asker {
+    pub(crate) session: u64,
+    pub(crate) peer: Peer,
+    pub(crate) groups: Vec<u32>,
+}
+
+impl Sensor {
+    /// Reads the configuration, opens its devices and the socket, gives up root, and starts the stacks. `is_stopped` ends it.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(config: &Path, is_stopped: Arc<AtomicBool>) -> Result<Sensor, StartError> {
+        let owner = process::user();
+        let checked = Checked::read(config)?;
+        let socket = &checked.config.socket;
+        let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.clone());
+        let listener = Listener::bind_path(&socket).map_err(|error| StartError::Socket {
+            socket: socket.display().to_string(),
+            error,
+        })?;
+        let mut opened = Vec::new();
+        for (name, device) in &checked.config.devices {
+            let source = Opened::open(name, device).map_err(|error| StartError::Device {
+                device: name.clone(),
+                error,
+            })?;
+            opened.push((name.clone(), source));
+        }
+        give_up_root(checked.config.user.as_deref())?;
+        let mut devices = BTreeMap::new();
+        for (name, source) in opened {
+            let stacks = checked.stacks.get(&name).cloned().unwrap_or_default();
+            let device = source.start(&name, stacks);
+            let device = device.map_err(|error| StartError::Stacks {
+                device: name.clone(),
+                error: error.to_string(),
+            })?;
+            devices.insert(name, Arc::new(device));
+        }
+        Ok(Sensor {
+            path: config.to_owned(),
+            owner,
+            listener,
+            state: Mutex::new(State {
+                checked,
+                devices,
+                flows: BTreeMap::new(),
+                users: BTreeMap::new(),
+            }),
+            started: Instant::now(),
+            connections: AtomicU64::new(0),
+            flows: AtomicU64::new(0),
+            is_stopped,
+        })
+    }
+
+    /// The socket that users come to.
+    pub fn socket(&self) -> PathBuf {
+        self.state.lock().checked.config.socket.clone()
+    }
+
+    /// What it captures and reads.
+    pub fn devices(&self) -> String {
+        let state = self.state.lock();
+        let devices = state
+            .devices
+            .values()
+            .map(|device| device.describes.as_str());
+        let devices: Vec<&str> = devices.collect();
+        match devices.is_empty() {
+            true => "without devices".to_owned(),
+            false => format!("listening on {}", devices.join(", ")),
+        }
+    }
+
+    /// Serves users until it is stopped; `look` is called ten times a second meanwhile. Then devices and stacks end.
+    pub fn run(self: &Arc<Sensor>, mut look: impl FnMut(&Sensor)) {
+        let mut session = 0;
+        while !self.is_stopped() {
+            let waits = local::wait_any(&[std::os::fd::AsFd::as_fd(&self.listener)], Some(LOOK));
+            look(self);
+            if !waits.is_ok_and(|waits| waits.contains(&true)) {
+                continue;
+            }
+            while let Ok(Some(connection)) = self.listener.accept() {
+                session += 1;
+                self.welcome(connection, session);
+            }
+        }
+        local::free_path(&self.socket());
+        let devices = core::mem::take(&mut self.state.lock().devices);
+        drop(devices);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Ends it.
+    pub(crate) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Has a thread serve a connection, if there may be one more.
+    fn welcome(self: &Arc<Sensor>, connection: Connection, session: u64) {
+        let (Ok(peer), Ok(groups)) = (connection.peer(), connection.peer_groups()) else {
+            return;
+        };
+        {
+            let users = &mut self.state.lock().users;
+            let of_user = users.entry(peer.user).or_default();
+            let all = self.connections.load(Ordering::Relaxed);
+            if all >= MOST_CONNECTIONS || *of_user >= MOST_OF_A_USER {
+                return;
+            }
+            *of_user += 1;
+        }
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        let sensor = Arc::clone(self);
+        let asker = Asker {
+            session,
+            peer,
+            groups,
+        };
+        let serve = move || {
+            session::serve(&sensor, &connection, &asker);
+            sensor.forget(&asker);
+        };
+        // Where there is no thread for it the connection ends.
+        let started = thread::Builder::new()
+            .name("fg-user".to_owned())
+            .spawn(serve);
+        if started.is_err() {
+            self.leave(peer.user);
+        }
+    }
+
+    fn leave(&self, user: u32) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+        let users = &mut self.state.lock().users;
+        if let Some(of_user) = users.get_mut(&user) {
+            *of_user -= 1;
+            if *of_user == 0 {
+                users.remove(&user);
+            }
+        }
+    }
+
+    /// A connection has ended, and its flows with it.
+    fn forget(&self, asker: &Asker) {
+        let mut state = self.state.lock();
+        let mut devices = Vec::new();
+        state.flows.retain(|_, flow| {
+            let is_its = flow.session == asker.session;
+            if is_its && !devices.contains(&flow.device) {
+                devices.push(flow.device.clone());
+            }
+            !is_its
+        });
+        for device in devices {
+            let _ = state.run(&device);
+        }
+        drop(state);
+        self.leave(asker.peer.user);
+    }
+
+    pub(crate) fn rights(&self, asker: &Asker) -> Rights {
+        let state = self.state.lock();
+        let config = &state.checked.config;
+        if asker.peer.user == 0 || asker.peer.user == self.owner {
+            return Rights::all();
+        }
+        let mut users = config.users.iter();
+        let found = users.find(|(name, _)| privileges::user_id(name).ok() == Some(asker.peer.user));
+        let of_user = found.map(|(_, rights)| rights.clone());
+        of_user.unwrap_or_else(|| {
+            let mut groups = config.groups.iter();
+            let is_in = |name: &str| {
+                let id = privileges::group_id(name).ok();
+                id.is_some_and(|id| id == asker.peer.group || asker.groups.contains(&id))
+            };
+            let found = groups.find(|(name, _)| is_in(name));
+            found.map_or_else(Rights::none, |(_, rights)| rights.clone())
+        })
+    }
+
+    /// How it is; of flows those of the asker, or all for who may see them.
+    pub(crate) fn status(&self, asker: &Asker, rights: &Rights) -> Status {
+        let state = self.state.lock();
+        let devices = state.devices.iter();
+        let devices = devices.filter(|(name, _)| rights.may_use(name));
+        let devices = devices.map(|(name, device)| {
+            let (mut status, shown) = device.status(name);
+            for (stack, _, failure) in shown.into_iter().flat_map(|shown| shown.stacks) {
+                let flows = state.flows.iter();
+                let flows = flows.filter(|(_, flow)| flow.stack.name == stack.name);
+                let flows = flows.map(|(number, flow)| FlowStatus {
+                    flow: *number,
+                    user: flow.peer.user,
+                    process: flow.peer.process,
+                });
+                let seen = |flow: &FlowStatus| rights.admin || flow.user == asker.peer.user;
+                let flows: Vec<FlowStatus> = flows.filter(seen).collect();
+                // On a device that has ended those stay whose flows were closed.
+                let is_always = !state.is_flow(&stack);
+                if flows.is_empty() && !(is_always && rights.admin) {
+                    continue;
+                }
+                status.stacks.push(StackStatus {
+                    stack: stack.name.clone().unwrap_or_default(),
+                    flows,
+                    components: stack.nodes.iter().map(|node| node.label.clone()).collect(),
+                    failure,
+                });
+            }
+            status
+        });
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            process: std::process::id(),
+            seconds: self.started.elapsed().as_secs(),
+            memory: process::memory_in_use(),
+            connections: self.connections.load(Ordering::Relaxed),
+            devices: devices.collect(),
+        }
+    }
+
+    /// A new flow. Returns its number.
+    ///
+    /// # Errors
+    /// Why it may not be, or cannot.
+    pub(crate) fn open(
+        &self,
+        asker: &Asker,
+        rights: &Rights,
+        device: &str,
+        text: &str,
+    ) -> Result<u64, Refusal> {
+        if !rights.may_use(device) {
+            return Err(Refusal::with_hint(
+                format!("device \"{device}\" is not there, or not for you"),
+                "flowgauge sensor status shows the devices",
+            ));
+        }
+        let number = self.flows.fetch_add(1, Ordering::Relaxed) + 1;
+        let stack = text::stack(&format!("flow-{number}"), &rights.forced(text));
+        let stack = stack.map_err(Refusal::new)?;
+        rights.allow(&stack)?;
+        let mut state = self.state.lock();
+        let of_user = |flow: &&Flow| flow.peer.user == asker.peer.user;
+        let flows = state.flows.values().filter(of_user).count();
+        if flows >= rights.most_flows as usize {
+            return Err(Refusal::with_hint(
+                format!("{flows} flows are open, and no more may be"),
+                "close others; most_flows of the sensor's configuration says how many",
+            ));
+        }
+        let (stack, base) = match state.running(device, &stack) {
+            Some((stack, base)) => (stack, Some(base)),
+            None => (stack, None),
+        };
+        let is_new = base.is_none();
+        let flow = Flow {
+            device: device.to_owned(),
+            stack,
+            base,
+            peer: asker.peer,
+            session: asker.session,
+        };
+        state.flows.insert(number, flow);
+        if is_new && let Err(error) = state.run(device) {
+            state.flows.remove(&number);
+            return Err(Refusal::new(error));
+        }
+        Ok(number)
+    }
+
+    /// The results of a flow of a connection.
+    ///
+    /// # Errors
+    /// When it has no such flow.
+    pub(crate) fn results(&self, asker: &Asker, number: u64) -> Result<Results, Refusal> {
+        let state = self.state.lock();
+        let flow = state.flow(asker, number)?;
+        let (stack, base) = (flow.stack.clone(), flow.base.clone());
+        let device = state.devices.get(&flow.device).map(Arc::clone);
+        drop(state);
+        let shown = device.and_then(|device| device.show());
+        let shown = shown.ok_or_else(|| Refusal::new("the device has ended"))?;
+        let results = shown.results(&stack);
+        let results = results.ok_or_else(|| Refusal::new("the flow has ended with its device"))?;
+        Ok(match base {
+            Some(base) => results.since(&base),
+            None => results,
+        })
+    }
+
+    /// Ends a flow of a connection.
+    ///
+    /// # Errors
+    /// When it has no such flow.
+    pub(crate) fn close(&self, asker: &Asker, number: u64) -> Result<Results, Refusal> {
+        let last = self.results(asker, number)?;
+        let mut state = self.state.lock();
+        let Some(flow) = state.flows.remove(&number) else {
+            return Ok(last);
+        };
+        let ended = state.run(&flow.device).map_err(Refusal::new)?;
+        let mut ended = ended.into_iter();
+        let ended = ended.find(|ended| ended.stack.name == flow.stack.name);
+        Ok(ended.map_or(last, |ended| {
+            let failure = ended.failure.map(|failure| failure.to_string());
+            let results = results(&ended.stack, &ended.state, failure, true);
+            match &flow.base {
+                Some(base) => results.since(base),
+                None => results,
+            }
+        }))
+    }
+
+    /// Reads the files of a device that holds.
+    ///
+    /// # Errors
+    /// When there is no such device.
+    pub(crate) fn start_device(&self, rights: &Rights, device: &str) -> Result<(), Refusal> {
+        let state = self.state.lock();
+        let found = state.devices.get(device).filter(|_| rights.may_use(device));
+        let found =
+            found.ok_or_else(|| Refusal::new(format!("there is no device \"{device}\"")))?;
+        found.start();
+        Ok(())
+    }
+
+    /// Takes the configuration anew: what did not change goes on. Returns what was changed.
+    ///
+    /// # Errors
+    /// What is wrong with it; nothing has changed then.
+    pub fn reload(&self) -> Result<Vec<String>, StartError> {
+        let checked = Checked::read(&self.path)?;
+        let mut state = self.state.lock();
+        let mut said = Vec::new();
+        let old = &state.checked.config;
+        if (&old.socket, &old.user) != (&checked.config.socket, &checked.config.user) {
+            said.push(
+                "socket and user stay what they were until the sensor is started again".to_owned(),
+            );
+        }
+        let mut opened = Vec::new();
+        for (name, config) in &checked.config.devices {
+            let is_same = state
+                .devices
+                .get(name)
+                .is_some_and(|it| it.config == *config);
+            if !is_same {
+                let source = Opened::open(name, config).map_err(|error| StartError::Device {
+                    device: name.clone(),
+                    error,
+                })?;
+                opened.push((name.clone(), source));
+            }
+        }
+        let gone: Vec<String> = state.devices.keys().cloned().collect();
+        for name in gone {
+            if !checked.config.devices.contains_key(&name) {
+                state.devices.remove(&name);
+                state.flows.retain(|_, flow| flow.device != name);
+                said.push(format!("device {name} ended"));
+            }
+        }
+        let before = core::mem::replace(&mut state.checked, checked);
+        for (name, source) in opened {
+            let was = state.devices.remove(&name).is_some();
+            let started = source.start(&name, state.stacks_of(&name));
+            let device = started.map_err(|error| StartError::Stacks {
+                device: name.clone(),
+                error: error.to_string(),
+            })?;
+            said.push(format!(
+                "device {name} {}",
+                if was { "replaced" } else { "started" }
+            ));
+            state.devices.insert(name, Arc::new(device));
+        }
+        let names: Vec<String> = state.devices.keys().cloned().collect();
+        for name in names {
+            let is_same = |one: &Stack, other: &Stack| one.does_as(other);
+            let (old, new) = (before.stacks.get(&name), state.checked.stacks.get(&name));
+            let (old, new) = (
+                old.map_or(&[][..], Vec::as_slice),
+                new.map_or(&[][..], Vec::as_slice),
+            );
+            let mut changed: Vec<String> = Vec::new();
+            let differ = |these: &[Stack], those: &[Stack], changed: &mut Vec<String>| {
+                for stack in these
+                    .iter()
+                    .filter(|one| !those.iter().any(|other| is_same(one, other)))
+                {
+                    changed.extend(stack.name.clone().filter(|name| !changed.contains(name)));
+                }
+            };
+            differ(old, new, &mut changed);
+            differ(new, old, &mut changed);
+            if changed.is_empty() {
+                continue;
+            }
+            state.run(&name).map_err(|error| StartError::Stacks {
+                device: name.clone(),
+                error,
+            })?;
+            said.push(format!("device {name}: changed {}", changed.join(", ")));
+        }
+        if said.is_empty() {
+            said.push("nothing has changed".to_owned());
+        }
+        Ok(said)
+    }
+}
+
+impl State {
+    fn flow(&self, asker: &Asker, number: u64) -> Result<&Flow, Refusal> {
+        let flow = self.flows.get(&number);
+        let flow = flow.filter(|flow| flow.session == asker.session);
+        flow.ok_or_else(|| Refusal::new(format!("there is no flow {number} of yours")))
+    }
+
+    /// What a device runs already for a flow of these components, and what that has counted, if one more may have it.
+    fn running(&self, device: &str, stack: &Stack) -> Option<(Stack, Results)> {
+        let mut flows = self.flows.values().filter(|flow| flow.device == device);
+        let mut named = stack.clone();
+        let same = flows.find(|flow| {
+            named.name.clone_from(&flow.stack.name);
+            flow.stack.does_as(&named)
+        })?;
+        let shown = self.devices.get(device)?.show()?;
+        let (_, state, _) = shown.of(&same.stack)?;
+        let base = shown.results(&same.stack)?;
+        let is_shared = is_shared(stack, state) && base.failure.is_none();
+        is_shared.then(|| (same.stack.clone(), base))
+    }
+
+    /// The stacks of a device: those of the configuration, and of flows.
+    fn stacks_of(&self, device: &str) -> Vec<Stack> {
+        let always = self.checked.stacks.get(device).into_iter().flatten();
+        let mut stacks: Vec<Stack> = always.cloned().collect();
+        let own = stacks.len();
+        for flow in self.flows.values().filter(|flow| flow.device == device) {
+            if !stacks[own..]
+                .iter()
+                .any(|stack| stack.name == flow.stack.name)
+            {
+                stacks.push(flow.stack.clone());
+            }
+        }
+        stacks
+    }
+
+    /// Whether a stack is none of the configuration's.
+    fn is_flow(&self, stack: &Stack) -> bool {
+        let mut always = self.checked.stacks.values().flatten();
+        !always.any(|always| always.name == stack.name)
+    }
+
+    /// Has a device run what it is to.
+    fn run(&self, device: &str) -> Result<Vec<Ended>, String> {
+        let found = self.devices.get(device);
+        let found = found.ok_or_else(|| format!("there is no device \"{device}\""))?;
+        found.run(self.stacks_of(device))
+    }
+}
+
+fn give_up_root(user: Option<&str>) -> Result<(), StartError> {
+    if !privileges::is_root() {
+        return Ok(());
+    }
+    let default = || USERS.into_iter().find(|user| privileges::user_exists(user));
+    let Some(user) = user.or_else(default).filter(|user| *user != "root") else {
+        return Ok(());
+    };
+    privileges::drop_to(user).map_err(|error| StartError::User {
+        user: user.to_owned(),
+        error,
+    })
+}

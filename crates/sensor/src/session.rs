@@ -1,0 +1,73 @@
+//! A connection of a user: requests one after the other.
+
+use std::io;
+use std::time::Duration;
+
+use flowgauge_sys::local::Connection;
+
+use crate::protocol::{Answer, PART_BYTES, Refusal, Request, send_answer};
+use crate::sensor::{Asker, Sensor};
+
+/// How often it is looked whether the sensor ends.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Answers until the user goes, or the sensor ends.
+pub(crate) fn serve(sensor: &Sensor, connection: &Connection, asker: &Asker) {
+    let mut message = vec![0; PART_BYTES];
+    while !sensor.is_stopped() {
+        match connection.wait(Some(LOOK)) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(_) => return,
+        }
+        let len = match connection.receive(&mut message) {
+            Ok(len) => len,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(_) => return,
+        };
+        let answer = match serde_json::from_slice(&message[..len]) {
+            Ok(request) => answer(sensor, asker, request),
+            Err(error) => Err(Refusal::new(format!("this is no request: {error}"))),
+        };
+        let answer = answer.unwrap_or_else(Answer::Refused);
+        if send_answer(connection, &answer).is_err() {
+            return;
+        }
+    }
+}
+
+fn answer(sensor: &Sensor, asker: &Asker, request: Request) -> Result<Answer, Refusal> {
+    let rights = sensor.rights(asker);
+    let for_admins = |what: &str| match rights.admin {
+        true => Ok(()),
+        false => Err(Refusal::with_hint(
+            format!("you may not {what} the sensor"),
+            "admin = true of a user in its configuration allows it",
+        )),
+    };
+    Ok(match request {
+        Request::Status => Answer::Status(sensor.status(asker, &rights)),
+        Request::Open { device, stack } => {
+            Answer::Flow(sensor.open(asker, &rights, &device, &stack)?)
+        }
+        Request::Results { flow } => Answer::Results(sensor.results(asker, flow)?),
+        Request::Close { flow } => Answer::Results(sensor.close(asker, flow)?),
+        Request::Start { device } => {
+            sensor.start_device(&rights, &device)?;
+            Answer::Done(Vec::new())
+        }
+        Request::Reload => {
+            for_admins("reload")?;
+            let said = sensor.reload().map_err(|error| Refusal {
+                hint: error.hint(),
+                error: error.to_string(),
+            })?;
+            Answer::Done(said)
+        }
+        Request::Stop => {
+            for_admins("stop")?;
+            sensor.stop();
+            Answer::Done(Vec::new())
+        }
+    })
+}

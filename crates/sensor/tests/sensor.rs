@@ -1,0 +1,363 @@
+//! A sensor and its users, over its socket.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use flowgauge_capture::open;
+use flowgauge_generate::{Config as Trace, Preset, generate};
+use flowgauge_registry::registry;
+use flowgauge_runtime::stacks::{Runner, RunnerOptions};
+use flowgauge_sensor::protocol::{Answer, Request, Results};
+use flowgauge_sensor::{Client, ClientError, Sensor};
+use flowgauge_stack::syntax::Document;
+use flowgauge_stack::{ResultValue, Sources, check, parse_stack};
+use flowgauge_sys::local::Connection;
+
+/// A sensor that runs on a thread of this process.
+struct Running {
+    folder: tempfile::TempDir,
+    is_stopped: Arc<AtomicBool>,
+    sensor: Arc<Sensor>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// With a device `mix` that holds, with so many workers, and further tables.
+    fn start(workers: u16, tables: &str) -> Running {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("mix.pcap");
+        let config = Trace::new(Preset::Mix).with_packets(20_000);
+        generate(&config, File::create(&trace).unwrap()).unwrap();
+        let text = config_text(folder.path(), workers, tables);
+        let file = folder.path().join("sensor.toml");
+        fs::write(&file, text).unwrap();
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let sensor = Sensor::start(&file, Arc::clone(&is_stopped));
+        let sensor = Arc::new(sensor.unwrap_or_else(|error| panic!("{error}")));
+        let serving = Arc::clone(&sensor);
+        Running {
+            folder,
+            is_stopped,
+            sensor,
+            thread: Some(thread::spawn(move || serving.run(|_| {}))),
+        }
+    }
+
+    fn trace(&self) -> PathBuf {
+        self.folder.path().join("mix.pcap")
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.folder.path().join("sock")).unwrap()
+    }
+
+    fn flows(&self) -> usize {
+        let status = self.client().status().unwrap();
+        let stacks = status.devices.iter().flat_map(|device| &device.stacks);
+        stacks.map(|stack| stack.flows.len()).sum()
+    }
+}
+
+fn config_text(folder: &Path, workers: u16, tables: &str) -> String {
+    let folder = folder.display();
+    format!(
+        "socket = \"{folder}/sock\"\nuser = \"root\"\n\
+         [devices.mix]\nfiles = [\"{folder}/mix.pcap\"]\nhold = true\nworkers = {workers}\n{tables}"
+    )
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// Waits until the device has come to its end. Returns the last results of a flow.
+fn last(client: &Client, flow: u64) -> Results {
+    let patience = Instant::now() + Duration::from_secs(60);
+    loop {
+        let results = client.results(flow).unwrap();
+        if results.is_last || Instant::now() > patience {
+            assert!(results.is_last);
+            return results;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The numbers and the rows that a stack has over a file, by component.
+fn of_file(stack: &str, file: &Path) -> Vec<(String, Option<u64>, usize)> {
+    let mut sources = Sources::default();
+    let text = sources.add("test", stack.to_owned()).unwrap();
+    let body = parse_stack(&sources, text).unwrap_or_else(|_| panic!("{stack}"));
+    let program = check(&Document::of(body), registry()).program.unwrap();
+    let mut runner = Runner::new(program, &RunnerOptions::default()).unwrap();
+    let mut source = open(file).unwrap();
+    while runner.step(&mut *source).unwrap().is_some() {}
+    runner.finish();
+    let snapshot = runner.snapshot();
+    let components = runner.stacks()[0]
+        .nodes
+        .iter()
+        .zip(&snapshot.stacks[0].components);
+    let components = components.map(|(node, state)| match &state.result {
+        Some(ResultValue::Table(table)) => (node.label.clone(), None, table.iter().count()),
+        Some(value) => (node.label.clone(), value.number().map(|it| it as u64), 0),
+        None => (node.label.clone(), None, 0),
+    });
+    components.collect()
+}
+
+const STACKS: &[&str] = &[
+    "count bytes",
+    "filter { tcp port 80 } count bytes",
+    "filter { udp } sample { value = 7 } count - bucket { of = count, interval = 100ms }",
+    "search { pattern = \"GET\" } count",
+    "flows count",
+    "transactions count",
+    "top { by = ip.src, count = 10 }",
+    "expired_flows",
+];
+
+#[test]
+fn flows_give_what_their_stacks_give_over_the_same_packets() {
+    for workers in [1, 2] {
+        let running = Running::start(workers, "[stacks.all]\nstack = \"flows discard\"\n");
+        let clients: Vec<_> = (STACKS.iter())
+            .map(|stack| {
+                let client = running.client();
+                let flow = client.open("mix", stack).unwrap();
+                (stack, client, flow)
+            })
+            .collect();
+        clients[0].1.start("mix").unwrap();
+        for (stack, client, flow) in &clients {
+            let results = last(client, *flow);
+            assert_eq!(results.failure, None);
+            let expected = of_file(stack, &running.trace());
+            let seen: Vec<_> = (results.components.iter())
+                .map(|it| {
+                    let value = it.value.as_ref().and_then(serde_json::Value::as_u64);
+                    (
+                        it.component.clone(),
+                        value,
+                        it.rows.as_ref().map_or(0, Vec::len),
+                    )
+                })
+                .collect();
+            assert_eq!(seen, expected, "{stack}, {workers} workers");
+            assert!(
+                seen.iter()
+                    .any(|(_, value, rows)| value.unwrap_or(0) > 0 || *rows > 0)
+            );
+        }
+    }
+}
+
+#[test]
+fn flows_end_with_their_connection_and_belong_to_it() {
+    let running = Running::start(1, "");
+    let (one, other) = (running.client(), running.client());
+    let flow = one.open("mix", "count").unwrap();
+    let second = other.open("mix", "bytes").unwrap();
+    assert_eq!(running.flows(), 2);
+    for refused in [other.results(flow), other.close(flow), one.results(second)] {
+        assert!(
+            matches!(refused, Err(ClientError::Refused(_))),
+            "{refused:?}"
+        );
+    }
+    drop(one);
+    let patience = Instant::now() + Duration::from_secs(60);
+    while running.flows() != 1 && Instant::now() < patience {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(running.flows(), 1);
+    other.close(second).unwrap();
+    assert_eq!(running.flows(), 0);
+    assert!(matches!(other.close(second), Err(ClientError::Refused(_))));
+}
+
+#[test]
+fn equal_flows_are_counted_once_and_each_from_its_beginning() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("slow.pcap");
+    let mut config = Trace::new(Preset::Mix).with_packets(20_000);
+    config.duration = Duration::from_secs(3);
+    generate(&config, File::create(&path).unwrap()).unwrap();
+    let tables = format!(
+        "[devices.slow]\nfiles = [\"{}\"]\nspeed = \"real\"\nhold = true\n",
+        path.display()
+    );
+    let running = Running::start(1, &tables);
+    let open = |stack: &str| {
+        let client = running.client();
+        let flow = client.open("slow", stack).unwrap();
+        (client, flow)
+    };
+    let number = |results: &Results, at: usize| {
+        let value = results.components[at].value.as_ref();
+        value.and_then(serde_json::Value::as_u64).unwrap()
+    };
+    let stack = "filter { tcp } count bytes";
+    let first = open(stack);
+    let sampled = open("sample { value = 3 } count");
+    first.0.start("slow").unwrap();
+    let mut later = Vec::new();
+    let patience = Instant::now() + Duration::from_secs(60);
+    while later.len() < 3 && Instant::now() < patience {
+        let before = number(&first.0.results(first.1).unwrap(), 1);
+        if before > 1000 * (later.len() as u64 + 1) {
+            let one = open(stack);
+            let after = number(&first.0.results(first.1).unwrap(), 1);
+            later.push((before, one, after));
+        }
+    }
+    let also_sampled = open("sample { value = 3 } count");
+    let stacks = running.client().status().unwrap().devices[1].stacks.clone();
+    let flows: Vec<usize> = stacks.iter().map(|stack| stack.flows.len()).collect();
+    assert_eq!(
+        flows,
+        [4, 1, 1],
+        "what a sample passes depends on what it saw"
+    );
+    let all = number(&last(&first.0, first.1), 1);
+    for (before, (client, flow), after) in later {
+        let own = number(&last(&client, flow), 1);
+        assert!(
+            (all - after..=all - before).contains(&own),
+            "{before} {after} {own} {all}"
+        );
+    }
+    let expected = of_file(stack, &path);
+    let results = last(&first.0, first.1);
+    assert_eq!(
+        (Some(all), Some(number(&results, 2))),
+        (expected[1].1, expected[2].1)
+    );
+    drop((sampled, also_sampled));
+}
+
+#[test]
+fn what_is_no_request_is_refused_and_nothing_else_happens() {
+    let running = Running::start(1, "");
+    let socket = running.folder.path().join("sock");
+    let connection = Connection::connect(&socket.to_string_lossy()).unwrap();
+    let status = serde_json::to_vec(&Request::Status).unwrap();
+    let cut: Vec<&[u8]> = (1..status.len()).map(|len| &status[..len]).collect();
+    let deep = "[".repeat(50_000);
+    let garbage = [
+        &b"\0\xff\xfe"[..],
+        b"null",
+        b"[]",
+        deep.as_bytes(),
+        b"{\"do\":\"open\",\"device\":1}",
+    ];
+    for message in garbage.into_iter().chain(cut) {
+        connection.send(message).unwrap();
+        let mut answer = vec![0; 64 << 10];
+        assert!(connection.wait(Some(Duration::from_secs(60))).unwrap());
+        let len = connection.receive(&mut answer).unwrap();
+        let answer: Answer = serde_json::from_slice(&answer[1..len]).unwrap();
+        assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
+    }
+    let client = running.client();
+    for (device, stack) in [
+        ("mix", ""),
+        ("mix", "cuont"),
+        ("mix", "[stack a] count [stack b] count"),
+        ("mix", "count { as = flow } } count"),
+        ("nix", "count"),
+        ("mix", "pcap { file = /etc/passwd } count"),
+        ("mix", "output { file = /tmp/x }"),
+    ] {
+        let refused = client.open(device, stack);
+        assert!(
+            matches!(refused, Err(ClientError::Refused(_))),
+            "{stack}: {refused:?}"
+        );
+    }
+    assert_eq!(running.flows(), 0);
+}
+
+#[test]
+fn a_configuration_is_taken_anew_or_nothing_changes() {
+    let tables = "[stacks.a]\nstack = \"count\"\n[stacks.b]\nstack = \"bytes\"\n";
+    let running = Running::start(1, tables);
+    let file = running.folder.path().join("sensor.toml");
+    let write = |tables: &str| {
+        fs::write(&file, config_text(running.folder.path(), 1, tables)).unwrap();
+    };
+    let client = running.client();
+    let flow = client.open("mix", "count").unwrap();
+    assert_eq!(client.reload().unwrap(), ["nothing has changed"]);
+    write("[stacks.a]\nstack = \"cuont\"\n");
+    let Err(ClientError::Refused(refusal)) = client.reload() else {
+        panic!("it was taken");
+    };
+    assert!(refusal.error.contains("stacks.a"), "{refusal:?}");
+    write(
+        "[stacks.a]\nstack = \"count\"\n[stacks.b]\nstack = \"count bytes\"\n[stacks.c]\nstack = \"count\"\n",
+    );
+    assert_eq!(client.reload().unwrap(), ["device mix: changed b, c"]);
+    client.start("mix").unwrap();
+    assert!(last(&client, flow).components[0].value.is_some());
+    let status = client.status().unwrap();
+    let names: Vec<&str> = status.devices[0]
+        .stacks
+        .iter()
+        .map(|it| it.stack.as_str())
+        .collect();
+    assert_eq!(names, ["a", "b", "c", "flow-1"]);
+    assert_eq!(running.sensor.socket(), running.folder.path().join("sock"));
+}
+
+#[test]
+fn many_users_come_and_go_while_packets_are_read() {
+    let tables = "[devices.slow]\nfiles = [\"FOLDER/mix.pcap\"]\nspeed = \"real\"\n[stacks.all]\nstack = \"flows count\"\ndevice = \"slow\"\n";
+    let folder = tempfile::tempdir().unwrap();
+    let tables = tables.replace(
+        "FOLDER/mix.pcap",
+        &folder.path().join("slow.pcap").to_string_lossy(),
+    );
+    let config = Trace::new(Preset::Mix).with_packets(20_000);
+    generate(
+        &config,
+        File::create(folder.path().join("slow.pcap")).unwrap(),
+    )
+    .unwrap();
+    let running = Running::start(1, &tables);
+    let users: Vec<_> = (0..8)
+        .map(|user| {
+            let client = running.client();
+            thread::spawn(move || {
+                for round in 0..10 {
+                    let stack =
+                        ["count", "filter { tcp } count bytes", "flows count"][(user + round) % 3];
+                    let flow = client.open("slow", stack).unwrap();
+                    let results = client.results(flow).unwrap();
+                    assert_eq!(results.failure, None);
+                    client.close(flow).unwrap();
+                }
+            })
+        })
+        .collect();
+    for user in users {
+        user.join().unwrap();
+    }
+    assert_eq!(running.flows(), 0);
+    let status = running.client().status().unwrap();
+    assert!(
+        status.devices.iter().all(|device| device.errors.is_empty()),
+        "{status:?}"
+    );
+}

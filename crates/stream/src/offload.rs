@@ -1,0 +1,342 @@
+//! What is wanted of flows, as the kernel or the network card is told.
+//!
+//! Every reason to want less of a flow (a cutoff, a stream that was discarded, a filter, a protocol that has shown all
+//! there is to see) becomes a [`Want`](crate::Want) of its engine. What all engines want of a flow is its [`Verdict`]:
+//! a backend may then keep packets away before they are copied. Those with SYN, FIN or RST always pass (section 5.5
+//! of the Scap paper). What it kept away comes back as [`Withheld`] and is counted with the flow, so that flow records
+//! and accounts are what they would be without it; retransmissions, disorder and the history of what was kept away
+//! are not known.
+
+use core::fmt;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use flowgauge_flow::{FlowId, Withheld};
+use flowgauge_wire::{FlowKey, FoldedState};
+
+/// How much of a direction's packets is wanted, those with SYN, FIN or RST apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Packets {
+    /// They need not come.
+    None,
+    /// Their payload may be cut off: their acknowledgements are wanted.
+    Headers,
+    /// All of them.
+    All,
+}
+
+/// What of a direction is put in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sequence {
+    /// Nothing.
+    Off,
+    /// How many bytes were captured and are missing is wanted. (It takes whole packets: what was cut off is missing.)
+    Lengths,
+    /// Bytes.
+    Bytes,
+}
+
+/// What is wanted of one direction of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Of its packets.
+    pub packets: Packets,
+    /// Of its stream.
+    pub sequence: Sequence,
+    /// Of its bytes those from this position of the stream on, gaps counted.
+    pub from: u64,
+}
+
+impl Wanted {
+    /// Everything.
+    pub const ALL: Wanted = Wanted {
+        packets: Packets::All,
+        sequence: Sequence::Bytes,
+        from: 0,
+    };
+
+    /// No stream.
+    pub const HEADERS: Wanted = Wanted {
+        packets: Packets::Headers,
+        sequence: Sequence::Off,
+        from: u64::MAX,
+    };
+
+    /// What one of the two wants.
+    #[must_use]
+    pub fn or(self, other: Wanted) -> Wanted {
+        Wanted {
+            packets: self.packets.max(other.packets),
+            sequence: self.sequence.max(other.sequence),
+            from: self.from.min(other.from),
+        }
+    }
+}
+
+/// What a backend shall do with a flow's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Something else is wanted of it than of others: what, by [`Direction`](flowgauge_wire::Direction).
+    Less([Wanted; 2]),
+    /// As much of it is wanted as of others, again.
+    Resume,
+    /// The flow has ended: whatever was kept for it can go.
+    Forget,
+}
+
+/// The flow a verdict is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffloadFlow {
+    /// Five-tuple. ([`FlowKey::context`] is 0: of flows that are kept apart by VLAN or tunnel all is wanted.)
+    pub key: FlowKey,
+    /// No other flow's; counters come back with it.
+    pub uid: u64,
+}
+
+/// A backend.
+pub trait Offload: Send {
+    /// Takes a verdict. It is a hint: engines cope with packets that come all the same. It says nothing of a further
+    /// connection of the same ports: what was said ends with the next SYN.
+    fn verdict(&mut self, flow: &OffloadFlow, verdict: Verdict);
+
+    /// This is wanted of both directions of flows of which nothing else was said. At first it is everything.
+    fn others(&mut self, wanted: Wanted);
+
+    /// Gives what was kept away since the last call, by direction. Asked before every batch; what is told of a flow
+    /// after its [`Verdict::Forget`] only counts in the totals.
+    fn poll(&mut self, give: &mut dyn FnMut(&OffloadFlow, [Withheld; 2]));
+}
+
+/// The verdicts of all engines that take the same packets. Who takes packets beside them holds an [`Interest`] and wants
+/// everything.
+#[derive(Clone)]
+pub struct Verdicts(Arc<Mutex<Union>>);
+
+impl Verdicts {
+    /// They go to this backend.
+    pub fn new(backend: impl Offload + 'static) -> Verdicts {
+        Verdicts(Arc::new(Mutex::new(Union {
+            backend: Box::new(backend),
+            interests: Vec::new(),
+            others: Wanted::ALL,
+            flows: HashMap::default(),
+            uids: 0,
+        })))
+    }
+
+    /// One more, which wants all of every flow until it says otherwise.
+    pub fn interest(&self) -> Interest {
+        let mut union = lock(&self.0);
+        let interests = &mut union.interests;
+        let free = interests.iter().position(Option::is_none);
+        let number = free.unwrap_or(interests.len());
+        interests.resize_with(interests.len().max(number + 1), || None);
+        interests[number] = Some((Wanted::ALL, Vec::new()));
+        union.tell_all();
+        Interest {
+            number,
+            union: Arc::clone(&self.0),
+            flows: HashMap::default(),
+            others: Wanted::ALL,
+        }
+    }
+}
+
+impl fmt::Debug for Verdicts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Verdicts")
+    }
+}
+
+/// What one engine wants. While it wants all of a flow, nobody else's want matters; dropped, it wants nothing.
+pub struct Interest {
+    number: usize,
+    union: Arc<Mutex<Union>>,
+    /// Flows of which it has not always wanted all.
+    flows: HashMap<FlowKey, FlowId, FoldedState>,
+    others: Wanted,
+}
+
+impl Interest {
+    /// It wants this of flows of which it said nothing else.
+    pub(crate) fn want_of_others(&mut self, wanted: Wanted) {
+        if core::mem::replace(&mut self.others, wanted) != wanted {
+            let mut union = lock(&self.union);
+            if let Some((others, _)) = &mut union.interests[self.number] {
+                *others = wanted;
+            }
+            union.tell_all();
+        }
+    }
+
+    /// It wants this of a flow from now on.
+    pub(crate) fn want(&mut self, key: FlowKey, flow: FlowId, wanted: [Wanted; 2]) {
+        if key.context != 0 {
+            return;
+        }
+        if self.flows.contains_key(&key) || wanted != [Wanted::ALL; 2] {
+            self.flows.insert(key, flow);
+            lock(&self.union).want(self.number, key, Some(wanted));
+        }
+    }
+
+    /// A flow has ended.
+    pub(crate) fn forget(&mut self, key: FlowKey, flow: FlowId) {
+        if self.flows.get(&key) == Some(&flow) {
+            self.flows.remove(&key);
+            lock(&self.union).want(self.number, key, None);
+        }
+    }
+
+    /// What was kept away since it was asked last, of which of its flows, if that lives.
+    pub(crate) fn withheld(&mut self) -> Vec<(Option<FlowId>, [Withheld; 2])> {
+        let withheld = lock(&self.union).withheld(self.number).into_iter();
+        let found = withheld.map(|(key, counts)| (self.flows.get(&key).copied(), counts));
+        found.collect()
+    }
+}
+
+/// It goes on beside the first.
+impl Clone for Interest {
+    fn clone(&self) -> Interest {
+        let mut copy = Verdicts(Arc::clone(&self.union)).interest();
+        copy.want_of_others(self.others);
+        copy.flows.clone_from(&self.flows);
+        let mut union = lock(&self.union);
+        for key in self.flows.keys() {
+            let wanted = union.flows.get(key).and_then(|entry| entry.of(self.number));
+            union.want(copy.number, *key, wanted);
+        }
+        drop(union);
+        copy
+    }
+}
+
+impl Drop for Interest {
+    fn drop(&mut self) {
+        let mut union = lock(&self.union);
+        union.interests[self.number] = None;
+        for key in self.flows.keys() {
+            union.want(self.number, *key, None);
+        }
+        union.tell_all();
+    }
+}
+
+impl fmt::Debug for Interest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Interest({})", self.number)
+    }
+}
+
+/// What was kept away of flows.
+type Kept = Vec<(FlowKey, [Withheld; 2])>;
+
+struct Union {
+    backend: Box<dyn Offload>,
+    /// By number, what each wants of flows of which it said nothing, and what it was not told yet; `None`: the number is
+    /// free.
+    interests: Vec<Option<(Wanted, Kept)>>,
+    /// What the backend knows of other flows.
+    others: Wanted,
+    /// Flows of which somebody said what is wanted.
+    flows: HashMap<FlowKey, Entry, FoldedState>,
+    uids: u64,
+}
+
+struct Entry {
+    uid: u64,
+    /// By interest, of those that said it.
+    wants: Vec<(usize, [Wanted; 2])>,
+    /// What the backend knows, if it knows of it.
+    told: Option<[Wanted; 2]>,
+}
+
+impl Entry {
+    fn of(&self, number: usize) -> Option<[Wanted; 2]> {
+        let found = self.wants.iter().find(|(of, _)| *of == number);
+        found.map(|(_, wanted)| *wanted)
+    }
+}
+
+impl Union {
+    /// An interest wants this of a flow; `None`: the flow has ended for it, or it is gone.
+    fn want(&mut self, number: usize, key: FlowKey, wanted: Option<[Wanted; 2]>) {
+        let uids = &mut self.uids;
+        let entry = self.flows.entry(key).or_insert_with(|| {
+            *uids += 1;
+            Entry {
+                uid: *uids,
+                wants: Vec::new(),
+                told: None,
+            }
+        });
+        entry.wants.retain(|(of, _)| *of != number);
+        entry.wants.extend(wanted.map(|wanted| (number, wanted)));
+        self.tell(key);
+    }
+
+    /// Tells the backend of a flow, if something has changed.
+    fn tell(&mut self, key: FlowKey) {
+        let Some(entry) = self.flows.get_mut(&key) else {
+            return;
+        };
+        let uid = entry.uid;
+        let flow = OffloadFlow { key, uid };
+        if entry.wants.is_empty() {
+            if entry.told.is_some() {
+                self.backend.verdict(&flow, Verdict::Forget);
+            }
+            self.flows.remove(&key);
+            return;
+        }
+        let numbered = self.interests.iter().enumerate();
+        let each = numbered.filter_map(|(number, interest)| {
+            let (others, _) = interest.as_ref()?;
+            Some(entry.of(number).unwrap_or([*others; 2]))
+        });
+        let both = |one: [Wanted; 2], other: [Wanted; 2]| [0, 1].map(|at| one[at].or(other[at]));
+        let others = [self.others; 2];
+        let all = each.reduce(both).unwrap_or(others);
+        if all != entry.told.unwrap_or(others) {
+            entry.told = Some(all);
+            let verdict = match all == others {
+                true => Verdict::Resume,
+                false => Verdict::Less(all),
+            };
+            self.backend.verdict(&flow, verdict);
+        }
+    }
+
+    /// Tells the backend what has changed because interests have.
+    fn tell_all(&mut self) {
+        let each = self.interests.iter().flatten().map(|(others, _)| *others);
+        let others = each.reduce(Wanted::or).unwrap_or(Wanted::ALL);
+        if core::mem::replace(&mut self.others, others) != others {
+            self.backend.others(others);
+        }
+        let keys: Vec<FlowKey> = self.flows.keys().copied().collect();
+        for key in keys {
+            self.tell(key);
+        }
+    }
+
+    fn withheld(&mut self, number: usize) -> Kept {
+        let (interests, flows) = (&mut self.interests, &self.flows);
+        self.backend.poll(&mut |flow, counts| {
+            let is_it = flows.get(&flow.key).is_some_and(|it| it.uid == flow.uid);
+            // Of one that has ended nobody finds the flow.
+            let key = if is_it { flow.key } else { FlowKey::default() };
+            for (_, kept) in interests.iter_mut().flatten() {
+                kept.push((key, counts));
+            }
+        });
+        let mine = self.interests.get_mut(number).and_then(Option::as_mut);
+        mine.map(|(_, kept)| core::mem::take(kept))
+            .unwrap_or_default()
+    }
+}
+
+fn lock(union: &Mutex<Union>) -> MutexGuard<'_, Union> {
+    union.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,435 @@
+//! With a backend that keeps packets away as it is told, results are those without it.
+
+#[path = "../../../../tests/shared/card.rs"]
+mod card;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Cursor;
+use std::path::PathBuf;
+
+use card::Card;
+
+use flowgauge_capture::PacketSource;
+use flowgauge_flow::FlowRecord;
+use flowgauge_generate::{Config, Preset, generate};
+use flowgauge_stream::engine::{
+    ApplicationConfig, ApplicationId, Cutoff, DataChunk, Engine, EngineConfig, Events, StreamRef,
+};
+use flowgauge_stream::offload::{Verdict, Verdicts, Wanted};
+use flowgauge_stream::{
+    ChecksumPolicy, Chunk, Handler, Shard, ShardConfig, Stream, StreamIdentity, VlanAware, Want,
+};
+use flowgauge_wire::{Batch, Nanos};
+
+use crate::corpora::shared::corpora;
+
+/// What is damaged is not seen of what is kept away, and a card knows five-tuples alone.
+fn config() -> ShardConfig {
+    ShardConfig {
+        checksums: ChecksumPolicy::Ignore,
+        vlans: VlanAware::No,
+        ..ShardConfig::default()
+    }
+}
+
+/// Takes a capture in small batches, through a card if there is one.
+fn each_batch(file: &[u8], card: Option<&Card>, size: usize, mut take: impl FnMut(&Batch<'_>)) {
+    let file = Cursor::new(file.to_vec());
+    let mut source = flowgauge_capture::open_reader(file, "trace").unwrap();
+    // What cannot be read any further is not what this is about.
+    while let Ok(Some(batch)) = source.next_batch() {
+        for packets in batch.packets.chunks(size) {
+            let part = Batch::new(batch.memory, packets);
+            let last = packets.iter().map(|packet| packet.time).max();
+            match card {
+                None => take(&part),
+                Some(card) => {
+                    let passed = card.pass(&part);
+                    take(&Batch::new(batch.memory, &passed));
+                }
+            }
+            let mut idle = Batch::new(&[], &[]);
+            idle.now = last;
+            take(&idle);
+        }
+    }
+}
+
+/// Generated traces, and some real ones.
+fn traces() -> Vec<(String, Vec<u8>)> {
+    let presets = [
+        Preset::Mix,
+        Preset::Web,
+        Preset::Late,
+        Preset::Loss,
+        Preset::Small,
+        Preset::Zoo,
+    ];
+    let mut traces: Vec<(String, Vec<u8>)> = Vec::new();
+    for preset in presets {
+        let mut file = Vec::new();
+        generate(&Config::new(preset).with_packets(10_000), &mut file).unwrap();
+        traces.push((format!("{preset:?}"), file));
+    }
+    let stride = std::env::var("FLOWGAUGE_STRIDE").map_or(23, |text| text.parse().unwrap());
+    let mut folders: Vec<PathBuf> = corpora().into_iter().collect();
+    let mut captures = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let is_capture = |path: &PathBuf| {
+                let extension = path.extension().and_then(|extension| extension.to_str());
+                matches!(extension, Some("pcap" | "pcapng" | "cap" | "trace"))
+            };
+            match path.is_dir() {
+                true => folders.push(path),
+                false => captures.extend(Some(path).filter(is_capture)),
+            }
+        }
+    }
+    captures.sort();
+    for path in captures.into_iter().step_by(stride) {
+        let file = std::fs::read(&path).unwrap();
+        if file.len() < 8 << 20
+            && flowgauge_capture::open_reader(Cursor::new(file.clone()), "").is_ok()
+        {
+            traces.push((path.display().to_string(), file));
+        }
+    }
+    traces
+}
+
+/// Whose bytes they are.
+fn name(identity: &StreamIdentity) -> String {
+    format!("{identity:?}")
+}
+
+/// Where bytes stand, what is missing and skipped before them, and they.
+type Piece = (u64, u64, u64, Vec<u8>);
+
+/// Wants nothing of the opposite stream after so many bytes of one, of most also nothing more of that.
+#[derive(Default)]
+struct Leaves {
+    /// All is wanted, or again.
+    wants_all: bool,
+    wants: Vec<Want>,
+    names: HashMap<u32, String>,
+    left: Vec<u32>,
+    chunks: BTreeMap<String, Vec<Piece>>,
+    /// The time of streams' last chunks, and where they end.
+    last: BTreeMap<String, (Nanos, u64)>,
+    /// When all was wanted again, and of which streams.
+    resumed: Nanos,
+    again: Vec<String>,
+    records: Vec<String>,
+}
+
+impl Leaves {
+    /// All is wanted again.
+    fn resume(&mut self, now: Nanos) {
+        self.wants_all = true;
+        self.resumed = now;
+        let names = self.left.iter().map(|stream| self.names[stream].clone());
+        self.again.extend(names);
+        let again = self.left.drain(..).map(|stream| Want::From(stream, 0));
+        self.wants.extend(again);
+    }
+}
+
+impl Handler for Leaves {
+    const STREAMS: bool = true;
+
+    fn want(&mut self) -> Option<Want> {
+        self.wants.pop()
+    }
+
+    fn stream_created(&mut self, stream: &Stream<'_>) {
+        let name = name(&stream.identity());
+        self.chunks.insert(name.clone(), Vec::new());
+        self.names.insert(stream.id, name);
+    }
+
+    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
+        let name = &self.names[&stream.id];
+        let chunks = self.chunks.get_mut(name).unwrap();
+        chunks.push((
+            chunk.offset,
+            chunk.gap_before,
+            chunk.skipped,
+            chunk.bytes.to_vec(),
+        ));
+        let end = chunk.offset + chunk.bytes.len() as u64;
+        self.last.insert(name.clone(), (chunk.time, end));
+        let pick: u64 = name.bytes().map(u64::from).sum();
+        let both = [stream.opposite, stream.id];
+        let is_new = both.iter().all(|id| !self.left.contains(id));
+        if end > 200 * (pick % 4) && !self.wants_all && is_new {
+            for id in both
+                .into_iter()
+                .take(1 + usize::from(!pick.is_multiple_of(3)))
+            {
+                self.wants.push(Want::Nothing(id));
+                self.left.push(id);
+            }
+        }
+    }
+
+    fn stream_terminated(&mut self, stream: &Stream<'_>, _: u64) {
+        self.left.retain(|id| *id != stream.id);
+    }
+
+    fn flow(&mut self, record: &FlowRecord<'_>) {
+        // Rule 13 of the design: retransmissions and disorder of what was kept away are not known, nor is its history.
+        let side = |side: &flowgauge_flow::FlowSide| {
+            (
+                (side.packets, side.bytes, side.ip_bytes, side.payload_bytes),
+                (side.stream_bytes, side.tcp_flags, side.first, side.last),
+            )
+        };
+        self.records.push(format!(
+            "{:016x} {:?} {:?} {:?} {:?} {:?}",
+            record.flow_id,
+            (record.start, record.end, record.end_reason),
+            record.state,
+            record.handshake_rtt,
+            side(&record.source),
+            side(&record.destination),
+        ));
+    }
+}
+
+fn run_shard(file: &[u8], card: Option<&Card>, resumes: Option<u64>) -> (Leaves, Shard) {
+    let mut shard = Shard::new(config());
+    if let Some(card) = card {
+        shard.set_offload(&Verdicts::new(card.clone()));
+    }
+    let mut leaves = Leaves {
+        wants_all: resumes == Some(0),
+        ..Leaves::default()
+    };
+    // In a larger one it is not known whether what passed or what was kept away came first.
+    let size = if resumes.is_none() { 1 } else { 8 };
+    let mut idle = 0;
+    each_batch(file, card, size, |batch| {
+        if let Some(now) = batch.now {
+            idle += 1;
+            if resumes == Some(idle) {
+                leaves.resume(now);
+            }
+        }
+        shard.process(batch, &mut leaves);
+    });
+    shard.finish(&mut leaves);
+    leaves.records.sort();
+    (leaves, shard)
+}
+
+#[test]
+fn flows_and_streams_are_those_without_a_backend() {
+    let (mut withheld, mut cut) = (0, 0);
+    for (trace, file) in traces() {
+        let (expected, alone) = run_shard(&file, None, None);
+        let card = Card::default();
+        let (seen, shard) = run_shard(&file, Some(&card), None);
+        for (name, chunks) in &expected.chunks {
+            assert_eq!(seen.chunks.get(name), Some(chunks), "{trace}: {name}");
+        }
+        for (seen, expected) in seen.records.iter().zip(&expected.records) {
+            assert_eq!(seen, expected, "{trace}");
+        }
+        assert_eq!(seen.records.len(), expected.records.len(), "{trace}");
+        assert_eq!(shard.ledger(), alone.ledger(), "{trace}");
+        let table = card.table();
+        assert!(table.flows.is_empty(), "{trace}");
+        for verdicts in table.verdicts.values() {
+            assert_eq!(verdicts.last(), Some(&Verdict::Forget), "{trace}");
+        }
+        withheld += table.withheld;
+        cut += table.cut;
+    }
+    assert!(withheld > 5000 && cut > 1000, "{withheld} {cut}");
+}
+
+#[test]
+fn what_is_wanted_again_comes_again() {
+    let mut resumed = 0;
+    let mut file = Vec::new();
+    generate(&Config::new(Preset::Mix).with_packets(40_000), &mut file).unwrap();
+    let (all, _) = run_shard(&file, None, Some(0));
+    for with_card in [false, true] {
+        let card = Card::default();
+        let (seen, shard) = run_shard(&file, with_card.then_some(&card), Some(1500));
+        assert_eq!(seen.records, all.records);
+        assert!(shard.ledger().is_balanced());
+        for (name, chunks) in &seen.chunks {
+            let mut bytes = BTreeMap::new();
+            for (offset, .., piece) in &all.chunks[name] {
+                bytes.extend((*offset..).zip(piece.iter().copied()));
+            }
+            let mut at = 0;
+            for (offset, gap, skipped, piece) in chunks {
+                assert_eq!(*offset, at + gap + skipped, "{name}");
+                let same = (*offset..)
+                    .zip(piece)
+                    .all(|(at, byte)| bytes.get(&at) == Some(byte));
+                assert!(same, "{name} at {offset}");
+                at = offset + piece.len() as u64;
+            }
+        }
+        for name in &seen.again {
+            let last = all.last.get(name);
+            if let Some(last) = last.filter(|(time, _)| *time > seen.resumed) {
+                assert_eq!(seen.last.get(name), Some(last), "{name}");
+                resumed += 1;
+            }
+        }
+        let table = card.table();
+        let resumes = table
+            .verdicts
+            .values()
+            .filter(|it| it.contains(&Verdict::Resume));
+        assert_eq!(resumes.count() > 20, with_card);
+        assert_eq!(table.withheld > 1000, with_card);
+        assert!(table.flows.is_empty());
+    }
+    assert!(resumed > 8, "{resumed}");
+}
+
+/// What an application of the stream engine gets.
+#[derive(Default)]
+struct Got {
+    bytes: BTreeMap<String, Vec<u8>>,
+    ends: BTreeMap<String, String>,
+}
+
+impl Events for Got {
+    fn data(&mut self, _: ApplicationId, stream: &mut StreamRef<'_>, chunk: &mut DataChunk<'_>) {
+        let name = name(&stream.identity());
+        self.bytes
+            .entry(name)
+            .or_default()
+            .extend_from_slice(chunk.new_bytes());
+    }
+
+    fn terminated(&mut self, _: ApplicationId, stream: &mut StreamRef<'_>) {
+        let end = format!("{:?} {:?}", stream.status(), stream.statistics());
+        self.ends.insert(name(&stream.identity()), end);
+    }
+}
+
+fn run_engine(file: &[u8], card: Option<&Card>) -> (Got, Engine) {
+    let mut engine = Engine::new(EngineConfig {
+        shard: config(),
+        ..EngineConfig::default()
+    });
+    let mut application = ApplicationConfig::default();
+    application.cutoff.default = Cutoff(500);
+    engine.add(application).unwrap();
+    if let Some(card) = card {
+        engine.set_offload(&Verdicts::new(card.clone()));
+    }
+    let mut got = Got::default();
+    each_batch(file, card, 8, |batch| {
+        engine.process(batch, &mut got as &mut dyn Events);
+    });
+    engine.finish(&mut got as &mut dyn Events);
+    (got, engine)
+}
+
+#[test]
+fn chunks_and_accounts_are_those_without_a_backend() {
+    let mut withheld = 0;
+    for (trace, file) in traces() {
+        let (expected, alone) = run_engine(&file, None);
+        let card = Card::default();
+        let (got, engine) = run_engine(&file, Some(&card));
+        assert_eq!(got.bytes, expected.bytes, "{trace}");
+        for (name, end) in &expected.ends {
+            assert_eq!(got.ends.get(name), Some(end), "{trace}: {name}");
+        }
+        let (statistics, before) = (engine.statistics(), alone.statistics());
+        assert_eq!(statistics.all, before.all, "{trace}");
+        assert_eq!(statistics.discarded, before.discarded, "{trace}");
+        assert_eq!(statistics.dropped, before.dropped, "{trace}");
+        assert_eq!(engine.ledger(), alone.ledger(), "{trace}");
+        withheld += card.table().withheld;
+    }
+    assert!(withheld > 5000, "{withheld}");
+}
+
+#[test]
+fn of_several_engines_what_any_wants_comes() {
+    let card = Card::default();
+    let verdicts = Verdicts::new(card.clone());
+    let mut file = Vec::new();
+    generate(&Config::new(Preset::Mix).with_packets(5000), &mut file).unwrap();
+    let mut shards = [Shard::new(config()), Shard::new(config())];
+    let mut handlers = [Leaves::default(), Leaves::default()];
+    shards[0].set_offload(&verdicts);
+    let others = verdicts.interest();
+    each_batch(&file, Some(&card), 8, |batch| {
+        shards[0].process(batch, &mut handlers[0]);
+    });
+    shards[0].finish(&mut handlers[0]);
+    assert_eq!(card.table().withheld, 0, "the other wants everything");
+    assert!(card.table().verdicts.is_empty());
+    drop(others);
+    shards[0] = Shard::new(config());
+    handlers[0] = Leaves::default();
+    for shard in &mut shards {
+        shard.set_offload(&verdicts);
+    }
+    each_batch(&file, Some(&card), 8, |batch| {
+        for (shard, handler) in shards.iter_mut().zip(&mut handlers) {
+            shard.process(batch, handler);
+        }
+    });
+    for (shard, handler) in shards.iter_mut().zip(&mut handlers) {
+        shard.finish(handler);
+        handler.records.sort();
+    }
+    assert!(card.table().withheld > 500);
+    assert_eq!(handlers[0].records, handlers[1].records);
+    assert_eq!(handlers[0].chunks, handlers[1].chunks);
+    let (alone, shard) = run_shard(&file, None, None);
+    assert_eq!(handlers[1].records, alone.records);
+    assert_eq!(handlers[1].chunks, alone.chunks);
+    assert_eq!(shards[1].ledger(), shard.ledger());
+}
+
+/// Takes flow records alone.
+#[derive(Default)]
+struct Flows(Leaves);
+
+impl Handler for Flows {
+    fn flow(&mut self, record: &FlowRecord<'_>) {
+        self.0.flow(record);
+    }
+}
+
+#[test]
+fn flow_records_alone_take_headers() {
+    for (trace, file) in traces() {
+        let run = |card: Option<&Card>| {
+            let mut shard = Shard::new(config());
+            if let Some(card) = card {
+                shard.set_offload(&Verdicts::new(card.clone()));
+            }
+            let mut flows = Flows::default();
+            each_batch(&file, card, 8, |batch| shard.process(batch, &mut flows));
+            shard.finish(&mut flows);
+            flows.0.records.sort();
+            (flows.0.records, shard.ledger().clone())
+        };
+        let card = Card::default();
+        assert!(run(Some(&card)) == run(None), "{trace}");
+        let table = card.table();
+        // In the end nobody takes anything, and nothing is to be kept away.
+        assert_eq!(table.others, [Wanted::HEADERS, Wanted::ALL]);
+        assert_eq!(table.withheld, 0);
+        assert!(
+            table.cut > 0 || !trace.starts_with(char::is_uppercase),
+            "{trace}"
+        );
+    }
+}
