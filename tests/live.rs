@@ -469,25 +469,123 @@ fn dropped_packets_are_counted_and_can_be_an_error() {
     }
 }
 
+/// More records than may wait, and more packets than the ring holds, while nobody reads.
 #[test]
-fn a_slow_reader_of_the_output_loses_nothing_silently() {
+fn a_slow_reader_of_the_output_stalls_no_capture() {
+    const PACKETS: u64 = 120_000;
     let Some(lab) = Lab::new(1500) else { return };
-    let trace = Trace::of(
-        udp_frames(10_000, 500)
-            .into_iter()
-            .map(|one| one.bytes)
-            .collect(),
-    );
-    let program = Program::start_unread(&lab, &["packets", "--json", "-i", "fg1", "-B", "256"]);
+    let frames = udp_frames(10_000, 200).into_iter();
+    let trace = Trace::of(frames.map(|one| one.bytes).collect());
+    // A record for every packet: flows that are cut at once.
+    for (what, command) in [
+        ("packet", &["packets", "--json", "--hex"][..]),
+        ("item", &["flows", "--json", "--max-flows", "1"][..]),
+        (
+            "item",
+            &["flows", "--csv", "--max-flows", "1", "--workers", "2"][..],
+        ),
+        (
+            "line",
+            &["stack", "run", "-e", "flows { max_flows = 1 } - logs"][..],
+        ),
+    ] {
+        let live = [command, &["-i", "fg1", "-B", "8192"]].concat();
+        let program = Program::start_unread(&lab, &live);
+        for sent in 1..=PACKETS / 10_000 {
+            trace.replay(&lab, "fg0");
+            program.wait_for_packets(sent * 10_000);
+        }
+        program.wait_until_writing();
+        let outcome = program.stop(Signal::SIGINT);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        let ledger = ledger(&outcome.stderr);
+        assert_eq!(
+            (ledger.received, ledger.dropped),
+            (PACKETS, 0),
+            "{command:?}"
+        );
+        let lost =
+            format!(" {what}s were lost: the reader of standard output is slower than the capture");
+        let mut lines = outcome.stderr.lines();
+        let lost = lines.find_map(|line| line.strip_suffix(&lost)?.strip_prefix("note: "));
+        let lost: u64 = lost.expect(&outcome.stderr).parse().unwrap();
+        let written = String::from_utf8(outcome.stdout).unwrap();
+        let header = u64::from(command.contains(&"--csv"));
+        assert_eq!(
+            written.lines().count() as u64 + lost,
+            PACKETS + header,
+            "{command:?}"
+        );
+        assert!(written.ends_with('\n') && lost > 0, "{command:?}");
+        let whole = |line: &str| line.is_empty() || !line.starts_with('{') || line.ends_with('}');
+        assert!(written.lines().all(whole), "{command:?}");
+    }
+}
+
+#[test]
+fn a_slow_reader_gets_all_that_may_wait() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let frames = udp_frames(10_000, 500).into_iter();
+    let trace = Trace::of(frames.map(|one| one.bytes).collect());
+    let program = Program::start_unread(&lab, &["packets", "--json", "-i", "fg1"]);
     trace.replay(&lab, "fg0");
+    program.wait_for_packets(10_000);
     program.wait_until_writing();
     let outcome = program.stop(Signal::SIGINT);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     let ledger = ledger(&outcome.stderr);
-    assert_eq!(ledger.received, 10_000, "{}", outcome.stderr);
-    assert_eq!(ledger.delivered + ledger.dropped, 10_000);
-    assert!(ledger.dropped > 0);
-    assert_eq!(outcome.json_lines().len() as u64, ledger.delivered);
+    assert_eq!((ledger.received, ledger.dropped), (10_000, 0));
+    assert_eq!(outcome.json_lines().len(), 10_000);
+    assert!(!outcome.stderr.contains("lost"), "{}", outcome.stderr);
+}
+
+/// The thread that writes opens, closes and writes over files in order.
+#[test]
+fn files_of_a_live_capture_are_whole() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let folder = support::scratch("live-rotated");
+    // More files than are open at once, each in turn.
+    let frames = (0..10_000).map(|number| frames::ip_frame(number % 400, false, false, false));
+    let trace = Trace::of(frames.map(|one| one.bytes).collect());
+    let path = folder.join("x.csv").display().to_string();
+    let named = folder.join("flow-%{number}.json").display().to_string();
+    let stacks = [
+        format!(
+            "flows {{ max_flows = 1 }} - output {{ {path}, rotate_size = 100k, rotate_files = 3 }}"
+        ),
+        format!("ipcnxdemux < packets - output {{ {named} }} >"),
+    ];
+    for stack in stacks {
+        let program = Program::start(&lab, &["stack", "run", "-e", &stack, "-i", "fg1"]);
+        trace.replay(&lab, "fg0");
+        program.wait_for_packets(10_000);
+        let outcome = program.stop(Signal::SIGINT);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        assert!(!outcome.stderr.contains("lost"), "{}", outcome.stderr);
+        assert_eq!(ledger(&outcome.stderr).delivered, 10_000);
+    }
+    let (mut rotated, mut files, mut records) = (0, 0, 0);
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut lines = text.lines();
+        if path.to_string_lossy().contains("x.csv") {
+            rotated += 1;
+            assert!(
+                text.len() < 103_000 && text.starts_with("src_ip,"),
+                "{}",
+                path.display()
+            );
+            let columns = |line: &str| line.split(',').count();
+            let header = columns(lines.next().unwrap());
+            assert!(lines.all(|line| columns(line) == header));
+        } else {
+            files += 1;
+            let whole = |line| serde_json::from_str::<Value>(line).is_ok();
+            records += lines.filter(|line| whole(line)).count();
+        }
+    }
+    assert_eq!((rotated, files, records), (3, 400, 10_000));
 }
 
 #[test]

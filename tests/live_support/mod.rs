@@ -216,13 +216,17 @@ impl Program {
         }
     }
 
-    /// Waits until it can write no further because nobody reads.
+    /// Waits until one of its threads can write no further because nobody reads.
     pub(crate) fn wait_until_writing(&self) {
-        let path = format!("/proc/{}/syscall", self.pid());
+        let threads = format!("/proc/{}/task", self.pid());
         // Number of `write` on x86-64 and elsewhere, to standard output or a copy of it.
+        let writes = |thread: std::fs::DirEntry| {
+            let call = std::fs::read_to_string(thread.path().join("syscall"));
+            matches!(call.unwrap_or_default().split(' ').next(), Some("1" | "64"))
+        };
         wait_until("it blocks in writing", || {
-            let call = std::fs::read_to_string(&path).unwrap_or_default();
-            matches!(call.split(' ').next(), Some("1" | "64"))
+            let mut threads = std::fs::read_dir(&threads).unwrap();
+            threads.any(|thread| thread.is_ok_and(writes))
         });
     }
 

@@ -33,7 +33,6 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<(), Failure> {
             advice: check.advice.as_deref(),
         });
     }
-    writer.flush();
     failure::of_writer(&mut writer)?;
     if options.json {
         return Ok(());

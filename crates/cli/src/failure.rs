@@ -152,7 +152,7 @@ impl fmt::Display for Failure {
 pub(crate) fn of_output(error: OutputError) -> Option<Failure> {
     match error {
         OutputError::Closed => None,
-        OutputError::Io(io) => {
+        OutputError::Io { source: io, .. } => {
             let hint = (io.kind() == std::io::ErrorKind::StorageFull)
                 .then(|| "free space, or write elsewhere with -w FILE".to_owned());
             Some(Failure::run(format!("cannot write the output: {io}"), hint))
@@ -161,15 +161,13 @@ pub(crate) fn of_output(error: OutputError) -> Option<Failure> {
     }
 }
 
-/// Whether everything that was written to `writer` arrived.
+/// Ends what is written by `writer`, and says whether everything arrived.
 ///
 /// # Errors
 /// When it did not, unless the reader merely went away.
 pub(crate) fn of_writer(writer: &mut RecordWriter) -> Result<(), Failure> {
-    match writer.check() {
-        Ok(()) => Ok(()),
-        Err(error) => of_output(error).map_or(Ok(()), Err),
-    }
+    let written = writer.finish();
+    written.or_else(|error| of_output(error).map_or(Ok(()), Err))
 }
 
 /// What clap says, without its own advice: hints say it, and what it advises to pass as a value would be part of the

@@ -1,9 +1,12 @@
 //! `flowgauge packets`
 
+use std::path::Path;
+
 use flowgauge_capture::PacketSource;
+use flowgauge_kit::writing::lost;
 use flowgauge_record::packet::{PACKET_BYTES_SCHEMA, PACKET_SCHEMA};
 use flowgauge_record::text::write_hex_bytes;
-use flowgauge_record::{Format, PacketRow, RecordWriter};
+use flowgauge_record::{Format, Output, PacketRow, RecordWriter, WriterThread};
 use flowgauge_stream::is_partial;
 use flowgauge_wire::checksum::{ChecksumVerdict, verify_transport};
 use flowgauge_wire::decode::Decoder;
@@ -32,7 +35,8 @@ pub(crate) fn run(options: &PacketsOptions) -> Result<(), Failure> {
             "leave --workers out",
         ));
     }
-    let mut printer = Printer::open(options)?;
+    let thread = opened.live.then(WriterThread::default);
+    let mut printer = Printer::open(options, thread.as_ref())?;
     opened.announce(options.output.common.quiet);
     control.begin();
     let mut outcome = Outcome::default();
@@ -64,10 +68,21 @@ pub(crate) fn run(options: &PacketsOptions) -> Result<(), Failure> {
         outcome.notes.extend(source.notes());
     }
     outcome.elapsed = started.elapsed();
-    printer.writer.flush();
-    let written = failure::of_writer(&mut printer.writer);
+    thread.iter().for_each(WriterThread::begin_finish);
+    let mut written = printer.writer.finish();
+    if let Some(thread) = &thread {
+        written = written.and_then(|()| thread.finish());
+    }
+    let thing = if printer.lines.is_some() {
+        "line"
+    } else {
+        "packet"
+    };
+    let path = options.output.write.as_deref().unwrap_or(Path::new("-"));
+    let lost = lost(thread.as_ref(), thing, path);
+    outcome.notes.extend(lost.map(|lost| lost.to_string()));
     outcome.conclude(&options.output.common)?;
-    written
+    written.or_else(|error| failure::of_output(error).map_or(Ok(()), Err))
 }
 
 /// Prints packets as lines for people or as records.
@@ -84,21 +99,23 @@ struct Printer {
 }
 
 impl Printer {
-    fn open(options: &PacketsOptions) -> Result<Printer, Failure> {
+    fn open(options: &PacketsOptions, thread: Option<&WriterThread>) -> Result<Printer, Failure> {
         let format = sinks::format(&options.output);
         let lines = (format == Format::Table).then_some(Detail {
             link: options.link,
             verbose: options.verbose > 0,
         });
         let writer = if lines.is_some() {
-            RecordWriter::raw(sinks::target(options.output.write.as_deref())?, format)
+            let output = Output::raw(sinks::target(options.output.write.as_deref())?);
+            RecordWriter::of_lines(output.by(thread, ""), &[])
         } else {
             let schema = if options.hex {
                 PACKET_BYTES_SCHEMA
             } else {
                 PACKET_SCHEMA
             };
-            RecordWriter::new(sinks::open(&options.output, schema)?, format, schema)
+            let output = sinks::open(&options.output, schema)?.by(thread, "");
+            RecordWriter::new(output, format, schema)
         };
         Ok(Printer {
             decoder: Decoder::default(),
@@ -154,7 +171,7 @@ impl Printer {
             if self.hex {
                 write_hex_dump(&mut self.line, bytes);
             }
-            self.writer.write_text(&self.line);
+            self.writer.write_bytes(self.line.as_bytes());
         }
     }
 }

@@ -2,17 +2,20 @@
 
 mod named;
 
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use flowgauge_capture::sink::{Rotation, Rotator, Turn};
-use flowgauge_capture::{Error, FileFormat, FileSink, Interface, PacketSink, SinkOptions};
+use flowgauge_capture::{FileFormat, FileSink, Interface, PacketSink, SinkOptions};
 use flowgauge_kit::file_name::Name;
-use flowgauge_record::{Format, Output, OutputError, RecordWriter, Schema, WholeWrites};
+use flowgauge_kit::writing::{Stop, account, begun, stop};
+use flowgauge_record::{
+    Format, Output, OutputError, RecordWriter, Schema, WholeWrites, WriterThread,
+};
 use flowgauge_stack::{
-    Component, ComponentInfo, Failure, Input, ItemType, Items, Outlet, Packets, Parallel, Port,
-    RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamChunk, options,
+    Account, Component, ComponentInfo, Failure, Input, ItemType, Items, Outlet, Packets, Parallel,
+    Port, RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamChunk, options,
 };
 use flowgauge_sys::files::{self, How};
 use flowgauge_wire::{Batch, LinkType, Nanos, PacketDescriptor};
@@ -39,7 +42,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     result: Some(ResultInfo::number("items written", "items")),
     parallel: Parallel::Never("it writes one file"),
-    effects: true,
+    effects: |_| true,
     make,
     ..flowgauge_kit::OF_PACKETS
 };
@@ -98,14 +101,15 @@ struct ToFile {
     written: u64,
     /// When what is buffered was last written for a reader who waits.
     flushed: Instant,
+    /// What records of a live capture are written by.
+    thread: Option<WriterThread>,
 }
 
 /// What the file is follows from what comes first.
 enum Sink {
     None,
     Packets(Box<FileSink>),
-    /// How many it has.
-    Bytes(BufWriter<Box<dyn Write + Send>>, u64),
+    Bytes(Box<RecordWriter>),
     Records(Box<RecordWriter>),
 }
 
@@ -164,6 +168,8 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let fields = read_names(settings, "fields")?;
     check(&fields, settings, "fields", |_| true)?;
     let (input, schema) = (settings.input(), settings.schema());
+    let thread = settings.is_live().then(WriterThread::default);
+    let of_all = thread.clone();
     let to_file = move |path: String, appends: bool| ToFile {
         path,
         input,
@@ -179,6 +185,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         chosen: Vec::new(),
         written: 0,
         flushed: Instant::now(),
+        thread: thread.clone(),
     };
     let Some(name) = name.filter(|_| constant.is_none()) else {
         return Ok(Box::new(to_file(path.to_owned(), false)));
@@ -190,7 +197,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             ),
         );
     }
-    Ok(Box::new(Named::new(name, Box::new(to_file))))
+    Ok(Box::new(Named::new(name, Box::new(to_file), of_all)))
 }
 
 /// Refuses options that mean nothing here.
@@ -232,61 +239,6 @@ fn check_options(
         }
     }
     Ok(())
-}
-
-/// Why it writes no more.
-enum Stop {
-    /// The reader of standard output went away.
-    NotWanted,
-    Failed(Failure),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Stop {
-        match &error {
-            Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
-                Stop::NotWanted
-            }
-            _ => Stop::Failed(Failure::of(&error, error.hint())),
-        }
-    }
-}
-
-/// An error with a file that is no capture.
-fn with(path: &str, error: io::Error) -> Stop {
-    match error.kind() {
-        io::ErrorKind::BrokenPipe => Stop::NotWanted,
-        _ => Stop::Failed(cannot_write(path, &error)),
-    }
-}
-
-/// Why a component that writes a file cannot go on.
-pub(crate) fn cannot_write(path: &str, error: &io::Error) -> Failure {
-    let hint = match error.kind() {
-        io::ErrorKind::StorageFull => Some("free space, or write elsewhere"),
-        io::ErrorKind::FileTooLarge => {
-            Some("a file may not be larger here (ulimit -f): raise that")
-        }
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Some("check the path"),
-        io::ErrorKind::IsADirectory => Some("give the name of a file in it"),
-        _ => None,
-    };
-    Failure {
-        message: match path {
-            "-" => format!("cannot write the output: {error}"),
-            path => format!("cannot write {path}: {error}"),
-        },
-        hint: hint.map(str::to_owned),
-    }
-}
-
-/// A record that could not be written.
-fn of_writer(path: &str, error: OutputError) -> Stop {
-    match error {
-        OutputError::Closed => Stop::NotWanted,
-        OutputError::Io(error) => with(path, error),
-        error => Stop::Failed(Failure::new(format!("{path}: {error}"))),
-    }
 }
 
 impl ToFile {
@@ -359,30 +311,40 @@ impl ToFile {
 
     fn chunks(&mut self, chunks: &[StreamChunk<'_>]) -> Result<(), Stop> {
         for chunk in chunks.iter().filter(|chunk| !chunk.bytes.is_empty()) {
-            let size = match &self.sink {
-                Sink::Bytes(_, size) => Some(*size),
-                _ => None,
-            };
-            self.rotate(chunk.time, size)?;
+            self.rotate(chunk.time)?;
             if let Sink::None = self.sink {
-                self.sink = Sink::Bytes(BufWriter::new(self.target(chunk.time)?), 0);
+                let output = self.output(Output::raw(self.target(chunk.time)?));
+                let writer = RecordWriter::of_bytes(output, &[]);
+                self.sink = Sink::Bytes(Box::new(writer));
             }
-            let Sink::Bytes(writer, size) = &mut self.sink else {
+            let Sink::Bytes(writer) = &mut self.sink else {
                 return Err(self.mixed());
             };
-            let result = writer.write_all(chunk.bytes);
-            result.map_err(|error| with(&self.path, error))?;
-            *size += chunk.bytes.len() as u64;
+            writer.write_bytes(chunk.bytes);
             self.written += 1;
+            if writer.has_failed() {
+                return checked(writer.check(), &self.path);
+            }
         }
         Ok(())
     }
 
     /// Closes the file if something of this time belongs to the next one.
     #[inline]
-    fn rotate(&mut self, time: Nanos, size: Option<u64>) -> Result<(), Stop> {
+    fn rotate(&mut self, time: Nanos) -> Result<(), Stop> {
+        match self.rotator {
+            Some(_) => self.turn(time),
+            None => Ok(()),
+        }
+    }
+
+    fn turn(&mut self, time: Nanos) -> Result<(), Stop> {
         let Some(rotator) = &mut self.rotator else {
             return Ok(());
+        };
+        let size = match &self.sink {
+            Sink::Bytes(writer) | Sink::Records(writer) => Some(writer.bytes()),
+            Sink::Packets(_) | Sink::None => None,
         };
         match rotator.turn(time, size) {
             Turn::Same => Ok(()),
@@ -407,9 +369,17 @@ impl ToFile {
             true => How::append(),
             false => How::replace(),
         };
-        let file = files::named().open(&path, how);
-        let file = file.map_err(|error| with(&path.display().to_string(), error))?;
-        Ok(Box::new(WholeWrites::new(file)))
+        let name = path.display().to_string();
+        let open = move || files::named().open(&path, how);
+        Ok(Box::new(match self.thread {
+            Some(_) => WholeWrites::opened_by(open),
+            None => WholeWrites::new(open().map_err(|error| Stop::with(&name, &error))?),
+        }))
+    }
+
+    /// What is written by the thread, if there is one.
+    fn output(&self, output: Output) -> Output {
+        output.by(self.thread.as_ref(), &self.path)
     }
 
     /// Ends the file that is open, if one is.
@@ -421,10 +391,8 @@ impl ToFile {
                 self.written = sink.written().packets;
                 closed.map(|_| ()).map_err(Stop::from)
             }
-            Sink::Bytes(mut writer, _) => writer.flush().map_err(|error| with(&self.path, error)),
-            Sink::Records(mut writer) => {
-                writer.flush();
-                writer.check().map_err(|error| of_writer(&self.path, error))
+            Sink::Bytes(mut writer) | Sink::Records(mut writer) => {
+                checked(writer.finish(), &self.path)
             }
         }
     }
@@ -433,13 +401,7 @@ impl ToFile {
         for item in records {
             let schema = item.record.schema();
             let is_known = |kind: &(Schema, _, _)| core::ptr::eq(kind.0, schema);
-            if self.rotator.is_some() {
-                let size = match &self.sink {
-                    Sink::Records(writer) => Some(writer.bytes()),
-                    _ => None,
-                };
-                self.rotate(item.time, size)?;
-            }
+            self.rotate(item.time)?;
             let is_open = !matches!(self.sink, Sink::None);
             if !is_open || !self.kind.as_ref().is_some_and(is_known) {
                 self.next_kind(schema, item.time)?;
@@ -451,7 +413,7 @@ impl ToFile {
             writer.write_any(item.record, wanted);
             self.written += 1;
             if writer.has_failed() {
-                return writer.check().map_err(|error| of_writer(&self.path, error));
+                return checked(writer.check(), &self.path);
             }
         }
         Ok(())
@@ -474,7 +436,7 @@ impl ToFile {
             (Sink::None, _) => {
                 let width = (self.path == "-").then(terminal_width).flatten();
                 let output = Output::new(self.target(time)?, self.format, written, width);
-                let mut writer = RecordWriter::new(output, self.format, written);
+                let mut writer = RecordWriter::new(self.output(output), self.format, written);
                 if self.appends {
                     writer = writer.without_header();
                 }
@@ -513,13 +475,8 @@ impl Component for ToFile {
             Some(rotator) => rotator.name(Nanos(0)),
             None => PathBuf::from(&self.path),
         };
-        match files::named().open(&path, How::append()) {
-            Ok(_) => Ok(()),
-            Err(error) => match with(&self.path, error) {
-                Stop::Failed(failure) => Err(failure),
-                Stop::NotWanted => Ok(()),
-            },
-        }
+        let opened = files::named().open(&path, How::append());
+        begun(opened.map_err(|error| Stop::with(&self.path, &error)))
     }
 
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
@@ -543,14 +500,17 @@ impl Component for ToFile {
         }
         self.flushed = now;
         let result = match &mut self.sink {
-            Sink::Records(writer) => {
+            Sink::Bytes(writer) | Sink::Records(writer) => {
                 writer.flush();
-                writer.check().map_err(|error| of_writer(&self.path, error))
+                checked(writer.check(), &self.path)
             }
-            Sink::Bytes(writer, _) => writer.flush().map_err(|error| with(&self.path, error)),
             Sink::Packets(_) | Sink::None => Ok(()),
         };
         stop(result, out);
+    }
+
+    fn begin_finish(&mut self) {
+        self.thread.iter().for_each(WriterThread::begin_finish);
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {
@@ -558,12 +518,28 @@ impl Component for ToFile {
             Sink::None => self.nothing_came(),
             _ => self.close(),
         };
-        stop(result, out);
+        let done = || finished(self.thread.as_ref(), &self.path);
+        stop(result.and_then(|()| done()), out);
     }
 
     fn result(&self) -> Option<ResultValue> {
-        Some(ResultValue::Sum(self.written()))
+        let lost = self.thread.as_ref().map_or(0, WriterThread::lost);
+        Some(ResultValue::Sum(self.written() - lost))
     }
+
+    fn account(&self) -> Option<Box<Account>> {
+        account(self.thread.as_ref(), "item", &self.path)
+    }
+}
+
+/// What came of writing to a path.
+fn checked(written: Result<(), OutputError>, path: &str) -> Result<(), Stop> {
+    written.map_err(|error| Stop::of_writer(path, error))
+}
+
+/// Waits until a thread has written everything.
+fn finished(thread: Option<&WriterThread>, path: &str) -> Result<(), Stop> {
+    thread.map_or(Ok(()), |thread| checked(thread.finish(), path))
 }
 
 /// Columns of the terminal that standard output is.
@@ -590,15 +566,6 @@ fn chosen(schema: Schema, is_wanted: &dyn Fn(&str) -> bool) -> Schema {
     fields
 }
 
-/// Ends the stack if there was a reason to.
-fn stop(result: Result<(), Stop>, out: &mut dyn Outlet) {
-    match result {
-        Ok(()) => {}
-        Err(Stop::NotWanted) => out.end(),
-        Err(Stop::Failed(failure)) => out.fail(failure),
-    }
-}
-
 impl ToFile {
     /// A capture without packets is a capture, too.
     fn nothing_came(&self) -> Result<(), Stop> {
@@ -611,14 +578,14 @@ impl ToFile {
                 ItemType::Packet | ItemType::Datagram | ItemType::Segment
             ))
         ) {
-            let target = self.target(Nanos(0))?;
+            let mut target = self.target(Nanos(0))?;
             if let Some(schema) = self.schema.filter(|_| self.fields.is_empty()) {
                 let output = Output::new(target, self.format, schema, None);
                 let mut writer = RecordWriter::new(output, self.format, schema);
-                writer.flush();
-                return writer.check().map_err(|error| of_writer(&self.path, error));
+                return checked(writer.finish(), &self.path);
             }
-            return Ok(());
+            let made = target.flush();
+            return made.map_err(|error| Stop::with(&self.path, &error));
         }
         if self.path == "-" {
             return Ok(());

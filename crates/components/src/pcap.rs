@@ -23,7 +23,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     result: Some(ResultInfo::number("packets received", "packets")),
     parallel: Parallel::Never("it is a source"),
-    effects: true,
+    effects: |_| true,
     make: |settings| {
         let options = Options::read(settings);
         let is_of_files = options.file.is_some();

@@ -1,21 +1,19 @@
 //! `result_to_file`: writes the results of other components to a file.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use flowgauge_kit::file_name::Name;
 use flowgauge_kit::measure::Intervals;
-use flowgauge_record as record;
+use flowgauge_kit::writing::{Stop, account, begun, stop};
 use flowgauge_record::results::{ReadingRow, Value};
-use flowgauge_record::{Encoder, WholeWrites};
+use flowgauge_record::{Encoder, Output, OutputError, RecordWriter, WholeWrites, WriterThread};
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, Failure, Input, Outlet, Parallel, ResultInfo, ResultValue,
-    options,
+    Account, Cell, Component, ComponentInfo, Failure, Input, Outlet, Parallel, ResultInfo,
+    ResultValue, options,
 };
 use flowgauge_sys::files::{self, How};
 use flowgauge_wire::Nanos;
-
-use crate::output::cannot_write;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "result_to_file",
@@ -30,7 +28,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     result: Some(ResultInfo::number("times results were written", "times")),
     parallel: Parallel::Never("it writes one file"),
-    effects: true,
+    effects: |_| true,
     make: |settings| {
         let options = Options::read(settings);
         let name = Name::read_of_one(settings, "file")?;
@@ -40,14 +38,14 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             format: match options.format {
                 "raw" | "0" => Format::Raw,
                 "seconds" | "2" => Format::Seconds,
-                "json" => Format::Json(Encoder::new(record::Format::Json)),
+                "json" => Format::Json,
                 _ => Format::Text,
             },
-            line: Vec::new(),
             header: options.header,
             intervals: (options.interval > 0).then(|| Intervals::new(options.interval)),
             now: Nanos(0),
             writer: None,
+            thread: settings.is_live().then(WriterThread::default),
             written: 0,
         }))
     },
@@ -71,7 +69,7 @@ enum Format {
     Raw,
     /// Numbers are nanoseconds.
     Seconds,
-    Json(Encoder),
+    Json,
 }
 
 struct ToFile {
@@ -79,11 +77,12 @@ struct ToFile {
     /// What it is, where that is known.
     path: Option<String>,
     format: Format,
-    line: Vec<u8>,
     header: Option<String>,
     intervals: Option<Intervals>,
     now: Nanos,
-    writer: Option<BufWriter<Box<dyn Write + Send>>>,
+    writer: Option<RecordWriter>,
+    /// What results of a live capture are written by.
+    thread: Option<WriterThread>,
     written: u64,
 }
 
@@ -93,56 +92,48 @@ impl ToFile {
         let Some(writer) = &mut self.writer else {
             return;
         };
-        let done = match &mut self.format {
-            Format::Raw => raw(writer, &results),
-            Format::Text => text(writer, time, &results, false),
-            Format::Seconds => text(writer, time, &results, true),
-            Format::Json(encoder) => {
-                self.line.clear();
-                json(encoder, time, &results, &mut self.line);
-                writer.write_all(&self.line)
-            }
-        };
+        writer.write_by(|encoder, lines| match self.format {
+            Format::Raw => raw(lines, &results),
+            Format::Text => text(lines, time, &results, false).unwrap_or(()),
+            Format::Seconds => text(lines, time, &results, true).unwrap_or(()),
+            Format::Json => json(encoder, time, &results, lines),
+        });
         self.written += 1;
         // Somebody may be reading the file as it grows.
-        let done = done.and_then(|()| writer.flush());
+        writer.flush();
+        let done = writer.check();
         self.check(done, out);
     }
 
-    fn open(&mut self) -> io::Result<()> {
-        let target: Box<dyn Write + Send> = match self.path.as_deref() {
-            None | Some("-") => Box::new(io::stdout()),
-            Some(path) => {
+    fn open(&mut self) -> Result<(), OutputError> {
+        let path = self.path.as_deref().unwrap_or("-");
+        let target: Box<dyn Write + Send> = match path {
+            "-" => Box::new(io::stdout()),
+            path => {
                 let file = files::named().open(Path::new(path), How::replace())?;
                 Box::new(WholeWrites::new(file))
             }
         };
-        let mut writer = BufWriter::new(target);
-        if let Some(header) = &self.header {
-            writeln!(writer, "{header}")?;
-        }
-        self.writer = Some(writer);
+        let output = Output::raw(target).by(self.thread.as_ref(), path);
+        let header = self.header.as_ref().map(|header| format!("{header}\n"));
+        let header = header.unwrap_or_default();
+        self.writer = Some(RecordWriter::of_bytes(output, header.as_bytes()));
         Ok(())
     }
 
-    fn failure(&self, error: &io::Error) -> Failure {
-        cannot_write(self.path.as_deref().unwrap_or("-"), error)
+    fn check(&self, done: Result<(), OutputError>, out: &mut dyn Outlet) {
+        stop(done.map_err(|error| self.stopped(error)), out);
     }
 
-    fn check(&self, done: io::Result<()>, out: &mut dyn Outlet) {
-        match done {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => out.end(),
-            Err(error) => out.fail(self.failure(&error)),
-        }
+    fn stopped(&self, error: OutputError) -> Stop {
+        Stop::of_writer(self.path.as_deref().unwrap_or("-"), error)
     }
 }
 
-fn raw(writer: &mut impl Write, results: &[(String, ResultValue)]) -> io::Result<()> {
+fn raw(out: &mut Vec<u8>, results: &[(String, ResultValue)]) {
     for number in results.iter().filter_map(|(_, result)| result.number()) {
-        writer.write_all(&(number as u64).to_le_bytes())?;
+        out.extend_from_slice(&(number as u64).to_le_bytes());
     }
-    Ok(())
 }
 
 fn json(encoder: &mut Encoder, time: Nanos, results: &[(String, ResultValue)], line: &mut Vec<u8>) {
@@ -165,7 +156,7 @@ fn json(encoder: &mut Encoder, time: Nanos, results: &[(String, ResultValue)], l
 }
 
 fn text(
-    writer: &mut impl Write,
+    writer: &mut Vec<u8>,
     time: Nanos,
     results: &[(String, ResultValue)],
     are_nanos: bool,
@@ -196,7 +187,7 @@ fn text(
 impl Component for ToFile {
     fn start(&mut self) -> Result<(), Failure> {
         match self.path {
-            Some(_) => self.open().map_err(|error| self.failure(&error)),
+            Some(_) => begun(self.open().map_err(|error| self.stopped(error))),
             None => self.name.check_folder(),
         }
     }
@@ -228,11 +219,24 @@ impl Component for ToFile {
         }
     }
 
+    fn begin_finish(&mut self) {
+        self.thread.iter().for_each(WriterThread::begin_finish);
+    }
+
     fn finish(&mut self, out: &mut dyn Outlet) {
         self.write(self.now, out);
+        if let Some(thread) = &self.thread {
+            self.check(thread.finish(), out);
+        }
     }
 
     fn result(&self) -> Option<ResultValue> {
-        Some(ResultValue::Sum(self.written))
+        let lost = self.thread.as_ref().map_or(0, WriterThread::lost);
+        Some(ResultValue::Sum(self.written - lost))
+    }
+
+    fn account(&self) -> Option<Box<Account>> {
+        let path = self.path.as_deref().unwrap_or("-");
+        account(self.thread.as_ref(), "reading", path)
     }
 }

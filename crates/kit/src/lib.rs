@@ -12,6 +12,7 @@ pub mod file_name;
 pub mod headers;
 pub mod keyed;
 pub mod measure;
+pub mod writing;
 
 pub use closing::Closing;
 use flowgauge_stack::{
@@ -37,7 +38,7 @@ pub const OF_PACKETS: ComponentInfo = ComponentInfo {
     sequential: |_| None,
     decodes: false,
     engine: None,
-    effects: false,
+    effects: |_| false,
     make: |_| {
         Err(SettingError {
             option: None,

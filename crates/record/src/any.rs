@@ -36,6 +36,7 @@
 //! ```
 
 use core::any::Any;
+use core::cell::RefCell;
 
 use flowgauge_wire::{Address, Nanos};
 
@@ -103,6 +104,59 @@ impl<R: KnownRecord> AnyRecord for R {
 
     fn encode_some(&self, wanted: &[bool], encoder: &mut Encoder, out: &mut Vec<u8>) {
         encoder.encode(&Part(self, wanted), out);
+    }
+}
+
+/// A record that several take: what the first makes of it in JSON does for the others.
+pub struct SharedRecord<'a> {
+    record: &'a dyn AnyRecord,
+    json: RefCell<Vec<u8>>,
+}
+
+impl SharedRecord<'_> {
+    /// Of a record, with memory that serves again.
+    pub fn new(record: &dyn AnyRecord, mut memory: Vec<u8>) -> SharedRecord<'_> {
+        memory.clear();
+        SharedRecord {
+            record,
+            json: RefCell::new(memory),
+        }
+    }
+
+    /// The memory that it had.
+    pub fn into_memory(self) -> Vec<u8> {
+        self.json.into_inner()
+    }
+}
+
+impl AnyObject for SharedRecord<'_> {
+    fn values(&self, visitor: &mut dyn FieldVisitor) {
+        self.record.values(visitor);
+    }
+}
+
+impl AnyRecord for SharedRecord<'_> {
+    fn schema(&self) -> Schema {
+        self.record.schema()
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        self.record.as_any()
+    }
+
+    fn encode(&self, encoder: &mut Encoder, out: &mut Vec<u8>) {
+        let Encoder::Json(_) = encoder else {
+            return self.record.encode(encoder, out);
+        };
+        let mut json = self.json.borrow_mut();
+        if json.is_empty() {
+            self.record.encode(encoder, &mut json);
+        }
+        out.extend_from_slice(&json);
+    }
+
+    fn encode_some(&self, wanted: &[bool], encoder: &mut Encoder, out: &mut Vec<u8>) {
+        self.record.encode_some(wanted, encoder, out);
     }
 }
 
@@ -358,6 +412,12 @@ mod tests {
                 String::from_utf8_lossy(&kept)
             );
             assert_eq!(OwnedRecord::of(&owned), owned);
+            let shared = SharedRecord::new(&owned, b"before".to_vec());
+            for _ in 0..2 {
+                let mut again = Vec::new();
+                shared.encode(&mut encoder, &mut again);
+                assert_eq!(typed, again);
+            }
             let mut store = RecordStore::default();
             for _ in 0..2 {
                 store.clear();

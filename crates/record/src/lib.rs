@@ -79,9 +79,10 @@ pub mod transaction;
 mod value;
 mod whole;
 pub mod words;
+mod writer_thread;
 
 pub use aggregate::{AggregateError, AggregateSpec, Aggregator};
-pub use any::{AnyRecord, KnownRecord, OwnedRecord};
+pub use any::{AnyRecord, KnownRecord, OwnedRecord, SharedRecord};
 pub use encoder::{Encoder, Format};
 pub use flow::FlowRow;
 pub use held::Held;
@@ -94,3 +95,4 @@ pub use store::{RecordStore, StoredRecord};
 pub use stream::StreamRow;
 pub use value::{Numbers, Texts, ValueRef};
 pub use whole::WholeWrites;
+pub use writer_thread::WriterThread;

@@ -1,11 +1,13 @@
 //! Where encoded records go.
 
 use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
 
 use crate::any::AnyRecord;
 use crate::encoder::{Encoder, Format};
 use crate::schema::{Record, Schema};
 use crate::table::TableLayout;
+use crate::writer_thread::{Destination, WriterThread};
 
 /// Bytes that are collected before they are written: large enough for few system calls, small
 /// enough to stay in the second-level cache.
@@ -19,25 +21,44 @@ pub enum OutputError {
     #[error("the reader of the output went away")]
     Closed,
     /// Writing failed; likely the disk is full.
-    #[error("cannot write the output: {0}")]
-    Io(#[source] io::Error),
+    #[error("cannot write the output: {source}")]
+    Io {
+        /// Of the output, where a [`WriterThread`] writes to several.
+        name: Option<String>,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl OutputError {
+    /// Of an output with this name.
+    pub(crate) fn of(self, name: &str) -> OutputError {
+        match self {
+            OutputError::Closed => OutputError::Closed,
+            OutputError::Io { source, .. } => OutputError::Io {
+                name: Some(name.to_owned()),
+                source,
+            },
+        }
+    }
 }
 
 impl From<io::Error> for OutputError {
-    fn from(error: io::Error) -> OutputError {
-        if error.kind() == io::ErrorKind::BrokenPipe {
+    fn from(source: io::Error) -> OutputError {
+        if source.kind() == io::ErrorKind::BrokenPipe {
             OutputError::Closed
         } else {
-            OutputError::Io(error)
+            OutputError::Io { name: None, source }
         }
     }
 }
 
 /// Takes encoded records and writes them to a file, a pipe or a terminal.
-pub struct Output {
-    target: Box<dyn Write + Send>,
-    layout: Option<TableLayout>,
-    lines: Vec<u8>,
+pub struct Output(Route);
+
+enum Route {
+    Direct(Target),
+    Thread(WriterThread, Arc<Destination>),
 }
 
 impl Output {
@@ -48,27 +69,74 @@ impl Output {
         schema: Schema,
         terminal_width: Option<usize>,
     ) -> Output {
-        Output {
+        Output(Route::Direct(Target {
             target,
             layout: (format == Format::Table).then(|| TableLayout::new(schema, terminal_width)),
             lines: Vec::new(),
-        }
+        }))
     }
 
-    /// An output that takes encoded records as they are: another one will lay them out.
+    /// An output that takes what is encoded as it is.
     pub fn raw(target: Box<dyn Write + Send>) -> Output {
-        Output {
-            target,
-            layout: None,
-            lines: Vec::new(),
+        Output::new(target, Format::Json, &[], None)
+    }
+
+    /// Has a thread write, where there is one; `name` is in what is said of failures.
+    #[must_use]
+    pub fn by(self, thread: Option<&WriterThread>, name: &str) -> Output {
+        match (self.0, thread) {
+            (Route::Direct(target), Some(thread)) => {
+                let destination = Destination {
+                    name: name.to_owned(),
+                    target: Mutex::new(target),
+                };
+                Output(Route::Thread(thread.clone(), Arc::new(destination)))
+            }
+            (route, _) => Output(route),
         }
     }
 
-    /// Writes encoded records, whole ones.
-    ///
-    /// # Errors
-    /// When the target refuses them.
-    pub fn write(&mut self, encoded: &[u8]) -> Result<(), OutputError> {
+    /// Writes encoded records, whole ones, or leaves that to its thread; with `flushes` also what was kept back. False: its thread
+    /// has no room for them.
+    fn take(&mut self, encoded: &mut Vec<u8>, flushes: bool) -> Result<bool, OutputError> {
+        match &mut self.0 {
+            Route::Direct(target) => {
+                target.write(encoded)?;
+                if flushes {
+                    target.flush()?;
+                }
+                Ok(true)
+            }
+            Route::Thread(thread, destination) => thread.give(destination, encoded, flushes),
+        }
+    }
+
+    /// Its thread had no room for so many.
+    #[cold]
+    fn lose(&self, records: u64) {
+        if let Route::Thread(thread, _) = &self.0 {
+            thread.lose(records);
+        }
+    }
+
+    /// Whether it does better to get more at once.
+    fn is_busy(&self) -> bool {
+        match &self.0 {
+            Route::Direct(_) => false,
+            Route::Thread(thread, _) => thread.is_busy(),
+        }
+    }
+}
+
+/// What is written to.
+pub(crate) struct Target {
+    target: Box<dyn Write + Send>,
+    layout: Option<TableLayout>,
+    lines: Vec<u8>,
+}
+
+impl Target {
+    pub(crate) fn write(&mut self, encoded: &[u8]) -> Result<(), OutputError> {
         let Some(layout) = &mut self.layout else {
             return Ok(self.target.write_all(encoded)?);
         };
@@ -77,10 +145,7 @@ impl Output {
     }
 
     /// Writes everything that was kept back.
-    ///
-    /// # Errors
-    /// When the target refuses it.
-    pub fn flush(&mut self) -> Result<(), OutputError> {
+    pub(crate) fn flush(&mut self) -> Result<(), OutputError> {
         if let Some(layout) = &mut self.layout {
             layout.flush(&mut self.lines);
             self.write_lines()?;
@@ -102,10 +167,15 @@ impl Output {
 pub struct RecordWriter {
     encoder: Encoder,
     buffer: Vec<u8>,
+    /// Bytes in front of the first record that are not written yet.
+    header: usize,
+    /// Records in the buffer.
+    records: u64,
+    /// What is lost is counted in lines.
+    counts_lines: bool,
     output: Output,
     failure: Option<OutputError>,
-    records: u64,
-    /// Encoded bytes that the output was given.
+    /// Encoded bytes that the output took.
     drained: u64,
 }
 
@@ -117,70 +187,71 @@ impl RecordWriter {
         encoder.header(schema, &mut buffer);
         RecordWriter {
             encoder,
+            header: buffer.len(),
             buffer,
+            records: 0,
+            counts_lines: false,
             output,
             failure: None,
-            records: 0,
             drained: 0,
         }
     }
 
-    /// A writer whose encoded records go to another [`Output`], which writes what comes before
-    /// the first record and lays them out.
-    pub fn raw(target: Box<dyn Write + Send>, format: Format) -> RecordWriter {
-        RecordWriter::new(Output::raw(target), format, &[]).without_header()
+    /// A writer of what is made elsewhere, or of records as lines of JSON, behind a header.
+    pub fn of_bytes(output: Output, header: &[u8]) -> RecordWriter {
+        let mut writer = RecordWriter::new(output, Format::Json, &[]);
+        writer.buffer.extend_from_slice(header);
+        writer.header = writer.buffer.len();
+        writer
+    }
+
+    /// The same of lines: those that are lost are counted.
+    pub fn of_lines(output: Output, header: &[u8]) -> RecordWriter {
+        RecordWriter {
+            counts_lines: true,
+            ..RecordWriter::of_bytes(output, header)
+        }
     }
 
     /// A writer that goes on where another one stopped: without the line of names.
     #[must_use]
     pub fn without_header(mut self) -> RecordWriter {
         self.buffer.clear();
+        self.header = 0;
         self
     }
 
     /// Writes one record.
     #[inline]
     pub fn write<R: Record>(&mut self, record: &R) {
-        if self.failure.is_some() {
-            return;
-        }
-        self.encoder.encode(record, &mut self.buffer);
-        self.records += 1;
-        if self.buffer.len() >= BUFFER {
-            self.drain();
-        }
+        self.write_by(|encoder, buffer| encoder.encode(record, buffer));
     }
 
     /// Writes a record of a kind that is known only now; of its fields those that are `wanted`, by
     /// their place in its schema.
     pub fn write_any(&mut self, record: &dyn AnyRecord, wanted: Option<&[bool]>) {
+        self.write_by(|encoder, buffer| match wanted {
+            Some(wanted) => record.encode_some(wanted, encoder, buffer),
+            None => record.encode(encoder, buffer),
+        });
+    }
+
+    /// Writes one record as it is.
+    pub fn write_bytes(&mut self, bytes: &[u8]) {
+        self.write_by(|_, buffer| buffer.extend_from_slice(bytes));
+    }
+
+    /// Writes what `write` puts behind the records before.
+    #[inline]
+    pub fn write_by(&mut self, write: impl FnOnce(&mut Encoder, &mut Vec<u8>)) {
         if self.failure.is_some() {
             return;
         }
-        match wanted {
-            Some(wanted) => record.encode_some(wanted, &mut self.encoder, &mut self.buffer),
-            None => record.encode(&mut self.encoder, &mut self.buffer),
-        }
+        write(&mut self.encoder, &mut self.buffer);
         self.records += 1;
         if self.buffer.len() >= BUFFER {
-            self.drain();
+            self.drain(false);
         }
-    }
-
-    /// Writes text as it is.
-    pub fn write_text(&mut self, text: &str) {
-        if self.failure.is_some() {
-            return;
-        }
-        self.buffer.extend_from_slice(text.as_bytes());
-        if self.buffer.len() >= BUFFER {
-            self.drain();
-        }
-    }
-
-    /// Records written so far.
-    pub fn records(&self) -> u64 {
-        self.records
     }
 
     /// Bytes of the encoded records so far, and of the line before them.
@@ -193,13 +264,10 @@ impl RecordWriter {
         self.failure.is_some()
     }
 
-    /// Pushes out what is buffered, for a reader who waits.
+    /// Pushes out what is buffered, for a reader who waits. (One that is slow gets it with more.)
     pub fn flush(&mut self) {
-        self.drain();
-        if self.failure.is_none()
-            && let Err(error) = self.output.flush()
-        {
-            self.failure = Some(error);
+        if !self.output.is_busy() {
+            self.drain(true);
         }
     }
 
@@ -214,21 +282,42 @@ impl RecordWriter {
         }
     }
 
-    fn drain(&mut self) {
-        if self.failure.is_none()
-            && let Err(error) = self.output.write(&self.buffer)
-        {
-            self.failure = Some(error);
-        }
-        self.drained += self.buffer.len() as u64;
-        self.buffer.clear();
+    /// Nothing more comes: what is buffered is written, or left to the thread.
+    ///
+    /// # Errors
+    /// That of [`RecordWriter::check`].
+    pub fn finish(&mut self) -> Result<(), OutputError> {
+        self.drain(true);
+        self.check()
     }
+
+    fn drain(&mut self, flushes: bool) {
+        if self.failure.is_none() {
+            let bytes = self.buffer.len() as u64;
+            match self.output.take(&mut self.buffer, flushes) {
+                Ok(true) => {
+                    self.drained += bytes;
+                    self.header = 0;
+                }
+                // The header comes with later records.
+                Ok(false) => self.output.lose(match self.counts_lines {
+                    true => lines(self.buffer.get(self.header..).unwrap_or_default()),
+                    false => self.records,
+                }),
+                Err(error) => self.failure = Some(error),
+            }
+        }
+        self.buffer.truncate(self.header);
+        self.records = 0;
+    }
+}
+
+fn lines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
     use flowgauge_wire::Address;
 
     use super::*;
@@ -306,6 +395,6 @@ mod tests {
         let mut full = writer(Refuses(io::ErrorKind::StorageFull), Format::Json);
         full.write(&ROW);
         full.flush();
-        assert!(matches!(full.check(), Err(OutputError::Io(_))));
+        assert!(matches!(full.check(), Err(OutputError::Io { .. })));
     }
 }

@@ -5,22 +5,37 @@ use std::io::{self, Seek as _, SeekFrom, Write};
 
 /// A file that is cut back to what it had before a write that failed, a full disk say. Records are
 /// written several at once, and whole: so none is left in pieces.
-#[derive(Debug)]
 pub struct WholeWrites {
-    file: File,
-    /// What it has; `None`: it is no file that can be cut.
-    length: Option<u64>,
+    open: Option<Open>,
+    /// Once it is written to; with what it has, if it is a file that can be cut.
+    file: Option<(File, Option<u64>)>,
 }
+
+type Open = Box<dyn FnOnce() -> io::Result<File> + Send>;
 
 impl WholeWrites {
     /// Writes to the end of a file.
-    pub fn new(mut file: File) -> WholeWrites {
-        let is_file = file.metadata().is_ok_and(|about| about.is_file());
-        let end = is_file.then(|| file.seek(SeekFrom::End(0)).ok());
+    pub fn new(file: File) -> WholeWrites {
+        WholeWrites::opened_by(|| Ok(file))
+    }
+
+    /// The same of a file that is opened when it is written to: one of that name may still be written before.
+    pub fn opened_by(open: impl FnOnce() -> io::Result<File> + Send + 'static) -> WholeWrites {
         WholeWrites {
-            length: end.flatten(),
-            file,
+            open: Some(Box::new(open)),
+            file: None,
         }
+    }
+
+    fn file(&mut self) -> io::Result<&mut (File, Option<u64>)> {
+        if let Some(open) = self.open.take() {
+            let mut file = open()?;
+            let is_file = file.metadata().is_ok_and(|about| about.is_file());
+            let end = is_file.then(|| file.seek(SeekFrom::End(0)).ok());
+            self.file = Some((file, end.flatten()));
+        }
+        let file = self.file.as_mut();
+        file.ok_or_else(|| io::Error::other("the file could not be opened"))
     }
 }
 
@@ -30,14 +45,15 @@ impl Write for WholeWrites {
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let result = self.file.write_all(bytes);
-        if let Some(length) = &mut self.length {
+        let (file, length) = self.file()?;
+        let result = file.write_all(bytes);
+        if let Some(length) = length {
             match &result {
                 Ok(()) => *length += bytes.len() as u64,
                 Err(_) => {
                     // What fails here leaves it as it is.
-                    let _ = self.file.set_len(*length);
-                    let _ = self.file.seek(SeekFrom::Start(*length));
+                    let _ = file.set_len(*length);
+                    let _ = file.seek(SeekFrom::Start(*length));
                 }
             }
         }
@@ -45,6 +61,6 @@ impl Write for WholeWrites {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.file()?.0.flush()
     }
 }

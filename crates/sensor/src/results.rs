@@ -20,7 +20,7 @@ pub(crate) fn is_shared(stack: &Stack, state: &StackState) -> bool {
             None => node.info.result.is_none(),
         };
         counts
-            && !node.info.effects
+            && !(node.info.effects)(&node.settings)
             && node.info.kind == ComponentKind::Simple
             && node.info.parallel == Parallel::Anyhow
     })

@@ -63,9 +63,9 @@ pub struct ComponentInfo {
     /// Of one that subscribes to flows and streams: the engine that it wants. Those of several stacks that stand in the
     /// same place and want equal ones share it. With `None` for these settings it has one of another kind itself.
     pub engine: Option<RequireEngine>,
-    /// It reads or writes something outside of the stack: a file, a socket. Two equal ones are then
+    /// Whether with these settings it reads or writes something outside of the stack: a file, a socket. Two equal ones are then
     /// two; of others that begin several stacks in the same way there is one.
-    pub effects: bool,
+    pub effects: fn(&Settings) -> bool,
     /// Makes one. Opens nothing: what is outside is opened when the stack starts.
     pub make: fn(&Settings) -> Result<Box<dyn Component>, SettingError>,
 }
@@ -653,6 +653,10 @@ pub trait Component: Send {
     fn interval(&self) -> Option<Nanos> {
         None
     }
+
+    /// The input is over: what components before it keep comes, and then [`Component::finish`]. Nothing is captured meanwhile for which
+    /// it must not wait.
+    fn begin_finish(&mut self) {}
 
     /// The input is over: gives out what is kept outside of keys.
     fn finish(&mut self, _out: &mut dyn Outlet) {}

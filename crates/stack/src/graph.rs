@@ -476,6 +476,13 @@ impl<T: Tail> Graph<T> {
         }
     }
 
+    /// The input is over: what components of this part, and of others before it, keep comes.
+    pub fn begin_finish(&mut self) {
+        let components = self.nodes.iter_mut();
+        let components = components.filter_map(|node| node.component.as_mut());
+        components.for_each(|component| component.begin_finish());
+    }
+
     /// The input is over: what components keep comes out.
     ///
     /// # Errors
@@ -583,6 +590,7 @@ impl<T: Tail> Graph<T> {
                 && !core::mem::replace(&mut self.is_over, true)
                 && let Some(entry) = self.entry
             {
+                self.begin_finish();
                 self.finish_row(entry);
             }
             self.export();

@@ -173,6 +173,11 @@ impl Stack {
         self.node(self.entry).info.input == Input::Nothing
     }
 
+    /// Whether that captures on an interface.
+    pub fn captures(&self) -> bool {
+        self.has_source() && self.node(self.entry).settings.text("interface").is_some()
+    }
+
     /// From where on it cannot run on several cores; `None`: all of it can.
     pub fn sequential(&self) -> Option<Sequential> {
         if self.has_source() {
@@ -221,7 +226,7 @@ impl Stack {
         let node = self.node(id);
         let is_wanted = |result: ResultInfo| match result.columns {
             [] => !result.is_per_packet,
-            _ => !node.info.effects,
+            _ => !(node.info.effects)(&node.settings),
         };
         if node.inner != Inner::Nothing || !node.info.result.is_some_and(is_wanted) {
             return None;
@@ -272,8 +277,9 @@ impl Stack {
     }
 
     /// Tells the components that run on each of several cores that there are so many of each, and all whether their packets come
-    /// from a source that cannot wait.
+    /// from a source that cannot wait, as that of the run is if it `is_live`.
     pub fn place(&mut self, workers: usize, is_live: bool) {
+        let is_live = is_live && !self.has_source() || self.captures();
         let nodes = self.nodes.iter_mut();
         nodes.for_each(|node| node.settings.set_live(is_live));
         let first = self.stages(workers > 1).into_iter().next();

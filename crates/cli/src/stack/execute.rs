@@ -432,7 +432,9 @@ impl Running {
         source: &Ledger,
     ) -> Ledger {
         let mut accounts = accounts(state);
-        let Some((_, account)) = accounts.find(|(id, _)| *id == stack.entry) else {
+        let counts = |account: &Account| account.ledger != Ledger::default();
+        let first = accounts.find(|(id, account)| *id == stack.entry && counts(account));
+        let Some((_, account)) = first else {
             return source.clone();
         };
         let mut taken = account.ledger.clone();
@@ -654,10 +656,7 @@ fn open(
 ) -> Result<Option<Opened>, Failure> {
     if !runner.wants_packets() {
         if input.read.is_empty() && input.interface.is_empty() {
-            let captures = |stack: &Stack| {
-                stack.has_source() && stack.node(stack.entry).settings.text("interface").is_some()
-            };
-            input::give_up_privileges(input, runner.stacks().iter().any(captures))?;
+            input::give_up_privileges(input, runner.stacks().iter().any(Stack::captures))?;
             return Ok(None);
         }
         return Err(Failure::usage(
@@ -682,10 +681,8 @@ fn open(
 
 /// Whether something is captured on an interface without packets of this program's own connections.
 fn leaves_own_out(input: &InputOptions, stacks: &[Stack]) -> bool {
-    let captures = |stack: &Stack| {
-        let settings = &stack.node(stack.entry).settings;
-        stack.has_source() && settings.text("interface").is_some() && !settings.flag("own_traffic")
-    };
+    let leaves_out = |stack: &Stack| !stack.node(stack.entry).settings.flag("own_traffic");
+    let captures = |stack: &Stack| stack.captures() && leaves_out(stack);
     !input.interface.is_empty() && !input.own_traffic || stacks.iter().any(captures)
 }
 

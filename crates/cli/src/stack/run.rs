@@ -63,20 +63,14 @@ pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
     };
     running.run(&mut give);
     running.results(&mut give);
-    let written = writer.as_mut().map_or(Ok(()), |writer| {
-        writer.flush();
-        failure::of_writer(writer)
-    });
+    let written = writer.as_mut().map_or(Ok(()), failure::of_writer);
     running.conclude(common).and(written)
 }
 
 /// Becomes the user that the options name before any file is opened, where nothing is captured and so nothing needs
 /// root. Returns what is left to be done.
 fn give_up_early(input: &InputOptions, program: &Program) -> Result<Option<InputOptions>, Failure> {
-    let captures = program.stacks.iter().any(|stack| {
-        stack.has_source() && stack.node(stack.entry).settings.text("interface").is_some()
-    });
-    if captures || !input.interface.is_empty() {
+    if program.stacks.iter().any(Stack::captures) || !input.interface.is_empty() {
         return Ok(None);
     }
     input::give_up_privileges(input, false)?;

@@ -55,7 +55,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     result: Some(ResultInfo::table("what came from whom", &COLUMNS)),
     parallel: Parallel::Never("it puts what comes in order"),
-    effects: true,
+    effects: |_| true,
     make,
     ..flowgauge_kit::OF_PACKETS
 };

@@ -9,12 +9,16 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use flowgauge_kit::file_name::Name;
-use flowgauge_stack::{Component, Failure, Items, Outlet, Packets, PerKey, ResultValue, Selection};
+use flowgauge_kit::writing::{Stop, account, stop};
+use flowgauge_record::WriterThread;
+use flowgauge_stack::{
+    Account, Component, Failure, Items, Outlet, Packets, PerKey, ResultValue, Selection,
+};
 use flowgauge_wire::Nanos;
 use lru::LruCache;
 use slab::Slab;
 
-use super::{Stop, ToFile, stop};
+use super::{ToFile, finished};
 
 /// Files open at once; well below the usual limit of 1024, and bounded in memory: a capture file that
 /// is open has a buffer of 320 KiB.
@@ -38,6 +42,8 @@ pub(super) struct Named {
     /// Items in files that are closed.
     written: u64,
     order: Vec<u64>,
+    /// That of all files.
+    thread: Option<WriterThread>,
 }
 
 #[derive(Default)]
@@ -50,7 +56,11 @@ struct Shared {
 }
 
 impl Named {
-    pub(super) fn new(name: Name, make: Box<dyn Fn(String, bool) -> ToFile + Send>) -> Named {
+    pub(super) fn new(
+        name: Name,
+        make: Box<dyn Fn(String, bool) -> ToFile + Send>,
+        thread: Option<WriterThread>,
+    ) -> Named {
         Named {
             name,
             make,
@@ -62,6 +72,7 @@ impl Named {
             instances: 0,
             written: 0,
             order: Vec::new(),
+            thread,
         }
     }
 
@@ -227,15 +238,25 @@ impl Component for Named {
         }
     }
 
+    fn begin_finish(&mut self) {
+        self.thread.iter().for_each(WriterThread::begin_finish);
+    }
+
     fn finish(&mut self, out: &mut dyn Outlet) {
         while let Some((_, file)) = self.open.pop_lru() {
             let result = self.close_file(file);
             stop(result, out);
         }
+        stop(finished(self.thread.as_ref(), "-"), out);
     }
 
     fn result(&self) -> Option<ResultValue> {
         let written: u64 = self.open.iter().map(|(_, file)| file.written()).sum();
-        Some(ResultValue::Sum(self.written + written))
+        let lost = self.thread.as_ref().map_or(0, WriterThread::lost);
+        Some(ResultValue::Sum(self.written + written - lost))
+    }
+
+    fn account(&self) -> Option<Box<Account>> {
+        account(self.thread.as_ref(), "item", "files")
     }
 }

@@ -48,7 +48,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     parallel: Parallel::ByFlow,
     decodes: true,
     engine: Some(required),
-    effects: true,
+    effects,
     make,
     ..flowgauge_kit::OF_PACKETS
 };
@@ -155,6 +155,12 @@ fn needs(settings: &Settings) -> Needs {
             + in_chunks,
         results: has_files,
     }
+}
+
+/// Files; and totals and chunks are of a stack alone, as a copy of them cannot go on.
+fn effects(settings: &Settings) -> bool {
+    let options = Options::read(settings);
+    options.out.is_some() || options.count || chunks::are_wanted(settings)
 }
 
 fn required(settings: &Settings) -> Result<Option<Required>, SettingError> {

@@ -48,7 +48,7 @@ static KEEP: ComponentInfo = ComponentInfo {
     sequential: |_| None,
     decodes: true,
     engine: None,
-    effects: true,
+    effects: |_| true,
     make: |_| Ok(Box::new(Keep)),
 };
 

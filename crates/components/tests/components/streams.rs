@@ -33,7 +33,7 @@ static INFO: ComponentInfo = ComponentInfo {
     sequential: |_| None,
     decodes: false,
     engine: None,
-    effects: true,
+    effects: |_| true,
     make: |_| Ok(Box::new(Collect)),
 };
 

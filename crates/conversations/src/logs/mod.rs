@@ -9,19 +9,19 @@ mod texts;
 mod values;
 mod zeek;
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use flowgauge_kit::engine::COMMUNITY_ID_SEED;
 use flowgauge_kit::file_name;
+use flowgauge_kit::writing::{Stop, account, begun, stop};
 use flowgauge_record::text::TimeWriter;
-use flowgauge_record::{AnyRecord, Encoder, Format};
+use flowgauge_record::{AnyRecord, Output, OutputError, RecordWriter, WholeWrites, WriterThread};
 use flowgauge_stack::{
-    Component, ComponentInfo, Failure, Input, ItemType, Items, Outlet, Parallel, ResultInfo,
-    ResultValue, SettingError, Settings, options,
+    Account, Component, ComponentInfo, Failure, Input, ItemType, Items, Outlet, Parallel,
+    ResultInfo, ResultValue, SettingError, Settings, options,
 };
 use flowgauge_sys::files::{self, How};
 use flowgauge_wire::Nanos;
@@ -49,14 +49,12 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     result: Some(ResultInfo::number("records written", "records")),
     parallel: Parallel::Never("it writes one file"),
-    effects: true,
+    effects: |_| true,
     make,
     ..flowgauge_kit::OF_PACKETS
 };
 
-/// Bytes that are collected before they are written.
-const BUFFER: usize = 64 << 10;
-/// How long they may wait.
+/// How long lines may wait to be written.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 /// How often is looked whether a file was moved.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -69,16 +67,11 @@ enum Style {
 }
 
 struct Logs {
-    style: Style,
     name: file_name::Name,
-    /// What it is, where that is known.
-    path: Option<String>,
     looking: Looking,
     lines: eve::Lines,
     time: TimeWriter,
-    encoder: Encoder,
-    /// By name.
-    files: Vec<(String, LogFile)>,
+    files: Files,
     /// Certificates that Zeek's log has.
     known: zeek::Known,
     /// Messages of DHCP that Zeek's log has together.
@@ -96,135 +89,162 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         _ => Style::Eve,
     };
     let seed = settings.integer("community_id_seed").unwrap_or(0) as u16;
+    let thread = settings.is_live().then(WriterThread::default);
     Ok(Box::new(Logs {
         looking: Looking::with_seed(seed),
-        ..Logs::new(style, name)
+        ..Logs::new(style, name, thread)
     }))
 }
 
-/// A file, and what is to be written to it.
+/// All files.
+struct Files {
+    style: Style,
+    /// The file or folder that they are, where that is known.
+    path: Option<String>,
+    /// By name.
+    files: Vec<(String, LogFile)>,
+    /// What those of a live capture are written by.
+    thread: Option<WriterThread>,
+}
+
+/// A file, and what it is written by.
 struct LogFile {
-    /// None: standard output.
-    path: Option<PathBuf>,
-    file: Option<(File, u64)>,
+    /// With its inode; none: standard output.
+    path: Option<(PathBuf, u64)>,
     header: Vec<u8>,
-    pending: Vec<u8>,
-}
-
-/// Why it writes no more.
-enum Stop {
-    /// The reader went away.
-    NotWanted,
-    Failed(Failure),
-}
-
-fn failure(what: &str, path: Option<&Path>, error: &io::Error) -> Stop {
-    if error.kind() == io::ErrorKind::BrokenPipe {
-        return Stop::NotWanted;
-    }
-    let name = path.map_or("the output".to_owned(), |path| path.display().to_string());
-    Stop::Failed(Failure {
-        message: format!("cannot {what} {name}: {error}"),
-        hint: match error.kind() {
-            io::ErrorKind::StorageFull => Some("free space, or write elsewhere".to_owned()),
-            io::ErrorKind::FileTooLarge => {
-                Some("a file may not be larger here (ulimit -f): raise that".to_owned())
-            }
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                Some("check the path".to_owned())
-            }
-            _ => None,
-        },
-    })
+    writer: RecordWriter,
 }
 
 impl LogFile {
-    fn new(path: Option<PathBuf>, header: Vec<u8>) -> LogFile {
-        LogFile {
+    /// Of a file that is there nothing is left.
+    fn new(
+        path: Option<PathBuf>,
+        header: Vec<u8>,
+        thread: Option<&WriterThread>,
+    ) -> Result<LogFile, Stop> {
+        let (path, writer) = match path {
+            None => {
+                let output = Output::raw(Box::new(io::stdout())).by(thread, "-");
+                (None, RecordWriter::of_lines(output, &header))
+            }
+            Some(path) => {
+                let (inode, writer) = LogFile::open(&path, How::replace(), &header, thread)?;
+                (Some((path, inode)), writer)
+            }
+        };
+        Ok(LogFile {
             path,
-            file: None,
             header,
-            pending: Vec::new(),
-        }
+            writer,
+        })
     }
 
-    /// Opens the file; one that is there is begun anew at first, and gone on with later.
-    fn open(&mut self, truncate: bool) -> Result<(), Stop> {
-        let Some(path) = &self.path else {
-            return Ok(());
-        };
-        let how = match truncate {
-            true => How::replace(),
-            false => How::append(),
-        };
-        let file = files::named().open(path, how);
-        let file = file.map_err(|error| failure("create", Some(path), &error))?;
-        let meta = file
-            .metadata()
-            .map_err(|error| failure("read", Some(path), &error))?;
-        self.file = Some((file, meta.ino()));
-        if truncate || meta.len() == 0 {
-            self.pending.splice(0..0, self.header.iter().copied());
-        }
-        Ok(())
+    /// The inode of a file, and what writes to it; one that is empty begins with the header.
+    fn open(
+        path: &Path,
+        how: How,
+        header: &[u8],
+        thread: Option<&WriterThread>,
+    ) -> Result<(u64, RecordWriter), Stop> {
+        let name = path.display().to_string();
+        let failed = |error| Stop::with(&name, &error);
+        let file = files::named().open(path, how).map_err(failed)?;
+        let about = file.metadata().map_err(failed)?;
+        let header = if about.len() == 0 { header } else { &[] };
+        let output = Output::raw(Box::new(WholeWrites::new(file))).by(thread, &name);
+        Ok((about.ino(), RecordWriter::of_lines(output, header)))
     }
 
-    /// Writes what is pending where it is much.
+    /// Appends what `write` makes.
     #[inline]
-    fn flush_full(&mut self) -> Result<(), Stop> {
-        match self.pending.len() >= BUFFER {
-            true => self.flush(),
+    fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Stop> {
+        self.writer.write_by(|_, lines| write(lines));
+        match self.writer.has_failed() {
+            true => self.check(),
             false => Ok(()),
         }
     }
 
+    #[cold]
+    fn check(&mut self) -> Result<(), Stop> {
+        let result = self.writer.check();
+        result.map_err(|error| self.stopped(error))
+    }
+
+    fn finish(&mut self) -> Result<(), Stop> {
+        let result = self.writer.finish();
+        result.map_err(|error| self.stopped(error))
+    }
+
+    fn stopped(&self, error: OutputError) -> Stop {
+        let path = self.path.as_ref().map(|(path, _)| path.display());
+        Stop::of_writer(&path.map_or("-".to_owned(), |path| path.to_string()), error)
+    }
+
     /// Writes what is pending.
     fn flush(&mut self) -> Result<(), Stop> {
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        if self.path.is_some() && self.file.is_none() {
-            self.open(true)?;
-        }
-        let written = match &mut self.file {
-            Some((file, _)) => file.write_all(&self.pending),
-            None => {
-                let mut output = io::stdout().lock();
-                output
-                    .write_all(&self.pending)
-                    .and_then(|()| output.flush())
-            }
-        };
-        self.pending.clear();
-        written.map_err(|error| failure("write", self.path.as_deref(), &error))
+        self.writer.flush();
+        self.check()
     }
 
     /// Begins a new file where the old one was moved away.
-    fn look(&mut self) -> Result<(), Stop> {
-        let (Some(path), Some((_, inode))) = (&self.path, &self.file) else {
+    fn look(&mut self, thread: Option<&WriterThread>) -> Result<(), Stop> {
+        let Some((path, inode)) = &mut self.path else {
             return Ok(());
         };
         let about = files::named().metadata(path);
-        let is_same = about.is_ok_and(|meta| meta.ino() == *inode);
-        if is_same {
+        if about.is_ok_and(|meta| meta.ino() == *inode) {
             return Ok(());
         }
-        self.flush()?;
-        self.open(false)
+        let (new, writer) = LogFile::open(path, How::append(), &self.header, thread)?;
+        *inode = new;
+        let mut before = core::mem::replace(&mut self.writer, writer);
+        let written = before.finish();
+        written.map_err(|error| self.stopped(error))
+    }
+}
+
+impl Files {
+    /// The file of a log, made when it is wanted first.
+    fn of(&mut self, name: &str, header: impl FnOnce(&mut Vec<u8>)) -> Result<&mut LogFile, Stop> {
+        let place = match self.files.binary_search_by(|(of, _)| of.as_str().cmp(name)) {
+            Ok(place) => place,
+            Err(place) => {
+                let path = match (self.path.as_deref().unwrap_or("-"), self.style) {
+                    ("-", _) => None,
+                    (path, Style::Eve) => Some(PathBuf::from(path)),
+                    (folder, _) => Some(Path::new(folder).join(format!("{name}.log"))),
+                };
+                let mut lines = Vec::new();
+                if self.style == Style::Zeek {
+                    header(&mut lines);
+                }
+                let file = LogFile::new(path, lines, self.thread.as_ref())?;
+                self.files.insert(place, (name.to_owned(), file));
+                place
+            }
+        };
+        Ok(&mut self.files[place].1)
+    }
+
+    fn each(&mut self, mut work: impl FnMut(&mut LogFile) -> Result<(), Stop>) -> Result<(), Stop> {
+        self.files.iter_mut().try_for_each(|(_, file)| work(file))
     }
 }
 
 impl Logs {
-    fn new(style: Style, name: file_name::Name) -> Logs {
+    fn new(style: Style, name: file_name::Name, thread: Option<WriterThread>) -> Logs {
         Logs {
-            style,
-            path: name.constant(),
+            files: Files {
+                style,
+                path: name.constant(),
+                files: Vec::new(),
+                thread,
+            },
             name,
             looking: Looking::default(),
             lines: eve::Lines::default(),
             time: TimeWriter::default(),
-            encoder: Encoder::new(Format::Json),
-            files: Vec::new(),
             known: zeek::Known::default(),
             leases: zeek::Leases::default(),
             flushed: Instant::now(),
@@ -235,15 +255,16 @@ impl Logs {
 
     /// Finds what cannot be written before there is anything to write.
     fn prepare(&self) -> Result<(), Failure> {
-        let path = Path::new(self.path.as_deref().unwrap_or("-"));
-        let made = match self.style {
+        let path = Path::new(self.files.path.as_deref().unwrap_or("-"));
+        let made = match self.files.style {
             Style::Eve => files::named().open(path, How::append()).map(drop),
             Style::Zeek | Style::ZeekJson => files::named().make_folders(path, 0o777),
         };
-        match made.map_err(|error| failure("create", Some(path), &error)) {
-            Err(Stop::Failed(failure)) => Err(failure),
-            _ => Ok(()),
-        }
+        let made = made.map_err(|error| Stop::with(&path.display().to_string(), &error));
+        begun(made).map_err(|failure| Failure {
+            message: failure.message.replacen("cannot write", "cannot create", 1),
+            ..failure
+        })
     }
 
     fn record(&mut self, record: &dyn AnyRecord) -> Result<(), Stop> {
@@ -258,30 +279,26 @@ impl Logs {
 
     fn write(&mut self, record: &dyn AnyRecord, values: &Values<'_>) -> Result<(), Stop> {
         let kind = values.kind();
-        let path = self.path.as_deref().unwrap_or("-");
+        // In EVE the certificate is in the line of its handshake.
+        let is_known = match self.files.style {
+            Style::Eve => kind == "x509",
+            Style::Zeek | Style::ZeekJson => kind == "x509" && self.known.has(values),
+        };
+        if is_known {
+            return Ok(());
+        }
         self.written += 1;
-        let style = self.style;
-        if style == Style::Eve {
-            // The certificate is in the line of its handshake.
-            if kind == "x509" {
-                self.written -= 1;
-                return Ok(());
-            }
-            let file = file(&mut self.files, "eve", (path, style), |_| {});
-            self.lines.add(record, values, &mut file.pending);
-            return file.flush_full();
+        if self.files.style == Style::Eve {
+            let (file, lines) = (self.files.of("eve", |_| {})?, &mut self.lines);
+            return file.write(|out| lines.add(record, values, out));
         }
         let Some(first) = zeek::log(kind) else {
             // One of a kind that Zeek has not: as it is, a JSON object per line.
             let name = if kind.is_empty() { "records" } else { kind };
-            let file = file(&mut self.files, name, (path, style), |_| {});
-            record.encode(&mut self.encoder, &mut file.pending);
-            return file.flush_full();
+            let file = self.files.of(name, |_| {})?;
+            file.writer.write_any(record, None);
+            return file.check();
         };
-        if kind == "x509" && self.known.has(values) {
-            self.written -= 1;
-            return Ok(());
-        }
         if kind == "dhcp" {
             let over = self.leases.add(values);
             return over.map_or(Ok(()), |mut it| self.line(&zeek::DHCP, it.cells()));
@@ -299,15 +316,13 @@ impl Logs {
         log: &'static zeek::Log,
         cells: impl Iterator<Item = Cell<'a>>,
     ) -> Result<(), Stop> {
-        let (path, style) = (self.path.as_deref().unwrap_or("-"), self.style);
-        let header = |out: &mut Vec<u8>| log.header(out);
-        let file = file(&mut self.files, log.path, (path, style), header);
-        let (time, out) = (&mut self.time, &mut file.pending);
-        match style {
-            Style::ZeekJson => log.object(cells, path == "-", time, out),
+        let style = self.files.style;
+        let file = self.files.of(log.path, |out| log.header(out))?;
+        let (time, is_stdout) = (&mut self.time, file.path.is_none());
+        file.write(|out| match style {
+            Style::ZeekJson => log.object(cells, is_stdout, time, out),
             _ => zeek::Log::line(cells, time, out),
-        }
-        file.flush_full()
+        })
     }
 
     /// Lines of what is not waited for any more; without a time of all.
@@ -317,53 +332,26 @@ impl Logs {
         }
         Ok(())
     }
-
-    fn each(&mut self, work: fn(&mut LogFile) -> Result<(), Stop>) -> Result<(), Stop> {
-        self.files.iter_mut().try_for_each(|(_, file)| work(file))
-    }
 }
 
-/// The file of a log in a file or folder, made when it is wanted first.
-fn file<'a>(
-    files: &'a mut Vec<(String, LogFile)>,
-    name: &str,
-    (path, style): (&str, Style),
-    header: impl FnOnce(&mut Vec<u8>),
-) -> &'a mut LogFile {
-    let place = match files.binary_search_by(|(of, _)| of.as_str().cmp(name)) {
-        Ok(place) => place,
-        Err(place) => {
-            let target = match (path, style) {
-                ("-", _) => None,
-                (path, Style::Eve) => Some(PathBuf::from(path)),
-                (folder, _) => Some(Path::new(folder).join(format!("{name}.log"))),
-            };
-            let mut lines = Vec::new();
-            if style == Style::Zeek {
-                header(&mut lines);
-            }
-            let mut file = LogFile::new(target, lines);
-            if file.path.is_none() {
-                file.pending.clone_from(&file.header);
-            }
-            files.insert(place, (name.to_owned(), file));
-            place
+impl Logs {
+    /// The input is over.
+    fn end(&mut self) -> Result<(), Stop> {
+        if let (Style::Eve, Some((_, file))) = (self.files.style, self.files.files.first_mut()) {
+            let lines = &mut self.lines;
+            file.write(|out| lines.finish(out))?;
         }
-    };
-    &mut files[place].1
-}
-
-fn stop(result: Result<(), Stop>, out: &mut dyn Outlet) {
-    match result {
-        Ok(()) => {}
-        Err(Stop::NotWanted) => out.end(),
-        Err(Stop::Failed(failure)) => out.fail(failure),
+        self.due(None)?;
+        self.files.each(LogFile::finish)?;
+        let thread = self.files.thread.as_ref();
+        let written = thread.map_or(Ok(()), WriterThread::finish);
+        written.map_err(|error| Stop::of_writer("-", error))
     }
 }
 
 impl Component for Logs {
     fn start(&mut self) -> Result<(), Failure> {
-        match self.path.as_deref() {
+        match self.files.path.as_deref() {
             None => self.name.check_folder(),
             Some("-") => Ok(()),
             Some(_) => self.prepare(),
@@ -372,8 +360,8 @@ impl Component for Logs {
 
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         if let Items::Records(records) = items {
-            if let (None, Some(first)) = (&self.path, records.first()) {
-                self.path = Some(self.name.evaluate(first.time, 1, Vec::new));
+            if let (None, Some(first)) = (&self.files.path, records.first()) {
+                self.files.path = Some(self.name.evaluate(first.time, 1, Vec::new));
                 if let Err(failure) = self.prepare() {
                     return out.fail(failure);
                 }
@@ -396,24 +384,33 @@ impl Component for Logs {
         let now = Instant::now();
         if now.duration_since(self.flushed) >= FLUSH_EVERY {
             self.flushed = now;
-            stop(self.each(LogFile::flush), out);
+            stop(self.files.each(LogFile::flush), out);
         }
         if now.duration_since(self.looked) >= LOOK_EVERY {
             self.looked = now;
-            stop(self.each(LogFile::look), out);
+            let thread = self.files.thread.clone();
+            stop(self.files.each(|file| file.look(thread.as_ref())), out);
         }
     }
 
+    fn begin_finish(&mut self) {
+        self.files
+            .thread
+            .iter()
+            .for_each(WriterThread::begin_finish);
+    }
+
     fn finish(&mut self, out: &mut dyn Outlet) {
-        if let (Style::Eve, Some((_, file))) = (self.style, self.files.first_mut()) {
-            self.lines.finish(&mut file.pending);
-        }
-        let due = self.due(None);
-        stop(due.and_then(|()| self.each(LogFile::flush)), out);
+        stop(self.end(), out);
     }
 
     fn result(&self) -> Option<ResultValue> {
         Some(ResultValue::Sum(self.written))
+    }
+
+    fn account(&self) -> Option<Box<Account>> {
+        let path = self.files.path.as_deref().unwrap_or("-");
+        account(self.files.thread.as_ref(), "line", path)
     }
 }
 
@@ -428,14 +425,28 @@ mod tests {
 
     use super::*;
 
+    fn add(file: &mut LogFile, line: &str) -> Result<(), Stop> {
+        file.write(|lines| lines.extend_from_slice(line.as_bytes()))
+    }
+
+    /// Logs in EVE in a folder, and where they are.
+    fn eve_in(folder: &tempfile::TempDir) -> (Logs, PathBuf) {
+        let name = file_name::Name::read_of_one(&Settings::new(Vec::new()), "file").unwrap();
+        let mut logs = Logs::new(Style::Eve, name, None);
+        let path = folder.path().join("eve.json");
+        logs.files.path = Some(path.display().to_string());
+        (logs, path)
+    }
+
     #[test]
     fn a_file_that_was_moved_is_begun_anew_with_its_header() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("http.log");
-        let mut file = LogFile::new(Some(path.clone()), b"#head\n".to_vec());
+        let file = LogFile::new(Some(path.clone()), b"#head\n".to_vec(), None);
+        let mut file = file.ok().unwrap();
         let put = |file: &mut LogFile, line: &str| {
-            file.pending.extend_from_slice(line.as_bytes());
-            assert!(file.look().is_ok() && file.flush().is_ok());
+            assert!(add(file, line).is_ok());
+            assert!(file.look(None).is_ok() && file.flush().is_ok());
         };
         put(&mut file, "one\n");
         put(&mut file, "two\n");
@@ -455,16 +466,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("http.log");
         fs::write(&path, "old\n").unwrap();
-        let mut file = LogFile::new(Some(path.clone()), b"#head\n".to_vec());
-        file.pending.extend_from_slice(b"new\n");
+        let file = LogFile::new(Some(path.clone()), b"#head\n".to_vec(), None);
+        let mut file = file.ok().unwrap();
+        assert!(add(&mut file, "new\n").is_ok());
         assert!(file.flush().is_ok());
         assert_eq!(fs::read_to_string(&path).unwrap(), "#head\nnew\n");
     }
 
     #[test]
     fn the_line_of_a_file_has_what_its_transaction_says() {
-        let name = file_name::Name::read_of_one(&Settings::new(Vec::new()), "file").unwrap();
-        let mut logs = Logs::new(Style::Eve, name);
+        let folder = tempfile::tempdir().unwrap();
+        let (mut logs, path) = eve_in(&folder);
         let mut schemas = EventSchemas::default();
         for (file_id, source) in [(7, "http"), (8, "http"), (9, "ftp_data")] {
             let file = FileRow {
@@ -487,15 +499,12 @@ mod tests {
             response: None,
         };
         assert!(logs.record(&schemas.event("http", None, &row)).is_ok());
-        let [(_, file)] = &mut logs.files[..] else {
-            panic!("one file");
-        };
-        logs.lines.finish(&mut file.pending);
-        let lines = file.pending.split(|byte| *byte == b'\n');
-        let lines = lines.filter(|line| !line.is_empty());
+        assert!(logs.end().is_ok());
+        let lines = fs::read_to_string(path).unwrap();
         let told: Vec<String> = lines
+            .lines()
             .map(|line| {
-                let line: serde_json::Value = serde_json::from_slice(line).unwrap();
+                let line: serde_json::Value = serde_json::from_str(line).unwrap();
                 format!("{} {}", line["event_type"], line["http"]["hostname"])
             })
             .collect();
@@ -512,8 +521,8 @@ mod tests {
 
     #[test]
     fn a_certificate_is_in_the_line_of_its_handshake_and_has_none_of_its_own() {
-        let name = file_name::Name::read_of_one(&Settings::new(Vec::new()), "file").unwrap();
-        let mut logs = Logs::new(Style::Eve, name);
+        let folder = tempfile::tempdir().unwrap();
+        let (mut logs, path) = eve_in(&folder);
         let mut schemas = EventSchemas::default();
         let certificate = X509Row {
             subject: "CN=a".to_owned(),
@@ -527,13 +536,10 @@ mod tests {
         assert!(logs.record(&event).is_ok());
         let event = schemas.event("x509", Some(1 << 11), &certificate);
         assert!(logs.record(&event).is_ok());
-        let [(_, file)] = &logs.files[..] else {
-            panic!("one file");
-        };
-        let lines = &file.pending;
-        let lines: Vec<&[u8]> = lines.split_inclusive(|byte| *byte == b'\n').collect();
-        assert_eq!(lines.len(), 1);
-        let line: serde_json::Value = serde_json::from_slice(lines[0]).unwrap();
+        assert!(logs.end().is_ok());
+        let lines = fs::read_to_string(path).unwrap();
+        assert_eq!(lines.lines().count(), 1);
+        let line: serde_json::Value = serde_json::from_str(&lines).unwrap();
         assert_eq!(
             (&line["event_type"], &line["flow_id"]),
             (&"tls".into(), &1.into())

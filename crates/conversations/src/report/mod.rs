@@ -58,7 +58,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     parallel: Parallel::ByFlow,
     decodes: true,
     engine: Some(required),
-    effects: true,
+    effects: |_| true,
     make,
     ..flowgauge_kit::OF_PACKETS
 };

@@ -33,6 +33,14 @@ struct Written {
     is_final: bool,
 }
 
+/// What a thread counts.
+pub(super) trait Counts {
+    fn counts(&self, give: &mut dyn FnMut(Count));
+
+    /// Results begin anew.
+    fn reset(&mut self);
+}
+
 /// What the thread itself remembers.
 #[derive(Debug, Default)]
 pub(super) struct Answered {
@@ -62,10 +70,17 @@ impl Board {
         self.asked.load(Ordering::Relaxed) != answered.asked
     }
 
-    /// Of the thread: whether results are to begin anew.
-    pub(super) fn resets(&self, answered: &mut Answered) -> bool {
+    /// Of the thread: writes down what there is, if it was asked.
+    #[inline]
+    pub(super) fn answer(&self, answered: &mut Answered, of: &mut impl Counts) {
+        if !self.is_asked(answered) {
+            return;
+        }
         let resets = self.resets.load(Ordering::Acquire);
-        core::mem::replace(&mut answered.resets, resets) != resets
+        if core::mem::replace(&mut answered.resets, resets) != resets {
+            of.reset();
+        }
+        self.write(answered, false, |give| of.counts(give));
     }
 
     /// Of the thread: writes down what there is.

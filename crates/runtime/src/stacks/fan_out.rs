@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use flowgauge_capture::{Error, PacketSource};
 use flowgauge_wire::Ledger;
 
-use super::board::{Answered, Board};
+use super::board::{Answered, Board, Counts};
 use super::lane::Lane;
 use super::part::Common;
 use crate::reader::Reader;
@@ -97,12 +97,7 @@ pub(super) fn run_own(
         if is_idle || batches.is_multiple_of(BATCHES_PER_NOTE) || board.is_asked(&answered) {
             reading.lock().ledger = source.ledger();
         }
-        if board.is_asked(&answered) {
-            if board.resets(&mut answered) {
-                lane.reset();
-            }
-            board.write(&mut answered, false, |give| lane.counts(give));
-        }
+        board.answer(&mut answered, &mut lane);
     }
     lane.finish();
     {

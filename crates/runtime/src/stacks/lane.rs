@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flowgauge_stack::{NodeId, Packets, Received, ResultValue};
 use flowgauge_wire::Nanos;
 
-use super::board::{Answered, Board};
+use super::board::{Answered, Board, Counts};
 use super::crossing::{Ends, Entry, Joining};
 use super::fan_out::OwnSource;
 use super::items::Message;
@@ -105,23 +105,15 @@ impl Lane {
         board.write(answered, true, |give| self.counts(give));
         None
     }
+}
 
-    pub(super) fn counts(&self, give: &mut dyn FnMut(Count)) {
+impl Counts for Lane {
+    fn counts(&self, give: &mut dyn FnMut(Count)) {
         self.parts.iter().for_each(|part| part.counts(give));
     }
 
-    pub(super) fn reset(&mut self) {
+    fn reset(&mut self) {
         self.parts.iter_mut().for_each(Part::reset);
-    }
-
-    /// Writes down what is known, if somebody asked.
-    fn answer(&mut self, board: &Board, answered: &mut Answered) {
-        if board.is_asked(answered) {
-            if board.resets(answered) {
-                self.reset();
-            }
-            board.write(answered, false, |give| self.counts(give));
-        }
     }
 }
 
@@ -201,7 +193,7 @@ pub(super) fn run_lane(
             Next::Question => false,
             Next::Pause | Next::End => break,
         };
-        lane.answer(board, &mut answered);
+        board.answer(&mut answered, &mut lane);
     }
     lane.end(board, &mut answered)
 }
@@ -229,7 +221,7 @@ pub(super) fn run_apart(
             lane.flush();
         }
         match pace.wait(read, bell, || board.is_asked(&answered)) {
-            Leave::Look => lane.answer(board, &mut answered),
+            Leave::Look => board.answer(&mut answered, &mut lane),
             Leave::End => break,
             Leave::Go => match reader.shared(&mut source, ends_group(read)) {
                 Ok(Some(shared)) => {
@@ -253,8 +245,8 @@ pub(super) struct Behind {
     pub(super) thread: Option<(NodeId, Arc<AtomicU64>)>,
 }
 
-impl Behind {
-    pub(super) fn counts(&self, give: &mut dyn FnMut(Count)) {
+impl Counts for Behind {
+    fn counts(&self, give: &mut dyn FnMut(Count)) {
         self.part.counts(&mut |mut count| {
             let thread = self.thread.as_ref();
             if let Some((_, dropped)) = thread.filter(|(thread, _)| *thread == count.id) {
@@ -286,12 +278,7 @@ pub(super) fn run_behind(
         for entry in &mut entries {
             let message = loop {
                 let found = next(entry, bell, board, &answered);
-                if board.is_asked(&answered) {
-                    if board.resets(&mut answered) {
-                        behind.reset();
-                    }
-                    board.write(&mut answered, false, |give| behind.counts(give));
-                }
+                board.answer(&mut answered, &mut behind);
                 match found {
                     Next::Thing(message) => break message,
                     Next::Question => {}
@@ -306,6 +293,7 @@ pub(super) fn run_behind(
         joining.batch(&messages, &mut behind.part);
         let is_last = messages.iter().any(|message| message.is_last);
         if is_last {
+            behind.part.begin_end();
             joining.end(&messages, &mut behind.part);
         }
         // Before waiting: the reader may wait for the memory.
@@ -366,6 +354,7 @@ pub(super) fn run_behind_any(
                 joining.batch(messages, &mut behind.part);
                 let is_last = message.is_last;
                 if is_last {
+                    behind.part.begin_end();
                     joining.end(messages, &mut behind.part);
                 }
                 if let Some(entry) = from {
@@ -382,12 +371,7 @@ pub(super) fn run_behind_any(
             (Next::Pause, _) => return Some((behind, entries.into_iter().flatten().collect())),
             (Next::Question, _) => {}
         }
-        if board.is_asked(&answered) {
-            if board.resets(&mut answered) {
-                behind.reset();
-            }
-            board.write(&mut answered, false, |give| behind.counts(give));
-        }
+        board.answer(&mut answered, &mut behind);
     }
     behind.part.finish(behind.part.now());
     board.write(&mut answered, true, |give| behind.counts(give));
@@ -406,12 +390,7 @@ pub(super) fn run_source(mut part: Part, common: &Common, board: &Board) {
                 part.wait();
             }
         }
-        if board.is_asked(&answered) {
-            if board.resets(&mut answered) {
-                part.reset();
-            }
-            board.write(&mut answered, false, |give| part.counts(give));
-        }
+        board.answer(&mut answered, &mut part);
     }
     part.finish(part.now());
     board.write(&mut answered, true, |give| part.counts(give));

@@ -4,14 +4,16 @@ use core::time::Duration;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use flowgauge_record::SharedRecord;
 use flowgauge_stack::engine::{Engine, Feed, Step, Wants};
 use flowgauge_stack::{
-    Account, ComponentFailure, Graph, Items, NodeId, Packets, Passed, Received, ResultValue,
-    Selection, Table, Tail,
+    Account, ComponentFailure, Graph, Items, NodeId, Packets, Passed, Received, RecordItem,
+    ResultValue, Selection, Table, Tail,
 };
 use flowgauge_stream::offload::{Interest, Verdicts};
 use flowgauge_wire::Nanos;
 
+use super::board::Counts;
 use super::crossing::{Crossing, Ends};
 use super::subscribers::Subscribers;
 use crate::reader::{Cut, SharedBatch};
@@ -162,8 +164,8 @@ pub(super) struct Part {
 /// What follows a part.
 pub(super) enum Next {
     Nothing,
-    /// What each of several stacks goes on with.
-    Parts(Vec<Part>),
+    /// What each of several stacks goes on with; memory for records.
+    Parts(Vec<Part>, Vec<u8>),
     /// The same, where that begins with subscribers to one engine.
     Subscribers(Box<Subscribers>),
     /// Another thread.
@@ -174,12 +176,12 @@ impl Tail for Next {
     fn take(&mut self, _: Nanos, maker: Option<NodeId>, items: Items<'_>) {
         match self {
             Next::Nothing => {}
-            Next::Parts(parts) => {
+            Next::Parts(parts, memory) => shared(items, memory, |items| {
                 // Of stacks with the same beginning one may have enough before the others.
                 let wanting = parts.iter_mut();
                 let wanting = wanting.filter(|part| part.is_ending || part.wants_input());
                 wanting.for_each(|part| part.feed(items));
-            }
+            }),
             Next::Subscribers(subscribers) => {
                 if let Items::Packets(packets) = &items {
                     subscribers.step(&Step::Packets(packets));
@@ -196,7 +198,7 @@ impl Tail for Next {
     fn end_tick(&mut self, now: Nanos) {
         match self {
             Next::Nothing => {}
-            Next::Parts(parts) => parts.iter_mut().for_each(|part| part.advance(now)),
+            Next::Parts(parts, _) => parts.iter_mut().for_each(|part| part.advance(now)),
             Next::Subscribers(subscribers) => subscribers.step(&Step::Tick(now)),
             Next::Crossing(crossing) => crossing.end_tick(),
         }
@@ -213,7 +215,7 @@ impl Next {
     /// Takes out what is of stacks that leave: see [`Part::split`].
     fn split(&mut self, leaving: &mut Leaving<'_>) -> Next {
         match self {
-            Next::Parts(parts) => Next::Parts(Part::split(parts, leaving)),
+            Next::Parts(parts, _) => Next::Parts(Part::split(parts, leaving), Vec::new()),
             Next::Subscribers(subscribers) => {
                 subscribers.leave(leaving);
                 Next::Nothing
@@ -224,7 +226,7 @@ impl Next {
 
     fn parts(&self) -> &[Part] {
         match self {
-            Next::Parts(parts) => parts,
+            Next::Parts(parts, _) => parts,
             Next::Subscribers(subscribers) => subscribers.parts(),
             Next::Nothing | Next::Crossing(_) => &[],
         }
@@ -232,7 +234,7 @@ impl Next {
 
     fn parts_mut(&mut self) -> &mut [Part] {
         match self {
-            Next::Parts(parts) => parts,
+            Next::Parts(parts, _) => parts,
             Next::Subscribers(subscribers) => subscribers.parts_mut(),
             Next::Nothing | Next::Crossing(_) => &mut [],
         }
@@ -247,6 +249,31 @@ impl Next {
             }
         }
     }
+}
+
+/// Gives items to several; a record is encoded once for all of them.
+fn shared(items: Items<'_>, memory: &mut Vec<u8>, mut give: impl FnMut(Items<'_>)) {
+    let Items::Records(records) = items else {
+        return give(items);
+    };
+    if let [item] = records {
+        let record = SharedRecord::new(item.record, core::mem::take(memory));
+        give(Items::Records(&[RecordItem {
+            record: &record,
+            ..*item
+        }]));
+        *memory = record.into_memory();
+        return;
+    }
+    let shared = records.iter();
+    let shared: Vec<_> = shared
+        .map(|item| SharedRecord::new(item.record, Vec::new()))
+        .collect();
+    let items = records.iter().zip(&shared);
+    let items: Vec<_> = items
+        .map(|(item, record)| RecordItem { record, ..*item })
+        .collect();
+    give(Items::Records(&items));
 }
 
 /// Stacks that leave while others run on.
@@ -441,7 +468,16 @@ impl Part {
         self.members.iter().any(Member::wants_input)
     }
 
+    #[inline]
     fn note(&mut self, result: Result<(), ComponentFailure>) {
+        if result.is_err() || self.graph.has_enough() || self.graph.is_over() {
+            self.settle(result);
+        }
+    }
+
+    /// A component failed, or needs no further input, or nobody wants what comes.
+    #[cold]
+    fn settle(&mut self, result: Result<(), ComponentFailure>) {
         if self.graph.has_enough() {
             for member in &self.members {
                 self.common.satisfy(member);
@@ -643,8 +679,10 @@ impl Part {
         self.crossings(&mut |crossing| crossing.send(Ends::Input));
     }
 
-    fn begin_end(&mut self) {
+    /// The same where what comes is of another thread's end.
+    pub(super) fn begin_end(&mut self) {
         self.is_ending = true;
+        self.graph.begin_finish();
         self.parts().iter_mut().for_each(Part::begin_end);
     }
 
@@ -660,9 +698,11 @@ impl Part {
             next => next.parts_mut().iter_mut().for_each(Part::finish_all),
         }
     }
+}
 
+impl Counts for Part {
     /// What is known of all components, for each stack that has them.
-    pub(super) fn counts(&self, give: &mut dyn FnMut(Count)) {
+    fn counts(&self, give: &mut dyn FnMut(Count)) {
         self.graph.read(&mut |id, passed, result| {
             let by_key = self.graph.result_by_key(id);
             for member in &self.members {
@@ -682,8 +722,7 @@ impl Part {
         }
     }
 
-    /// Results begin anew.
-    pub(super) fn reset(&mut self) {
+    fn reset(&mut self) {
         self.graph.reset();
         for part in self.parts() {
             part.reset();

@@ -74,7 +74,7 @@ impl<'a> First<'a> {
             && range.map(NodeId).all(|id| {
                 let (one, other) = (self.of.node(id), other.of.node(id));
                 one.does_as(other)
-                    && !one.info.effects
+                    && !(one.info.effects)(&one.settings)
                     && one.info.kind != ComponentKind::Thread
                     && one.references.is_empty()
                     && other.references.is_empty()
@@ -182,7 +182,10 @@ fn part(
     } else {
         let end = place + shared(&group, place);
         let until = leader.row.get(end).copied().or(leader.until);
-        (until, Next::Parts(parts(group, end, common, tail)?))
+        (
+            until,
+            Next::Parts(parts(group, end, common, tail)?, Vec::new()),
+        )
     };
     let graph = Graph::part(leader.of, from, until, next)?;
     let part = Part::new(members, graph, common);

@@ -19,7 +19,7 @@ use flowgauge_wire::{DecodeOptions, Nanos};
 pub use self::change::{Change, Ended};
 use self::made::Made;
 use self::sources::Apart;
-use super::board::{Answered, Board};
+use super::board::{Answered, Board, Counts};
 use super::crossing::{Crossing, Entry, crossing};
 use super::fan_out::{OwnSource, Reading, SourceReport, run_own};
 use super::lane::{Behind, Lane, run_apart, run_behind, run_behind_any, run_lane, run_source};
@@ -184,7 +184,7 @@ impl Runner {
         let mut stacks = program.stacks;
         let workers = options.workers.max(1);
         for stack in &mut stacks {
-            stack.place(workers, options.is_live && !stack.has_source());
+            stack.place(workers, options.is_live);
         }
         let mut runner = Runner {
             members: (0..stacks.len()).map(Member::new).collect(),

@@ -7,6 +7,7 @@ use flowgauge_stack::engine::{Engine, Event, Events, Feed, Step, Wants};
 use flowgauge_stream::{BadPayload, Chunk, Handler, Skip, Stream, Want};
 use flowgauge_wire::{Ledger, Nanos};
 
+use super::board::Counts;
 use super::part::{Count, Leaving, Part};
 
 /// An engine, and the parts that what comes of it goes to.

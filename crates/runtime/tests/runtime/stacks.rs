@@ -386,7 +386,7 @@ const ANY: ComponentInfo = ComponentInfo {
     sequential: |_| None,
     decodes: false,
     engine: None,
-    effects: false,
+    effects: |_| false,
     make: |_| Ok(Box::new(Idle)),
 };
 
@@ -436,7 +436,7 @@ static COMPONENTS: [ComponentInfo; 16] = [
     ComponentInfo {
         name: "write",
         parallel: Parallel::Never("it writes"),
-        effects: true,
+        effects: |_| true,
         make: |settings| Ok(Box::new(Write(name(settings)))),
         ..ANY
     },
@@ -489,7 +489,7 @@ static COMPONENTS: [ComponentInfo; 16] = [
         name: "numbers",
         input: Input::Nothing,
         output: Output::Of(ItemType::Chunk),
-        effects: true,
+        effects: |_| true,
         make: |settings| Ok(Box::new(Numbers(0, number(settings)))),
         ..ANY
     },

@@ -37,7 +37,7 @@ const SIMPLE: ComponentInfo = ComponentInfo {
     sequential: |_| None,
     decodes: false,
     engine: None,
-    effects: false,
+    effects: |_| false,
     make: nothing,
 };
 

@@ -259,7 +259,7 @@ const PROBE: ComponentInfo = ComponentInfo {
     sequential: |_| None,
     decodes: false,
     engine: None,
-    effects: false,
+    effects: |_| false,
     make: |settings| {
         Ok(Box::new(Probe(
             settings.text("name").unwrap_or("").to_owned(),

@@ -77,7 +77,7 @@ impl Runner {
         let mut was = Vec::with_capacity(stacks.len());
         let mut number = self.numbers;
         for stack in &mut stacks {
-            stack.place(self.workers, self.is_live && !stack.has_source());
+            stack.place(self.workers, self.is_live);
             let goes_on =
                 |at: &usize| self.stacks[*at].does_as(stack) && !self.members[*at].has_failed();
             let known = left
