@@ -73,12 +73,17 @@ pub(crate) fn files_below(folder: &Path, wanted: &dyn Fn(&Path) -> bool) -> Vec<
 pub(crate) fn captures_below(folder: &Path, stride: usize) -> Vec<PathBuf> {
     let given = std::env::var("FLOWGAUGE_STRIDE").ok();
     let stride = given.map_or(stride, |text| text.parse().expect("a number"));
+    let captures = all_captures_below(folder).into_iter();
+    captures.step_by(stride).collect()
+}
+
+/// All of them.
+pub(crate) fn all_captures_below(folder: &Path) -> Vec<PathBuf> {
     let is_capture = |path: &Path| {
         path.extension()
             .is_some_and(|e| e == "pcap" || e == "pcapng" || e == "cap" || e == "trace")
     };
-    let captures = files_below(folder, &is_capture);
-    captures.into_iter().step_by(stride).collect()
+    files_below(folder, &is_capture)
 }
 
 /// Calls `work` for every item on as many threads as there are cores, at most `limit`; results in

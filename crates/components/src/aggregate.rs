@@ -4,7 +4,7 @@ use flowgauge_kit::measure::Intervals;
 use flowgauge_record::aggregate::Measure;
 use flowgauge_record::any::AnyObject;
 use flowgauge_record::schema::{
-    Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit,
+    Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit, kept,
 };
 use flowgauge_record::{AggregateError, AggregateSpec, Aggregator, KnownRecord};
 use flowgauge_stack::{
@@ -67,12 +67,19 @@ struct Aggregate {
 
 #[derive(Clone)]
 struct Groups {
-    /// Of the records.
-    input: Schema,
+    /// Of each kind of record that came.
+    specs: Vec<AggregateSpec>,
+    /// Of which kind the last one was.
+    kind: usize,
     /// Of the groups.
     output: Schema,
-    spec: AggregateSpec,
     aggregator: Aggregator,
+}
+
+impl Groups {
+    fn spec(&self) -> &AggregateSpec {
+        &self.specs[self.kind]
+    }
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
@@ -136,21 +143,44 @@ impl Aggregate {
 
     /// Groups of the kind of record that comes first.
     fn begin(&self, schema: Schema) -> Result<Groups, Failure> {
-        let spec = self
-            .spec(schema)
-            .map_err(|error| Failure::of(&error, Some(error.hint())))?;
+        let spec = self.spec_of(schema)?;
         let aggregator = Aggregator::new(spec.clone());
         let mut output = aggregator.schema();
         if self.intervals.is_some() {
-            // Once, for the kind of record that comes first.
-            output = Vec::leak([&[&INTERVAL], output].concat());
+            output = kept([&INTERVAL].into_iter().chain(output.iter().copied()));
         }
         Ok(Groups {
-            input: schema,
+            specs: vec![spec],
+            kind: 0,
             output,
-            spec,
             aggregator,
         })
+    }
+
+    fn spec_of(&self, schema: Schema) -> Result<AggregateSpec, Failure> {
+        let spec = self.spec(schema);
+        spec.map_err(|error| Failure::of(&error, Some(error.hint())))
+    }
+
+    /// Records with this schema follow. They make the same groups if they have the same fields, be it in other places: what
+    /// was said in a flow has its VLANs only where there are any.
+    #[cold]
+    fn turn_to(&mut self, schema: Schema) -> Result<(), Failure> {
+        let Some(mut groups) = self.groups.take() else {
+            return Ok(());
+        };
+        let mut known = groups.specs.iter();
+        let known = known.position(|spec| core::ptr::eq(spec.input(), schema));
+        groups.kind = known.unwrap_or(groups.specs.len());
+        if known.is_none() {
+            groups.specs.push(self.spec_of(schema)?);
+        }
+        if !groups.aggregator.turn_to(&groups.specs[groups.kind]) {
+            return Err(Failure::new("records of several kinds came")
+                .with_hint("aggregate those of one kind"));
+        }
+        self.groups = Some(groups);
+        Ok(())
     }
 
     /// Groups given up so far.
@@ -164,14 +194,13 @@ impl Aggregate {
         if self.groups.is_none() {
             self.groups = Some(self.begin(schema)?);
         }
-        let Some(groups) = &mut self.groups else {
-            return Ok(());
-        };
-        if !core::ptr::eq(groups.input, schema) {
-            return Err(Failure::new("records of several kinds came")
-                .with_hint("aggregate those of one kind"));
+        let is_another = |groups: &Groups| !core::ptr::eq(groups.spec().input(), schema);
+        if self.groups.as_ref().is_some_and(is_another) {
+            self.turn_to(schema)?;
         }
-        groups.aggregator.add(&(item.record as &dyn AnyObject));
+        if let Some(groups) = &mut self.groups {
+            groups.aggregator.add(&(item.record as &dyn AnyObject));
+        }
         Ok(())
     }
 
@@ -179,7 +208,7 @@ impl Aggregate {
         let Some(groups) = &mut self.groups else {
             return;
         };
-        let empty = Aggregator::new(groups.spec.clone());
+        let empty = Aggregator::new(groups.spec().clone());
         let full = core::mem::replace(&mut groups.aggregator, empty);
         self.pruned += full.pruned();
         let began = self.intervals.map(|it| it.start().unwrap_or(self.now));

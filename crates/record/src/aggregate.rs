@@ -12,13 +12,14 @@ mod measure;
 use core::hash::Hash;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use flowgauge_wire::{Address, Nanos};
 
 use collect::Collector;
 pub use measure::Measure;
 
-use crate::schema::{Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit};
+use crate::schema::{Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit, kept};
 use crate::value::{Numbers, Texts};
 
 /// Bytes of memory for groups, unless set otherwise.
@@ -178,6 +179,35 @@ impl AggregateSpec {
         })
     }
 
+    /// The schema of records.
+    pub fn input(&self) -> Schema {
+        self.schema
+    }
+
+    /// The fields of the rows: keys, the count, sums.
+    fn output(&self) -> Schema {
+        let keys = self.keys.iter().map(|key| key.field);
+        let sums = self.sums.iter().map(|sum| sum.field);
+        kept(keys.chain([self.count]).chain(sums))
+    }
+
+    /// What each field of the schema does, by position.
+    fn actions(&self) -> Vec<Action> {
+        let action = |field: &&'static Field| Action {
+            keys: (0..)
+                .zip(&self.keys)
+                .filter(|(_, key)| key.source_name() == field.name)
+                .map(|(slot, key)| (slot, key.prefix))
+                .collect(),
+            sums: (0..)
+                .zip(&self.sums)
+                .filter(|(_, sum)| sum.of.contains(&field.name))
+                .map(|(slot, _)| slot)
+                .collect(),
+        };
+        self.schema.iter().map(action).collect()
+    }
+
     /// Something else than sums is wanted of these fields, too.
     ///
     /// # Errors
@@ -325,8 +355,7 @@ pub fn halves(schema: Schema, name: &str) -> Option<(&'static Field, &'static Fi
 /// Keys are in every table: without them groups look alike.
 const KEY_RANK: u8 = 1;
 
-/// A field made at run time. A process makes a handful of them, once, while it reads its options;
-/// every encoding takes fields that live for ever.
+/// A field made at run time. Every encoding takes fields that live for ever: each is made once.
 fn leaked_field(
     name: &str,
     kind: FieldKind,
@@ -334,27 +363,42 @@ fn leaked_field(
     heading: &str,
     rank: u8,
 ) -> &'static Field {
+    static MADE: Mutex<Vec<&'static Field>> = Mutex::new(Vec::new());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let heading = heading.to_uppercase();
+    let is_it = |field: &&&'static Field| {
+        let column = field.column;
+        (field.name, field.kind, field.unit) == (name, kind, unit)
+            && (column.heading, column.rank) == (heading.as_str(), rank)
+    };
+    if let Some(known) = made.iter().find(is_it) {
+        return known;
+    }
     let name: &'static str = String::leak(name.to_owned());
-    Box::leak(Box::new(Field {
+    let field = Box::leak(Box::new(Field {
         name,
         json_key: JsonKey::new(name),
         kind,
         unit,
         column: Column {
-            heading: String::leak(heading.to_uppercase()),
+            heading: String::leak(heading),
             rank,
             exact: true,
         },
         help: "",
-    }))
+    }));
+    made.push(field);
+    field
 }
 
 /// Groups records as a specification says.
 #[derive(Clone, Debug)]
 pub struct Aggregator {
     spec: AggregateSpec,
-    /// What each field of the schema does, by position.
-    actions: Vec<Action>,
+    /// The schemas of records, and what each field does, by position.
+    kinds: Vec<(Schema, Vec<Action>)>,
+    /// Which of them the next record has.
+    kind: usize,
     groups: HashMap<Box<[u8]>, Group>,
     key: Vec<u8>,
     /// Of the record at hand, by place in the specification's.
@@ -420,26 +464,11 @@ fn cost(key: &[u8], sums: usize) -> u64 {
 impl Aggregator {
     /// An aggregator without groups.
     pub fn new(spec: AggregateSpec) -> Aggregator {
-        let actions = spec
-            .schema
-            .iter()
-            .map(|field| Action {
-                keys: (0..)
-                    .zip(&spec.keys)
-                    .filter(|(_, key)| key.source_name() == field.name)
-                    .map(|(slot, key)| (slot, key.prefix))
-                    .collect(),
-                sums: (0..)
-                    .zip(&spec.sums)
-                    .filter(|(_, sum)| sum.of.contains(&field.name))
-                    .map(|(slot, _)| slot)
-                    .collect(),
-            })
-            .collect();
         Aggregator {
             amounts: vec![None; spec.sums.len()],
+            kinds: vec![(spec.schema, spec.actions())],
+            kind: 0,
             spec,
-            actions,
             groups: HashMap::new(),
             key: Vec::new(),
             bytes: 0,
@@ -447,12 +476,29 @@ impl Aggregator {
         }
     }
 
+    /// The records that follow have the schema of another specification. Returns whether that makes the same groups.
+    pub fn turn_to(&mut self, spec: &AggregateSpec) -> bool {
+        let mut kinds = self.kinds.iter();
+        let known = kinds.position(|(schema, _)| core::ptr::eq(*schema, spec.schema));
+        if known.is_none() {
+            if !core::ptr::eq(spec.output(), self.spec.output()) {
+                return false;
+            }
+            self.kinds.push((spec.schema, spec.actions()));
+        }
+        self.kind = known.unwrap_or(self.kinds.len() - 1);
+        true
+    }
+
     /// Counts one record.
     pub fn add<R: Record>(&mut self, record: &R) {
         self.key.clear();
         self.amounts.fill(None);
+        let Some((_, actions)) = self.kinds.get(self.kind) else {
+            return;
+        };
         record.visit(&mut Collector {
-            actions: self.actions.iter(),
+            actions: actions.iter(),
             key: &mut self.key,
             amounts: &mut self.amounts,
         });
@@ -480,10 +526,7 @@ impl Aggregator {
 
     /// The fields of the rows: keys, the count, sums.
     pub fn schema(&self) -> Schema {
-        let mut fields: Vec<&'static Field> = self.spec.keys.iter().map(|key| key.field).collect();
-        fields.push(self.spec.count);
-        fields.extend(self.spec.sums.iter().map(|sum| sum.field));
-        Vec::leak(fields)
+        self.spec.output()
     }
 
     /// Adds another aggregator's groups, and the memory it may use; both must have been made from

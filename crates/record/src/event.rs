@@ -3,7 +3,7 @@
 use core::any::Any;
 
 use crate::any::KnownRecord;
-use crate::schema::{Field, FieldVisitor, Record, Schema, join, record};
+use crate::schema::{Field, FieldVisitor, Record, Schema, join, kept, record};
 use crate::value::Symbol;
 
 record! {
@@ -226,27 +226,9 @@ fn before(vlans: Vlans) -> Schema {
 /// In front of those of flows.
 static OF_FLOWS: Schema = &join::<10>(&[SAID_SCHEMA.split_at(1).0, SPOKEN_SCHEMA, CARRIED_SCHEMA]);
 
-/// Fields of a record with others around them. There are as many as kinds of records: they stay for the life
-/// of the process.
+/// Fields of a record with others around them.
 fn joined(before: &[&'static Field], schema: Schema, behind: &[&'static Field]) -> Schema {
-    static MADE: std::sync::Mutex<Vec<Schema>> = std::sync::Mutex::new(Vec::new());
-    let all = || before.iter().chain(schema).chain(behind).copied();
-    let mut made = MADE
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    let is_it = |whole: &&Schema| {
-        whole.len() == before.len() + schema.len() + behind.len()
-            && whole
-                .iter()
-                .zip(all())
-                .all(|(one, other)| core::ptr::eq(*one, other))
-    };
-    if let Some(whole) = made.iter().find(is_it) {
-        return whole;
-    }
-    let whole: Schema = Box::leak(all().collect());
-    made.push(whole);
-    whole
+    kept(before.iter().chain(schema).chain(behind).copied())
 }
 
 /// The fields of all events: of flows, and of what was said in them.

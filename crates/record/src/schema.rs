@@ -1,5 +1,8 @@
 //! What a record is made of.
 
+use core::ptr;
+use std::sync::{Mutex, PoisonError};
+
 use flowgauge_wire::{Address, Nanos};
 
 use crate::any::AnyObject;
@@ -109,6 +112,23 @@ impl JsonKey {
     pub(crate) const fn parts(&self) -> (&[u8; JsonKey::WIDTH], usize) {
         (&self.bytes, self.len as usize)
     }
+}
+
+/// A schema made at run time. There are few: each is made once, and lives as long as the process.
+pub fn kept(fields: impl Iterator<Item = &'static Field> + Clone) -> Schema {
+    static KEPT: Mutex<Vec<Schema>> = Mutex::new(Vec::new());
+    let mut all = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let len = fields.clone().count();
+    let is_it = |known: &&Schema| {
+        let mut pairs = known.iter().zip(fields.clone());
+        known.len() == len && pairs.all(|(one, other)| ptr::eq(*one, other))
+    };
+    if let Some(known) = all.iter().find(is_it) {
+        return known;
+    }
+    let schema: Schema = Vec::leak(fields.collect());
+    all.push(schema);
+    schema
 }
 
 /// One field of a record.

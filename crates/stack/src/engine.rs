@@ -71,10 +71,17 @@ impl Engine {
         self.shard.wanted()
     }
 
-    /// Has all of a stream's bytes read from here on.
-    pub fn read_on(&mut self, stream: u32) {
+    /// Has this read of a stream from here on.
+    pub fn want(&mut self, want: Want) {
         let mut nobody = Events::<_, true, false>::new(|_: Event<'_>, _: &mut VecDeque<Want>| {});
-        self.shard.want(Want::From(stream, 0), &mut nobody);
+        self.shard.want(want, &mut nobody);
+    }
+
+    /// Nobody reads streams any more: what is kept of them goes, and the engine puts none in order.
+    pub fn forget_streams(&mut self) {
+        if core::mem::take(&mut self.streams) {
+            self.shard.forget_streams();
+        }
     }
 
     /// Takes a step. Where packets have brought its clock to the time of a tick already, or to within a tick of

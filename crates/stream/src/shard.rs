@@ -53,11 +53,7 @@ impl Shard {
             }),
             lead: (!config.flow.led_clock).then(CaptureClock::default),
             refs: Vec::with_capacity(flowgauge_wire::BATCH_SIZE),
-            streams: Streams::new(
-                config.reassembly,
-                config.overlap_policy,
-                config.flow.max_flows,
-            ),
+            streams: streams(&config),
             ledger: Ledger::default(),
             interest: None,
             config,
@@ -260,6 +256,13 @@ impl Shard {
         self.streams.wanted()
     }
 
+    /// Forgets all streams and what is counted of them. From then on handlers want none ([`Handler::STREAMS`]).
+    pub fn forget_streams(&mut self) {
+        let changed = self.streams.changed.take();
+        self.streams = streams(&self.config);
+        self.streams.changed = changed;
+    }
+
     /// Delivers what waits for a stream, holes reported as missing.
     pub fn flush<H: Handler>(&mut self, stream: u32, handler: &mut H) {
         self.streams.flush(stream, &self.tracker, handler);
@@ -459,4 +462,13 @@ impl Shard {
         // What is wanted by their last bytes is of streams that are no more: others get their numbers.
         while handler.want().is_some() {}
     }
+}
+
+/// Streams that have not begun.
+fn streams(config: &ShardConfig) -> Streams {
+    Streams::new(
+        config.reassembly,
+        config.overlap_policy,
+        config.flow.max_flows,
+    )
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use flowgauge_record::results::{ResultRow, Value};
+use flowgauge_record::text::TimeWriter;
 use flowgauge_runtime::stacks::{
     Change, Runner, RunnerOptions, SetupError, Snapshot, StackFailure, StackState,
 };
@@ -12,7 +13,7 @@ use flowgauge_stack::{
     Account, Cell, LastWord, Node, NodeId, Program, ResultValue, RunEnd, Stack, Table,
 };
 use flowgauge_sys::own;
-use flowgauge_wire::{Ledger, Place};
+use flowgauge_wire::{Ledger, Nanos, Place};
 
 use super::read;
 use super::run::refuse_overwriting;
@@ -592,7 +593,12 @@ fn told(change: &Change, stacks: &[Stack]) -> String {
         .collect();
     match told.is_empty() {
         true => "stacks reloaded: no stacks are left".to_owned(),
-        false => format!("stacks reloaded: {}", told.join("; ")),
+        false if change.at == Nanos(0) => format!("stacks reloaded: {}", told.join("; ")),
+        false => {
+            let at = TimeWriter::default().format(change.at);
+            let at = String::from_utf8_lossy(&at);
+            format!("stacks reloaded at {at}: {}", told.join("; "))
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use core::time::Duration;
 use std::fmt::Write as _;
 
 use flowgauge_record::text::harmless_lines;
-use flowgauge_runtime::stacks::shared_engines;
-use flowgauge_stack::{Inner, NodeId, Program, Stack};
+use flowgauge_runtime::stacks::engines;
+use flowgauge_stack::{ComponentKind, Inner, Input, NodeId, Program, Stack};
 
 use super::execute::{Origin, Running};
 use super::read;
@@ -20,7 +20,7 @@ use crate::options::{InputOptions, ShowOptions};
 /// When something is wrong with the stack.
 pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
     let (file, input) = options.places();
-    let program = read::program(read::text(file, options.expression.as_deref())?)?;
+    let mut program = read::program(read::text(file, options.expression.as_deref())?)?;
     let runs = !input.read.is_empty() || !input.interface.is_empty();
     if runs || options.watch.seconds.is_some() {
         return run_and_show(program, options, &input);
@@ -31,6 +31,7 @@ pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
             "-r or -i says of which packets what went through its components is to be shown",
         ));
     }
+    let engines = number_engines(&mut program.stacks);
     if options.svg {
         return super::print(super::svg::svg(&program.stacks).as_bytes());
     }
@@ -43,7 +44,7 @@ pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
         }
     }
     if !options.dot {
-        engines(&mut text, &program.stacks);
+        text.push_str(&engines);
     }
     super::print(harmless_lines(&text).as_bytes())
 }
@@ -75,17 +76,33 @@ pub(super) fn tree(text: &mut String, stack: &Stack, counts: &dyn Fn(NodeId) -> 
     row(text, stack, stack.entry, 1, counts);
 }
 
-/// A line per engine that components of several stacks share.
-fn engines(text: &mut String, stacks: &[Stack]) {
-    for shared in shared_engines(stacks) {
-        let of = shared.iter().filter_map(|&(stack, id)| {
-            let stack = stacks.get(stack)?;
-            let name = stack.name.as_deref().unwrap_or("stack");
-            Some(format!("{} of {name}", stack.node(id).label))
-        });
-        let of: Vec<String> = of.collect();
-        let _ = writeln!(text, "one engine: {}", of.join(", "));
+/// Where several components have engines, writes behind the label of each which one it is. Returns a line per engine.
+fn number_engines(stacks: &mut [Stack]) -> String {
+    let engines = engines(stacks);
+    let mut text = String::new();
+    if engines.iter().flatten().count() < 2 {
+        return text;
     }
+    for (number, subscribers) in (1..).zip(&engines) {
+        let mut after = String::new();
+        let mut of = Vec::new();
+        for &(stack, id) in subscribers {
+            let stack = &mut stacks[stack];
+            if let Some((_, before)) = stack.iter().find(|(_, node)| node.next == Some(id)) {
+                after = format!(", after {}", before.label);
+                if before.info.kind == ComponentKind::Simple && before.info.input != Input::Nothing
+                {
+                    after.push_str(", which looks at single packets");
+                }
+            }
+            let label = &mut stack.nodes[id.index()].label;
+            let name = stack.name.as_deref().unwrap_or("stack");
+            of.push(format!("{label} of {name}"));
+            let _ = write!(label, " (engine {number})");
+        }
+        let _ = writeln!(text, "engine {number}{after}: {}", of.join(", "));
+    }
+    text
 }
 
 /// On how many cores a stack runs, and why not on more.

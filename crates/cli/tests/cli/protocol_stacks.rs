@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::stack_support;
+
 /// A datagram in a packet without a link layer.
 fn packet(from: [u8; 4], ports: [u16; 2], to: [u8; 4], data: &[u8]) -> Vec<u8> {
     let total = 28 + data.len() as u16;
@@ -127,4 +129,33 @@ fn versions_of_tls_stand_by_server() {
         format!("10.0.0.53 4433 DTLS 1.0 {cipher} 1"),
     ];
     assert_eq!(lines[1..], rows, "{lines:?}");
+}
+
+#[test]
+fn groups_are_of_flows_in_vlans_and_in_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let trace = stack_support::generate(folder, "zoo", "300");
+    for (stack, protocol) in [("dns-latency.stack", "dns"), ("tls-versions.stack", "tls")] {
+        let grouped = stack_support::run(folder, stack, &[&trace]);
+        assert!(grouped.lines().count() > 2, "{stack}: {grouped}");
+        let of = |more: &str| {
+            let text = format!("transactions {{ protocols = {protocol} }} {more} output");
+            stack_support::printed(folder, &text, &trace, "1")
+        };
+        let all = of("");
+        let in_vlans = all.lines().filter(|line| line.contains("\"vlan\":"));
+        let in_vlans = in_vlans.count();
+        assert!(0 < in_vlans && in_vlans < all.lines().count(), "{all}");
+        let groups = of("aggregate { by = proto }");
+        let records: Vec<u64> = groups
+            .lines()
+            .filter_map(|line| {
+                serde_json::from_str::<serde_json::Value>(line).ok()?["records"].as_u64()
+            })
+            .collect();
+        let records: u64 = records.into_iter().sum();
+        let said = all.lines().filter(|line| line.contains("\"event_type\":"));
+        assert_eq!(records, said.count() as u64, "{groups}");
+    }
 }

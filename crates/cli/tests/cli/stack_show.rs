@@ -91,7 +91,7 @@ fn the_graph_has_what_went_through_each_component() {
 }
 
 #[test]
-fn engines_that_several_stacks_share_are_told() {
+fn components_with_an_engine_say_which() {
     let folder = tempfile::tempdir().expect("a folder");
     let text = "[stack a] flows - output { file = a }\n\
                 [stack b] filter { expression = tcp } - streams - output { file = b }\n\
@@ -102,15 +102,29 @@ fn engines_that_several_stacks_share_are_told() {
                 [stack g] flows { classify = yes } - output { file = g }\n";
     std::fs::write(folder.path().join("x.stack"), text).expect("room");
     let shown = shown(folder.path(), &["x.stack"]);
-    let engines: Vec<&str> = shown
-        .lines()
-        .filter(|line| line.starts_with("one engine"))
-        .collect();
+    let engines = shown.lines().filter(|line| line.starts_with("engine"));
     assert_eq!(
-        engines,
+        engines.collect::<Vec<_>>(),
         [
-            "one engine: flows of a, transactions of d, streams of f, flows of g",
-            "one engine: streams of b, transactions of c"
+            "engine 1: flows of a, transactions of d, streams of f, flows of g",
+            "engine 2, after filter, which looks at single packets: streams of b, transactions of c",
+            "engine 3: flows of e",
         ]
     );
+    let drawn = |arguments: &[&str], of: &dyn Fn(usize) -> String| {
+        let shown = self::shown(folder.path(), arguments);
+        for (engine, components) in [(1, 4), (2, 2), (3, 1)] {
+            assert_eq!(shown.matches(&of(engine)).count(), components, "{shown}");
+        }
+    };
+    drawn(&["x.stack"], &|engine| format!(" (engine {engine}) {{"));
+    drawn(&["x.stack", "--dot"], &|engine| {
+        format!(" (engine {engine})\"];")
+    });
+    drawn(&["x.stack", "--svg"], &|engine| {
+        format!(" (engine {engine})</text>")
+    });
+    // One engine needs no number.
+    let shown = self::shown(folder.path(), &["-e", "filter { tcp } flows"]);
+    assert!(!shown.contains("engine"), "{shown}");
 }

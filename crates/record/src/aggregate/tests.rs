@@ -39,6 +39,17 @@ fn lines(aggregator: &Aggregator, top: Option<usize>) -> Vec<String> {
 }
 
 #[test]
+fn what_is_read_again_needs_no_more_fields() {
+    let schema = || {
+        let spec = spec(&["dst_port", "src_ip/24"], &["bytes", "missing_bytes"]).unwrap();
+        Aggregator::new(spec).schema()
+    };
+    assert!(core::ptr::eq(schema(), schema()));
+    let other = spec(&["dst_port"], &["bytes", "missing_bytes"]).unwrap();
+    assert_eq!(Aggregator::new(other).schema().len(), 4);
+}
+
+#[test]
 fn groups_come_largest_first_with_keys_in_the_order_given() {
     let spec = spec(&["dst_port", "src_ip/24"], &["bytes", "missing_bytes"]).unwrap();
     let mut aggregator = Aggregator::new(spec);

@@ -59,6 +59,6 @@ mod subscribers;
 
 pub use fan_out::SourceReport;
 pub use part::StackFailure;
-pub use plan::shared_engines;
+pub use plan::engines;
 pub use runner::{Change, Ended, Runner, RunnerOptions, SetupError, Step};
 pub use snapshot::{ComponentState, Snapshot, StackState};

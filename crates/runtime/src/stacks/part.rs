@@ -300,12 +300,7 @@ impl Part {
     /// Adds it to others on its thread: as a further subscriber to the engine of one of them where that does for it. Where they
     /// run already, the clock is at `now`, and it sees flows from before as they are.
     pub(super) fn join(mut self, others: &mut Vec<Part>, now: Option<Nanos>) {
-        let does = |other: &&mut Part| {
-            let engines = other.engine().zip(self.engine());
-            other.is_by_group == self.is_by_group
-                && (now.is_none() || other.wants_input())
-                && engines.is_some_and(|(one, mine)| one.does_for(mine, now.is_some()))
-        };
+        let does = |other: &&mut Part| other.does_for(&self, now.is_some());
         match others.iter_mut().find(does) {
             Some(other) => other.take_in(self, now),
             None => {
@@ -315,9 +310,22 @@ impl Part {
         }
     }
 
+    /// Whether its engine does for a new part; where it `runs`, it has had all packets.
+    pub(super) fn does_for(&self, new: &Part, runs: bool) -> bool {
+        let engines = self.engine().zip(new.engine());
+        self.is_by_group == new.is_by_group
+            && (!runs || self.has_nobody() || self.wants_input())
+            && engines.is_some_and(|(mine, other)| mine.does_for(other, runs))
+    }
+
+    /// Whether it is an engine that all have left, for new ones to join.
+    pub(super) fn has_nobody(&self) -> bool {
+        self.members.is_empty()
+    }
+
     /// Components that work in intervals look at the clock before their first packet.
     pub(super) fn begin_at(&mut self, now: Option<Nanos>) {
-        if let Some(now) = now {
+        if let Some(now) = now.filter(|now| *now > Nanos(0)) {
             self.advance(now);
         }
     }
@@ -406,10 +414,17 @@ impl Part {
         })
     }
 
-    /// The input is over for what was taken out, with the capture clock at `now`.
-    pub(super) fn leave(mut self, leaving: &mut Leaving<'_>) {
+    /// The input is over for what was taken out, with the capture clock at `now`. If its engine `goes_on`, that is left.
+    pub(super) fn leave(mut self, leaving: &mut Leaving<'_>, goes_on: bool) -> Option<Part> {
+        if goes_on {
+            self.share_engine();
+            self.graph.tail_mut().split(leaving);
+            self.members.clear();
+            return Some(self);
+        }
         self.finish(leaving.now);
         self.counts(&mut |count| leaving.counts.push(count));
+        None
     }
 
     /// Whether there is nothing to do any more.
@@ -467,6 +482,11 @@ impl Part {
     /// Its first component, where that subscribes to an engine that it shares.
     pub(super) fn subscriber(&self) -> Option<NodeId> {
         self.graph.subscriber()
+    }
+
+    /// Which events of the engine that it shares it wants.
+    pub(super) fn wants(&mut self) -> Wants {
+        self.graph.wants()
     }
 
     /// A step of the engine that it shares begins. Returns which events it wants; `None`: it does nothing with further input.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flowgauge_stack::engine::Required;
-use flowgauge_stack::{ComponentKind, Graph, Inner, NodeId, SettingError, Stack, Stage};
+use flowgauge_stack::{ComponentKind, Graph, Inner, Node, NodeId, SettingError, Stack, Stage};
 
 use super::part::{Common, Member, Next, Part};
 
@@ -45,17 +45,18 @@ impl<'a> First<'a> {
         self.member.number
     }
 
-    /// The engine that its component at `place` subscribes to, if it does.
-    fn engine(&self, place: usize) -> Option<Required> {
-        let node = self.of.node(*self.row.get(place)?);
-        // What is wrong with its settings is found when it is made.
-        (node.info.engine?)(&node.settings).ok().flatten()
+    /// The place of a component of the outermost row.
+    fn at(&self, id: NodeId) -> Option<(First<'a>, usize)> {
+        let place = self.row.iter().position(|&at| at == id)?;
+        Some((self.clone(), place))
     }
 
     /// Whether one engine does for its component at `place` and for the other's.
-    fn shares_engine(&self, other: &First<'_>, place: usize) -> bool {
-        let engines = self.engine(place).zip(other.engine(place));
+    fn stands_with(&self, other: &First<'_>, place: usize) -> bool {
+        let engine = |first: &First<'_>| required(first.of.node(*first.row.get(place)?));
+        let engines = engine(self).zip(engine(other));
         self.is_by_group == other.is_by_group
+            && (0..place).all(|before| self.shares(other, before))
             && engines.is_some_and(|(one, other)| one.is_shared_with(&other))
     }
 
@@ -119,47 +120,39 @@ pub(super) fn parts(
     Ok(made)
 }
 
-/// Puts together the groups whose component at `place` subscribes to an engine that another one's wants, too.
-fn by_engine<'a>(groups: Vec<Vec<First<'a>>>, place: usize) -> Vec<Vec<Vec<First<'a>>>> {
-    let mut together: Vec<Vec<Vec<First<'a>>>> = Vec::new();
-    for group in groups {
-        let shares = |other: &&mut Vec<Vec<First<'a>>>| group[0].shares_engine(&other[0][0], place);
-        match together.iter_mut().find(shares) {
-            Some(groups) => groups.push(group),
-            None => together.push(vec![group]),
+/// For each engine, which components of which stacks, by number, subscribe to it, where the stacks run on the same cores.
+pub fn engines(stacks: &[Stack]) -> Vec<Vec<(usize, NodeId)>> {
+    let mut engines: Vec<Vec<(usize, NodeId)>> = Vec::new();
+    let mut places: Vec<Option<(First<'_>, usize)>> = Vec::new();
+    for (index, stack) in stacks.iter().enumerate() {
+        let first = stack.stages(false).into_iter().next();
+        let first = first.filter(|_| !stack.has_source());
+        let first = first.map(|stage| First::new(Member::new(index), stack, &stage));
+        for (id, _) in stack.iter().filter(|(_, node)| required(node).is_some()) {
+            // In a container, on another thread and behind a source it stands where no other does.
+            let place = first.as_ref().and_then(|first| first.at(id));
+            let other = places.iter().position(|other| {
+                let both = place.as_ref().zip(other.as_ref());
+                both.is_some_and(|(one, other)| {
+                    one.1 == other.1 && one.0.stands_with(&other.0, one.1)
+                })
+            });
+            match other {
+                Some(engine) => engines[engine].push((index, id)),
+                None => {
+                    engines.push(vec![(index, id)]);
+                    places.push(place);
+                }
+            }
         }
     }
-    together
+    engines
 }
 
-/// Which components of which stacks, by number, subscribe to one engine: those of each engine that several share, where
-/// the stacks run on the same cores.
-pub fn shared_engines(stacks: &[Stack]) -> Vec<Vec<(usize, NodeId)>> {
-    let with_packets = stacks
-        .iter()
-        .enumerate()
-        .filter(|(_, stack)| !stack.has_source());
-    let firsts = with_packets.filter_map(|(index, stack)| {
-        let stages = stack.stages(false);
-        Some(First::new(Member::new(index), stack, stages.first()?))
-    });
-    let mut found = Vec::new();
-    find_shared(firsts.collect(), 0, &mut found);
-    found
-}
-
-fn find_shared(firsts: Vec<First<'_>>, place: usize, found: &mut Vec<Vec<(usize, NodeId)>>) {
-    for together in by_engine(groups(firsts, place), place) {
-        if together.len() > 1 {
-            let all = together.iter().flatten();
-            let all = all.filter_map(|first| Some((first.number(), *first.row.get(place)?)));
-            found.push(all.collect());
-        }
-        for group in together.into_iter().filter(|group| group.len() > 1) {
-            let end = place + shared(&group, place);
-            find_shared(group, end, found);
-        }
-    }
+/// The engine that a component subscribes to, if it does.
+fn required(node: &Node) -> Option<Required> {
+    // What is wrong with its settings is found when it is made.
+    (node.info.engine?)(&node.settings).ok().flatten()
 }
 
 /// How many components from `place` on all of a group begin with.

@@ -216,7 +216,7 @@ impl Runner {
         if let Some(failure) = common.take_failures().into_iter().next() {
             return Err(SetupError::Start(failure));
         }
-        runner.install(made);
+        runner.install(made, false);
         runner.prepare();
         Ok(runner)
     }

@@ -30,6 +30,8 @@ struct Subscribed {
     /// What any of them has wanted.
     any: Wants,
     shares: Shares,
+    /// Others have left, who may have wanted more.
+    has_lost: bool,
 }
 
 /// What an engine is to do.
@@ -160,12 +162,23 @@ impl Shares {
             share.skip.from = from;
             share.wants_nothing = wants_nothing;
         }
+        Shares::together(stream, shares, reads)
+    }
+
+    /// What those that read streams want of one together.
+    fn together(stream: u32, shares: &[Share], reads: &[bool]) -> Option<Want> {
         let all = shares.iter().zip(reads).filter(|(_, reads)| **reads);
         if all.clone().all(|(share, _)| share.wants_nothing) {
             return Some(Want::Nothing(stream));
         }
         let from = all.map(|(share, _)| share.skip.from).min()?;
         Some(Want::From(stream, from))
+    }
+
+    /// The same of all streams of which any has wanted less.
+    fn all<'a>(&'a self, reads: &'a [bool]) -> impl Iterator<Item = Want> + 'a {
+        let streams = (0..).zip(&self.0).filter(|(_, shares)| !shares.is_empty());
+        streams.filter_map(|(stream, shares)| Shares::together(stream, shares, reads))
     }
 }
 
@@ -256,7 +269,7 @@ impl Subscribers {
             told: Vec::new(),
         });
         for stream in self.all.add(part, late) {
-            self.engine.read_on(stream);
+            self.engine.want(Want::From(stream, 0));
         }
     }
 
@@ -282,6 +295,7 @@ impl Subscribers {
             }
         }
         self.all = stay;
+        self.all.has_lost = true;
         let engine = &mut self.engine;
         let tick = Step::Tick(leaving.now);
         left.begin_step(&tick, engine);
@@ -309,6 +323,9 @@ impl Subscribers {
     /// Takes a step through the engine, and what comes of it to all parts.
     pub(super) fn step(&mut self, step: &Step<'_, '_>) {
         self.all.begin_step(step, &self.engine);
+        if core::mem::take(&mut self.all.has_lost) {
+            self.all.want_less(&mut self.engine);
+        }
         self.all.hand(&mut self.engine, &Work::Step(step));
         self.all.end_step(step, &self.engine);
     }
@@ -321,10 +338,12 @@ impl Subscribers {
 
 impl Subscribed {
     /// Adds a part that has been told of nothing yet. Returns of which streams others want less than all.
-    fn add(&mut self, part: Part, late: Option<Late>) -> Vec<u32> {
+    fn add(&mut self, mut part: Part, late: Option<Late>) -> Vec<u32> {
+        let wants = part.wants();
+        self.any = self.any.or(wants);
+        self.wants.push(Some(wants));
+        self.reads.push(wants.streams);
         self.parts.push(part);
-        self.wants.push(Some(Wants::default()));
-        self.reads.push(false);
         self.bad.push(BadPayload::default());
         self.late.push(late);
         self.shares.join(self.parts.len() - 1)
@@ -340,6 +359,22 @@ impl Subscribed {
         self.bad.push(others.bad[number].clone());
         self.late.push(others.late[number].clone());
         self.any = others.any;
+    }
+
+    /// The engine does no more than those want who are left.
+    #[cold]
+    fn want_less(&mut self, engine: &mut Engine) {
+        let wants = self.wants.iter().flatten();
+        self.any = wants.fold(Wants::default(), |any, wants| any.or(*wants));
+        self.any.streams |= self.reads.contains(&true);
+        if self.any.streams {
+            self.shares
+                .all(&self.reads)
+                .for_each(|want| engine.want(want));
+        } else {
+            self.shares = Shares::default();
+            engine.forget_streams();
+        }
     }
 
     /// A step begins.

@@ -1,22 +1,21 @@
 //! Stacks on several threads: what comes out does not depend on how many.
 
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 
 use crate::stacks_support::Generated;
 use flowgauge_flow::FlowRecord;
-use flowgauge_runtime::stacks::{
-    Change, Runner, RunnerOptions, SetupError, Snapshot, shared_engines,
-};
-use flowgauge_stack::engine::{Feed, Required};
+use flowgauge_runtime::stacks::{Change, Runner, RunnerOptions, SetupError, Snapshot, engines};
+use flowgauge_stack::engine::{Feed, Required, Step};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, ComponentKind, Failure, Input, ItemType, Items, KeyTable,
     NodeId, OptionInfo, OptionKind, Outlet, Output, Packets, Parallel, PerKey, Program, Received,
-    Registry, ResultInfo, ResultValue, Selection, Settings, Sources, StreamChunk, StreamInfo,
-    check, forked, parse,
+    Registry, ResultInfo, ResultValue, Selection, SettingError, Settings, Sources, StreamChunk,
+    StreamInfo, check, forked, parse,
 };
-use flowgauge_stream::{Handler, ShardConfig};
+use flowgauge_stream::{Handler, Shard, ShardConfig, Stream, Want};
 use flowgauge_wire::{Batch, DecodedBatch, Nanos, PacketDescriptor};
 
 /// What `write` components wrote, by name.
@@ -303,6 +302,61 @@ impl Handler for Flows {
     }
 }
 
+/// Looks at its engine: how many streams that has begun, or, where it reads streams itself and wants nothing of them, of how many
+/// the engine gives less than all.
+#[derive(Default)]
+struct Looks {
+    reads: bool,
+    wants: VecDeque<Want>,
+    found: u64,
+}
+
+impl Component for Looks {
+    fn take(&mut self, feed: Feed<'_, '_>, _: &mut dyn Outlet) {
+        match self.reads {
+            true => feed.to(self),
+            false => feed.to(&mut Flows(0, 0)),
+        }
+    }
+
+    fn end_step(&mut self, _: &Step<'_, '_>, engine: Option<&Shard>, _: &mut dyn Outlet) {
+        let engine = engine.expect("it has an engine");
+        self.found = match self.reads {
+            true => engine.wanted().count() as u64,
+            false => engine.statistics().connections,
+        };
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.found))
+    }
+}
+
+impl Handler for Looks {
+    const STREAMS: bool = true;
+
+    fn stream_created(&mut self, stream: &Stream<'_>) {
+        self.wants.push_back(Want::Nothing(stream.id));
+    }
+
+    fn want(&mut self) -> Option<Want> {
+        self.wants.pop_front()
+    }
+}
+
+/// Reads streams.
+struct Reads;
+
+impl Component for Reads {
+    fn take(&mut self, feed: Feed<'_, '_>, _: &mut dyn Outlet) {
+        feed.to(self);
+    }
+}
+
+impl Handler for Reads {
+    const STREAMS: bool = true;
+}
+
 const ANY: ComponentInfo = ComponentInfo {
     name: "",
     aliases: &[],
@@ -340,18 +394,38 @@ fn number(settings: &Settings) -> u64 {
     settings.integer("n").unwrap_or(0) as u64
 }
 
-static COMPONENTS: [ComponentInfo; 14] = [
+fn engine(streams: bool) -> Result<Option<Required>, SettingError> {
+    let config = ShardConfig::default();
+    Ok(Some(Required { config, streams }))
+}
+
+static COMPONENTS: [ComponentInfo; 16] = [
     ComponentInfo {
         name: "flows",
         result: Some(ResultInfo::number("flows", "flows")),
         decodes: true,
-        engine: Some(|_| {
-            Ok(Some(Required {
-                config: ShardConfig::default(),
-                streams: false,
-            }))
-        }),
+        engine: Some(|_| engine(false)),
         make: |settings| Ok(Box::new(Flows(0, number(settings)))),
+        ..ANY
+    },
+    ComponentInfo {
+        name: "looks",
+        result: Some(ResultInfo::number("found", "found")),
+        decodes: true,
+        engine: Some(|settings| engine(number(settings) > 0)),
+        make: |settings| {
+            Ok(Box::new(Looks {
+                reads: number(settings) > 0,
+                ..Looks::default()
+            }))
+        },
+        ..ANY
+    },
+    ComponentInfo {
+        name: "reads",
+        decodes: true,
+        engine: Some(|_| engine(true)),
+        make: |_| Ok(Box::new(Reads)),
         ..ANY
     },
     ComponentInfo {
@@ -721,11 +795,11 @@ fn who_subscribes_to_an_engine_fails_alone() {
                     [stack] flows { name = b, n = 100 }\n\
                     [stack] count flows { name = c }";
         let stacks = program(text).stacks;
-        let engines: Vec<Vec<usize>> = shared_engines(&stacks)
+        let engines: Vec<Vec<usize>> = engines(&stacks)
             .into_iter()
             .map(|engine| engine.into_iter().map(|(stack, _)| stack).collect())
             .collect();
-        assert_eq!(engines, [[0, 1]]);
+        assert_eq!(engines, [vec![0, 1], vec![2]]);
         let (runner, failures) = run(text, workers, 3_000, false);
         assert_eq!(failures, ["1: the component flows failed: at flow 100"]);
         let snapshot = runner.snapshot();
@@ -995,6 +1069,60 @@ fn a_stack_joins_an_engine_that_runs_and_another_leaves_it() {
         let ledger = &account.expect("of the engine").ledger;
         assert_eq!(ledger.received(), 20_000 - u64::from(joined));
         assert!(ledger.is_balanced());
+    }
+}
+
+#[test]
+fn a_stack_that_is_replaced_leaves_its_engine_to_the_new_one() {
+    for workers in [1, 2] {
+        let texts = ["[stack a] flows", "[stack a] flows { n = 99999 }"];
+        let (runner, change, taken) = run_changing(texts, workers, false, false);
+        let flows = result(&runner, &runner.snapshot(), 0, "flows");
+        let (alone, _) = run("[stack] flows", 1, 20_000, false);
+        assert_eq!(flows, result(&alone, &alone.snapshot(), 0, "flows"));
+        let account = runner.snapshot().stacks.remove(0).components.remove(0);
+        let ledger = account.account.expect("of the engine").ledger;
+        assert_eq!(ledger.received(), 20_000 - u64::from(taken));
+        let (alone, _) = run("[stack] flows", 1, taken, false);
+        let state = change.ended[0].state.component(NodeId(0)).expect("it ran");
+        let before = state.result.as_ref().and_then(ResultValue::number);
+        let until = result(&alone, &alone.snapshot(), 0, "flows");
+        assert_eq!(before, Some(until.into()), "with those that are open");
+        let account = state.account.as_ref().expect("of the engine");
+        assert_eq!(account.ledger.received(), u64::from(taken));
+    }
+}
+
+#[test]
+fn an_engine_does_no_more_than_those_want_who_are_left() {
+    for workers in [1, 2] {
+        for (looks, is_less) in [("looks", false), ("looks { n = 1 }", true)] {
+            let (alone, both) = (
+                format!("[stack a] {looks}"),
+                format!("[stack a] {looks} [stack b] reads"),
+            );
+            let mut runner =
+                Runner::new(program(&both), &options(workers)).expect("it can be made");
+            let mut source = Generated::new(20_000, false);
+            // How many streams have begun, or of how many not all is read, when all threads have come so far.
+            let mut found = |packets: usize, text: &str| {
+                while source.next < packets {
+                    runner.step(&mut source).expect("nothing is damaged");
+                }
+                runner.replace(program(text)).expect("it can be made");
+                let found = result(&runner, &runner.snapshot(), 0, "looks");
+                // Every thirteenth datagram is empty.
+                let read = source.next as u64;
+                (found, read - read.div_ceil(13))
+            };
+            let (together, begun) = found(4_000, &both);
+            found(8_000, &alone);
+            let (left, all) = found(16_000, &alone);
+            match is_less {
+                false => assert_eq!((together, left), (begun, 0)),
+                true => assert_eq!((together, left), (0, 2 * all)),
+            }
+        }
     }
 }
 

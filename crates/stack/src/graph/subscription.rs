@@ -71,9 +71,8 @@ impl<T: Tail> Graph<T> {
 
     /// A step of the engine that its first component shares begins. Returns which events that wants.
     pub fn begin_step(&mut self, step: &Step<'_, '_>, clock: Nanos) -> Wants {
-        let mut wants = Wants::default();
         let Some(entry) = self.entry.filter(|_| !self.is_over) else {
-            return wants;
+            return Wants::default();
         };
         match step {
             Step::Packets(packets) => {
@@ -88,10 +87,18 @@ impl<T: Tail> Graph<T> {
             }
             Step::Finish => {}
         }
-        self.with(entry, |component, exit| {
-            component.begin_step(step, clock);
-            component.take(Feed::Wants(&mut wants), exit);
-        });
+        self.with(entry, |component, _| component.begin_step(step, clock));
+        self.wants()
+    }
+
+    /// Which events of the engine that it shares its first component wants.
+    pub fn wants(&mut self) -> Wants {
+        let mut wants = Wants::default();
+        if let Some(entry) = self.entry.filter(|_| !self.is_over) {
+            self.with(entry, |component, exit| {
+                component.take(Feed::Wants(&mut wants), exit);
+            });
+        }
         wants
     }
 

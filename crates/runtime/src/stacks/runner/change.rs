@@ -34,14 +34,16 @@ pub struct Change {
     pub ended: Vec<Ended>,
     /// Of each stack that runs now, which it was before; `None`: it has begun.
     pub was: Vec<Option<usize>>,
+    /// The capture clock: flows that began until then are older than the stacks that have begun.
+    pub at: Nanos,
 }
 
 impl Runner {
     /// Has the stacks of `program` run from the next packet on, on all workers. Those that run already, with the same name,
     /// components and options, go on with all their state, unless they have failed. The others of those that run end as at the
     /// end of the input, and then the new ones begin: a component of theirs that cannot begin is among
-    /// [`failures`](Runner::failures), and the other stacks run. A new stack sees connections that began before it as if
-    /// they had been picked up in the middle.
+    /// [`failures`](Runner::failures), and the other stacks run. A new stack whose engine runs, if only for a stack that ends
+    /// now, joins that; without one it sees connections that began before it as if they had been picked up in the middle.
     ///
     /// Where threads read apart ([`Runner::read_apart`]), [`Runner::settle`] is to be called before, until there is nothing
     /// left; from then on one thread reads for all. To be called no more when the input is over.
@@ -102,17 +104,19 @@ impl Runner {
         }
         self.numbers = number;
         self.pause();
+        let lanes = self.waiting.iter_mut().filter_map(|it| it.work.lane());
+        let at = lanes.map(|lane| lane.now).fold(self.inline.now, Nanos::max);
         let left = left.into_iter();
         let left = left.map(|at| (self.stacks[at].clone(), self.members[at].clone()));
         let left = left.collect();
-        let ended = self.end_some(left);
+        let ended = self.end_some(left, &made);
         made.start(&|| false);
         self.stacks = stacks;
         self.members = members;
-        self.install(made);
+        self.install(made, true);
         self.prepare();
         self.spawn()?;
-        Ok(Change { ended, was })
+        Ok(Change { ended, was, at })
     }
 
     /// Has the threads that take packets of the source come back with what they do, when they have done what was read.
@@ -146,8 +150,9 @@ impl Runner {
         }
     }
 
-    /// Ends stacks as at the end of the input. No thread of those that take packets of the source runs.
-    fn end_some(&mut self, ended: Vec<(Stack, Member)>) -> Vec<Ended> {
+    /// Ends stacks as at the end of the input. No thread of those that take packets of the source runs. Engines that do for
+    /// new ones go on.
+    fn end_some(&mut self, ended: Vec<(Stack, Member)>, made: &Made) -> Vec<Ended> {
         let leaves = |member: &Member| {
             ended
                 .iter()
@@ -161,11 +166,13 @@ impl Runner {
         for (_, member) in ended.iter().filter(|(stack, _)| stack.has_source()) {
             self.common.satisfy(member);
         }
-        let lanes = self.waiting.iter_mut().filter_map(|it| it.work.lane());
-        for lane in core::iter::once(&mut self.inline).chain(lanes) {
+        let (workers, others) = (self.workers, self.waiting.iter_mut());
+        let others = others.filter_map(|it| Some((Some(it.name.as_str()), it.work.lane()?)));
+        for (thread, lane) in core::iter::once((None, &mut self.inline)).chain(others) {
             leaving.now = lane.now;
             for part in Part::split(&mut lane.parts, &mut leaving) {
-                part.leave(&mut leaving);
+                let goes_on = made.join(workers, thread, &part);
+                lane.parts.extend(part.leave(&mut leaving, goes_on));
             }
         }
         let mut counts = leaving.counts;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flowgauge_stack::{Graph, SettingError, Stack, Stage};
-use flowgauge_wire::Nanos;
 
 use super::{
     Behind, Bell, Common, Crossing, Entry, Kind, LEAST_ON_A_WAY, Lane, MOST_ON_THE_WAY, Member,
@@ -45,6 +44,11 @@ fn on_a_way(stacks: &[Stack], workers: usize) -> usize {
     };
     let ways = (stacks.len() * workers).max(1) as u64;
     usize::try_from((all / ways).max(LEAST_ON_A_WAY)).unwrap_or(usize::MAX)
+}
+
+/// The name of a worker's thread.
+fn name_of(worker: usize) -> String {
+    format!("fg-stack-{worker}")
 }
 
 /// What the queue in front of a stage is.
@@ -237,6 +241,20 @@ impl Made {
         self.workers.iter_mut().flatten().chain(alone).chain(behind)
     }
 
+    /// Whether any is to join the engine of a part that runs on the thread with this name, or on the calling one.
+    pub(super) fn join(&self, workers: usize, thread: Option<&str>, runs: &Part) -> bool {
+        let joins = |parts: &Vec<Part>| parts.iter().any(|part| runs.does_for(part, true));
+        if workers == 1 {
+            return self.alone.iter().any(|(_, parts)| joins(parts));
+        }
+        // Who is alone there gets another thread.
+        let mut parts = self.workers.iter().enumerate();
+        parts.any(|(worker, parts)| {
+            let is_its = thread.map_or(worker == 0, |name| name == name_of(worker));
+            is_its && joins(parts)
+        })
+    }
+
     /// Opens what components need, until one cannot begin if `stops` says so.
     pub(super) fn start(&mut self, stops: &dyn Fn() -> bool) {
         for part in self.parts() {
@@ -249,17 +267,18 @@ impl Made {
 }
 
 impl Runner {
-    /// Lets stacks take part in what comes next. No thread of those that take packets of the source runs.
-    pub(super) fn install(&mut self, made: Made) {
+    /// Lets stacks take part in what comes next, of a run that has begun if it `runs`. No thread of those that take packets of
+    /// the source does.
+    pub(super) fn install(&mut self, made: Made, runs: bool) {
         if !made.gathers {
             self.pool.go_singly();
         }
         let fans_out = self.fans_out();
         for (worker, parts) in made.workers.into_iter().enumerate() {
-            self.join(format!("fg-stack-{worker}"), Some(worker), parts);
+            self.join(name_of(worker), Some(worker), parts, runs);
         }
         for (name, parts) in made.alone {
-            self.join(name, None, parts);
+            self.join(name, None, parts, runs);
         }
         for mut waiting in made.waiting {
             match &mut waiting.work {
@@ -275,8 +294,8 @@ impl Runner {
         }
     }
 
-    /// Adds parts to those of a thread, which has seen what came before them.
-    fn join(&mut self, name: String, worker: Option<usize>, mut parts: Vec<Part>) {
+    /// Adds parts to those of a thread.
+    fn join(&mut self, name: String, worker: Option<usize>, mut parts: Vec<Part>, runs: bool) {
         if parts.is_empty() {
             return;
         }
@@ -309,10 +328,11 @@ impl Runner {
                 None => return,
             }
         };
-        let now = Some(lane.now).filter(|now| *now > Nanos(0));
+        let now = runs.then_some(lane.now);
         for part in parts {
             part.join(&mut lane.parts, now);
         }
+        lane.parts.retain(|part| !part.has_nobody());
     }
 
     pub(super) fn starts_later(&mut self, waiting: Waiting) {
