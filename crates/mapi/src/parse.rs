@@ -1,0 +1,285 @@
+//! Functions as they are written on a command line: `BPF_FILTER("tcp port 80") PKT_COUNTER BUCKET(2, "1s")`.
+//!
+//! A function of the flow is named by its number, from 1; the flow before it is left out.
+
+use crate::call::{Argument, Call, Error};
+use crate::functions::{Becomes, find};
+
+/// No such function.
+const UNKNOWN: i32 = 6144;
+
+/// The functions of a text.
+///
+/// # Errors
+/// What is none, or is not written as one.
+pub fn parse(text: &str) -> Result<Vec<Call>, Error> {
+    let mut calls = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let end = rest.find(|letter: char| letter.is_whitespace() || letter == '(');
+        let (name, after) = rest.split_at(end.unwrap_or(rest.len()));
+        let function = find(name);
+        let function =
+            function.ok_or_else(|| Error::new(UNKNOWN, format!("there is no function {name}")))?;
+        rest = after.trim_start();
+        let mut given = Vec::new();
+        if let Some(inner) = rest.strip_prefix('(') {
+            let (arguments, after) = arguments(inner).ok_or_else(|| {
+                Error::new(
+                    UNKNOWN,
+                    format!("the arguments of {name} have no end, or are none"),
+                )
+            })?;
+            given = arguments;
+            rest = after.trim_start();
+        }
+        rest = rest.strip_prefix([',', '-']).unwrap_or(rest).trim_start();
+        // Flows are not written: there is one.
+        let mut given = given.into_iter();
+        let mut arguments = Vec::new();
+        for becomes in function.becomes {
+            arguments.extend(match becomes {
+                Becomes::Flow => Some(Argument::Number(0)),
+                _ => given.next(),
+            });
+        }
+        arguments.extend(given);
+        calls.push(Call {
+            function,
+            arguments,
+        });
+    }
+    Ok(calls)
+}
+
+/// Arguments up to the closing parenthesis, and what follows it.
+fn arguments(text: &str) -> Option<(Vec<Argument>, &str)> {
+    let mut all = Vec::new();
+    let mut rest = text.trim_start();
+    loop {
+        if let Some(after) = rest.strip_prefix(')') {
+            return Some((all, after));
+        }
+        if let Some(quoted) = rest.strip_prefix('"') {
+            let (text, after) = string(quoted)?;
+            all.push(Argument::Text(text));
+            rest = after;
+        } else {
+            let end = rest.find([',', ')'])?;
+            let (word, after) = rest.split_at(end);
+            all.push(value(word.trim())?);
+            rest = after;
+        }
+        rest = rest.trim_start();
+        rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
+    }
+}
+
+fn string(text: &str) -> Option<(String, &str)> {
+    let mut out = String::new();
+    let mut letters = text.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '"' => return Some((out, &text[at + 1..])),
+            // What follows a quotation mark's backslash is the mark; other backslashes are the function's.
+            '\\' if text[at + 1..].starts_with('"') => {
+                letters.next();
+                out.push('"');
+            }
+            letter => out.push(letter),
+        }
+    }
+    None
+}
+
+/// A number, or the name that MAPI's headers give one.
+fn value(word: &str) -> Option<Argument> {
+    const NAMES: &[(&str, i128)] = &[
+        ("ADD", 0),
+        ("BOTH_SIDE", 3),
+        ("CLIENT_SIDE", 1),
+        ("DETERMINISTIC", 2),
+        ("NOWAIT", 1),
+        ("PERIODIC", 2),
+        ("PKT_SIZE", 1),
+        ("PKT_TS", 0),
+        ("PROBABILISTIC", 3),
+        ("SERVER_SIDE", 2),
+        ("SORT_BY_BYTES", 2),
+        ("SORT_BY_PACKETS", 1),
+        ("SUB", 1),
+        ("WAIT", 0),
+    ];
+    let named = NAMES.iter().find(|(name, _)| *name == word);
+    let number = named
+        .map(|(_, number)| *number)
+        .or_else(|| word.parse().ok());
+    number.map(Argument::Number)
+}
+
+/// The stack that functions are.
+///
+/// # Errors
+/// [`parse`], [`Call::component`].
+pub fn flow(text: &str) -> Result<String, Error> {
+    let calls = parse(text)?;
+    let components = (1..)
+        .zip(&calls)
+        .map(|(number, call)| call.component(number));
+    let components: Vec<String> = components.collect::<Result<_, _>>()?;
+    Ok(components.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgauge_registry::registry;
+    use flowgauge_stack::syntax::Document;
+    use flowgauge_stack::{Sources, check, parse_stack};
+
+    use super::*;
+    use crate::functions::FUNCTIONS;
+
+    fn fault(stack: &str) -> Option<String> {
+        let mut sources = Sources::default();
+        let file = sources.add("flow", stack.to_owned())?;
+        let body = match parse_stack(&sources, file) {
+            Ok(body) => body,
+            Err(found) => return Some(found.show(&sources).to_string()),
+        };
+        let checked = check(&Document::of(body), registry());
+        let found = checked
+            .diagnostics
+            .iter()
+            .map(|it| it.show(&sources).to_string());
+        checked.program.is_none().then(|| found.collect())
+    }
+
+    /// A call of each function, with all its arguments.
+    const CALLS: &[&str] = &[
+        "BPF_FILTER(\"tcp port 80\", 1)",
+        "PKT_COUNTER",
+        "BYTE_COUNTER()",
+        "STR_SEARCH(\"a\\\"|0d 0a|\", 10, 20)",
+        "TO_BUFFER(WAIT)",
+        "SAMPLE(10, PERIODIC)",
+        "HASHSAMP(100, 10)",
+        "HASH(2)",
+        "PKT_COUNTER BUCKET(1, \"100ms\", 1)",
+        "PKT_COUNTER BYTE_COUNTER BINOP(SUB, 1, 2)",
+        "PKTINFO(PKT_SIZE) DIST(1, \"0\", \"1500\", \"100\")",
+        "GAP",
+        "PKTINFO(PKT_TS)",
+        "PROTINFO(\"ip.ttl\")",
+        "STARTSTOP(\"+10s\", \"+20s\")",
+        "PKTINFO(PKT_SIZE) STATS(1, \"0\")",
+        "BURST(0, 65536, 1024, 96, 1000, 1000, 1000)",
+        "ETHEREAL(\"tcp.dstport == 80\")",
+        "COOKING(32768, 30, 1, BOTH_SIDE)",
+        "REGEXP(\"GET \\.*\")",
+        "TOP(10, 2, 10, SORT_BY_PACKETS, 60)",
+        "EXPIRED_FLOWS(10, 100, 1)",
+    ];
+
+    #[test]
+    fn every_function_is_a_component_with_all_its_arguments() {
+        for text in CALLS {
+            let stack = flow(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(fault(&stack), None, "{text}: {stack}");
+            let calls = parse(text).unwrap();
+            let last = calls.last().unwrap();
+            assert_eq!(last.arguments.len() >= last.function.required, true);
+        }
+        for function in FUNCTIONS {
+            let registry = registry();
+            assert!(
+                registry.find(function.component).is_some(),
+                "{}",
+                function.name
+            );
+            assert_eq!(
+                function.arguments.len(),
+                function.becomes.len(),
+                "{}",
+                function.name
+            );
+            let is_called = CALLS.iter().any(|call| {
+                parse(call)
+                    .unwrap()
+                    .iter()
+                    .any(|call| call.function == function)
+            });
+            assert!(
+                is_called || function.library == "trackflib",
+                "{}",
+                function.name
+            );
+        }
+    }
+
+    #[test]
+    fn functions_have_all_the_names_that_programs_use() {
+        for name in [
+            "stdflib:BYTE_COUNTER",
+            "BYTE_COUNTER!1",
+            "ETHERREAL",
+            "trackflib:FTP",
+            "TRACK_FTP",
+            "WEB",
+        ] {
+            assert!(find(name).is_some(), "{name}");
+        }
+        assert!(find("extraflib:BYTE_COUNTER").is_none() && find("COUNT").is_none());
+    }
+
+    #[test]
+    fn fields_of_top_are_counted_through_all_protocols() {
+        for (call, field) in [
+            ("TOP(5, 1, 8)", "ip.src"),
+            ("TOP(5, 2, 11)", "tcp.dstport"),
+            ("TOP(5, 3, 18)", "udp.srcport"),
+        ] {
+            assert!(
+                flow(call).unwrap().contains(&format!("by = {field}")),
+                "{call}"
+            );
+        }
+    }
+
+    #[test]
+    fn wrong_calls_have_the_numbers_of_their_errors() {
+        for (text, number) in [
+            ("NO_SUCH", 6144),
+            ("BPF_FILTER", 7001),
+            ("BPF_FILTER(80)", 7001),
+            ("SAMPLE(\"10\")", 7001),
+            ("SAMPLE(10, 2, 3)", 7003),
+            ("BINOP(ADD, 1, 2)", 6147),
+            ("PKT_COUNTER BUCKET(1, \"soon\")", 7003),
+            ("TOP(5, 4, 1)", 7002),
+            ("TOP(5, 2, 1)", 7003),
+            ("BPF_FILTER(\"tcp", 6144),
+        ] {
+            let error = flow(text).expect_err(text);
+            assert_eq!(error.number, number, "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn texts_cannot_leave_their_option() {
+        let hostile =
+            "BPF_FILTER(\"tcp\\\" } output { file = /tmp/x } filter { expression = \\\"udp\")";
+        let stack = flow(hostile).unwrap();
+        let names = |stack: &str| {
+            let mut sources = Sources::default();
+            let file = sources.add("flow", stack.to_owned()).unwrap();
+            parse_stack(&sources, file)
+                .map(|body| Document::of(body))
+                .is_ok()
+        };
+        assert!(names(&stack));
+        assert!(
+            fault(&stack).is_some_and(|fault| fault.contains("expression")),
+            "{stack}"
+        );
+    }
+}
