@@ -94,6 +94,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Anonymize(options) => anonymize::run(options),
         Command::Stack(options) => stack::run(options),
         Command::Sensor(options) => sensor::run(options),
+        Command::Mapi(options) => sensor::mapi(options),
         Command::Keys(options) => keys::run(options),
         Command::Doctor(options) => doctor::run(options),
         Command::ShareService(options) => share_service::run(options),

@@ -31,7 +31,7 @@ pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
             Ok(())
         }
         SensorCommand::Status(options) => status(options),
-        SensorCommand::Flow(options) => flow(options),
+        SensorCommand::Flow(options) => flow(options, &options.stack, &[]),
         SensorCommand::Start(options) => {
             let client = connect(&options.sensor.socket)?;
             client.start(&options.device).map_err(failed)
@@ -165,13 +165,30 @@ fn page(status: &Status) -> String {
     lines.join("\n")
 }
 
-/// Has a flow run, and writes its results.
-fn flow(options: &FlowOptions) -> Result<(), Failure> {
+/// Has MAPI's functions run on a device.
+///
+/// # Errors
+/// What went wrong, for the user.
+pub(crate) fn mapi(options: &FlowOptions) -> Result<(), Failure> {
+    let wrong = |error: flowgauge_mapi::Error| {
+        let what = format!("{error} (MAPI's error {})", error.number);
+        Failure::usage(what, "docs/mapi-functions.md lists the functions")
+    };
+    let calls = flowgauge_mapi::parse(&options.stack).map_err(wrong)?;
+    let names = calls.iter().map(|call| call.function.name.to_owned());
+    let names: Vec<String> = names.collect();
+    flow(
+        options,
+        &flowgauge_mapi::flow(&options.stack).map_err(wrong)?,
+        &names,
+    )
+}
+
+/// Has a flow run, and writes its results. Its components are called by `names`, if there are any.
+fn flow(options: &FlowOptions, stack: &str, names: &[String]) -> Result<(), Failure> {
     let control = Control::install()?;
     let client = connect(&options.sensor.socket)?;
-    let flow = client
-        .open(&options.device, &options.stack)
-        .map_err(failed)?;
+    let flow = client.open(&options.device, stack).map_err(failed)?;
     control.begin();
     if options.start {
         client.start(&options.device).map_err(failed)?;
@@ -185,7 +202,11 @@ fn flow(options: &FlowOptions) -> Result<(), Failure> {
             1 => client.close(flow),
             _ => client.results(flow),
         };
-        let results = results.map_err(failed)?;
+        let mut results = results.map_err(failed)?;
+        let before = results.components.len().saturating_sub(names.len());
+        for (component, name) in results.components[before..].iter_mut().zip(names) {
+            component.component.clone_from(name);
+        }
         print(&match options.json {
             true => json(&results)?,
             false => lines(&results),

@@ -84,6 +84,8 @@ pub(crate) enum Command {
     Stack(Box<StackOptions>),
     /// Capture permanently for many users: devices, stacks that always run, and flows
     Sensor(SensorOptions),
+    /// Run MAPI's functions on a device of a sensor, and write their results
+    Mapi(FlowOptions),
     /// Create and show the keys with which machines identify each other
     Keys(KeysOptions),
     /// Check what this machine can do, and recommend changes
@@ -112,7 +114,7 @@ impl Command {
     /// Whether standard output is where results go.
     pub(crate) fn writes_standard_output(&self) -> bool {
         let write = match self {
-            Command::Doctor(_) | Command::Keys(_) => return true,
+            Command::Doctor(_) | Command::Keys(_) | Command::Mapi(_) => return true,
             Command::Sensor(options) => return options.command.writes_standard_output(),
             Command::ShareService(_) => return false,
             Command::Streams(options) if options.files_are_all() => return false,
@@ -159,6 +161,7 @@ impl Command {
             },
             Command::Generate(_)
             | Command::Sensor(_)
+            | Command::Mapi(_)
             | Command::Keys(_)
             | Command::Doctor(_)
             | Command::ShareService(_) => return None,

@@ -97,7 +97,7 @@ pub(crate) struct FlowOptions {
     /// Write results as JSON lines
     #[arg(long)]
     pub(crate) json: bool,
-    /// The flow's components, as for stack run -e
+    /// What the flow consists of: of sensor flow components, as for stack run -e; of mapi MAPI's functions
     #[arg(value_name = "STACK")]
     pub(crate) stack: String,
 }
