@@ -187,7 +187,7 @@ mod tests {
             assert_eq!(fault(&stack), None, "{text}: {stack}");
             let calls = parse(text).unwrap();
             let last = calls.last().unwrap();
-            assert_eq!(last.arguments.len() >= last.function.required, true);
+            assert!(last.arguments.len() >= last.function.required);
         }
         for function in FUNCTIONS {
             let registry = registry();
@@ -272,9 +272,7 @@ mod tests {
         let names = |stack: &str| {
             let mut sources = Sources::default();
             let file = sources.add("flow", stack.to_owned()).unwrap();
-            parse_stack(&sources, file)
-                .map(|body| Document::of(body))
-                .is_ok()
+            parse_stack(&sources, file).map(Document::of).is_ok()
         };
         assert!(names(&stack));
         assert!(

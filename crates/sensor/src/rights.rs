@@ -146,8 +146,7 @@ impl Rights {
         if node.info.kind == ComponentKind::Thread {
             return Err(refused("the sensor decides about threads"));
         }
-        // Streams are refused whatever their options: with some they write files.
-        if (node.info.effects)(&node.settings) || name == "streams" {
+        if (node.info.effects)(&node.settings) {
             return Err(refused("it reads or writes something outside of the flow"));
         }
         let names_file = node.settings.iter().any(|setting| {
