@@ -382,6 +382,40 @@ fn a_sensor_serves_users_by_their_rights() {
 }
 
 #[test]
+fn a_sensor_takes_an_interface_again() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let folder = open_folder("sensor-away");
+    let (file, socket) = (folder.join("sensor.toml"), folder.join("sock"));
+    let config = format!(
+        "socket = \"{}\"\nuser = \"root\"\n[devices.fg1]\n[stacks.all]\nstack = \"count\"\n",
+        socket.display()
+    );
+    std::fs::write(&file, config).unwrap();
+    let sensor = Program::start(
+        &lab,
+        &["sensor", "run", "--config", &file.display().to_string()],
+    );
+    let socket = socket.display().to_string();
+    let status = || {
+        let outcome = live_support::run(&lab, &["sensor", "status", "--json", "--socket", &socket]);
+        outcome.json_lines().remove(0)["devices"][0].clone()
+    };
+    let frames = udp_frames(100, 200).into_iter().map(|one| one.bytes);
+    let trace = Trace::of(frames.collect());
+    trace.replay(&lab, "fg0");
+    live_support::wait_until("packets came", || status()["packets"] == 100);
+    lab.ip("link set fg1 down");
+    live_support::wait_until("it is away", || status()["state"] == "away");
+    lab.ip("link set fg1 up");
+    live_support::wait_until("it is back", || status()["state"] == "reading");
+    trace.replay(&lab, "fg0");
+    live_support::wait_until("more packets came", || status()["delivered"] == 200);
+    let outcome = sensor.stop(Signal::SIGTERM);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let _ = std::fs::remove_dir_all(folder);
+}
+
+#[test]
 fn any_captures_on_all_interfaces() {
     let Some(lab) = Lab::new(1500) else { return };
     let path = support::scratch("live-any").join("any.pcapng");

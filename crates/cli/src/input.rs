@@ -13,7 +13,7 @@ use flowgauge_capture::live::{LiveConfig, LiveSource, MergedSource};
 use flowgauge_capture::{Deduplicated, Deduplicator, Filtered, Limit, PacketSource, SnapLen};
 use flowgauge_sys::files;
 use flowgauge_sys::interfaces::{index_of, name_of};
-use flowgauge_sys::privileges;
+use flowgauge_sys::{privileges, process};
 use flowgauge_wire::LinkType;
 
 use crate::anonymize::Forced;
@@ -230,7 +230,11 @@ fn open_interfaces(
         .map(|packets| Arc::new(AtomicU64::new(packets)));
     if let Some(kib) = options.buffer_size {
         let rings = workers.saturating_mul(selection.interfaces.len());
-        check_rings(kib.saturating_mul(1024), rings as u64, machine_memory())?;
+        check_rings(
+            kib.saturating_mul(1024),
+            rings as u64,
+            process::machine_memory(),
+        )?;
     }
     let configs = selection.interfaces.iter().map(|interface| {
         let mut config = LiveConfig::new(interface);
@@ -493,16 +497,6 @@ fn check_rings(bytes: u64, rings: u64, memory: Option<u64>) -> Result<(), Failur
         ),
         format!("at most -B {} here", most / 1024 / rings.max(1)),
     ))
-}
-
-/// Bytes of memory of this machine, where the kernel says so.
-fn machine_memory() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 /// The longest filter that `-F` reads.

@@ -57,7 +57,7 @@ fn unstarted(error: &StartError) -> Failure {
 fn failed(error: ClientError) -> Failure {
     let hint = error.hint().map(str::to_owned);
     match error {
-        ClientError::NotThere { .. } | ClientError::Refused(_) => Failure::Usage {
+        ClientError::Refused(_) => Failure::Usage {
             what: error.to_string(),
             hint,
         },

@@ -192,7 +192,8 @@ fn yes(value: i128) -> &'static str {
 }
 
 fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{}\"", text.replace(['\n', '\r'], " "))
 }
 
 /// A time of MAPI's as one of stacks: without a unit, seconds.

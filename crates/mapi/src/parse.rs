@@ -16,7 +16,7 @@ pub fn parse(text: &str) -> Result<Vec<Call>, Error> {
     let mut calls = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
-        let end = rest.find(|letter: char| letter.is_whitespace() || letter == '(');
+        let end = rest.find(|letter: char| letter.is_whitespace() || "(,".contains(letter));
         let (name, after) = rest.split_at(end.unwrap_or(rest.len()));
         let function = find(name);
         let function =
@@ -178,6 +178,7 @@ mod tests {
         "REGEXP(\"GET \\.*\")",
         "TOP(10, 2, 10, SORT_BY_PACKETS, 60)",
         "EXPIRED_FLOWS(10, 100, 1)",
+        "PKT_COUNTER,BYTE_COUNTER",
     ];
 
     #[test]

@@ -71,8 +71,13 @@ impl Client {
 
     fn ask(&self, request: &Request) -> Result<Answer, ClientError> {
         let request = serde_json::to_vec(request).map_err(io::Error::from)?;
-        self.0.send_patiently(&request)?;
-        match receive_answer(&self.0, PATIENCE)? {
+        let sent = self.0.send_patiently(&request);
+        // Who was turned away is told why.
+        let answer = receive_answer(&self.0, PATIENCE);
+        if answer.is_err() {
+            sent?;
+        }
+        match answer? {
             Answer::Refused(refusal) => Err(ClientError::Refused(refusal)),
             answer => Ok(answer),
         }

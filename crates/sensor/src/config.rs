@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
 use flowgauge_stack::Stack;
 use flowgauge_sys::files::Folder;
+use flowgauge_sys::process;
 use serde::Deserialize;
 
 use crate::rights::Rights;
@@ -183,11 +184,12 @@ impl Checked {
             }
         })?;
         let wrong = |table: &str, name: &str, message: String, hint: Option<&str>| {
-            let header = [format!("[{table}.{name}]"), format!("[{table}.\"{name}\"]")];
-            let at = header.iter().find_map(|header| text.find(header));
+            let headers = [format!("[{table}.{name}]"), format!("[{table}.\"{name}\"]")];
+            let is_it = |line: &str| headers.iter().any(|header| line.trim().starts_with(header));
+            let at = text.lines().position(is_it);
             ConfigError {
                 place: match at {
-                    Some(at) => format!("{}:{}: {table}.{name}", path.display(), line_of(text, at)),
+                    Some(at) => format!("{}:{}: {table}.{name}", path.display(), at + 1),
                     None => format!("{}: {table}.{name}", path.display()),
                 },
                 message,
@@ -205,6 +207,10 @@ impl Checked {
                 let hint = "device names one of the tables devices";
                 wrong("stacks", name, message, Some(hint))
             })?;
+            if !is_name(name) {
+                let message = "it cannot be the name of a stack".to_owned();
+                return Err(wrong("stacks", name, message, Some(NAMES)));
+            }
             let made = text::stack(name, &stack.stack);
             let made = made.map_err(|found| wrong("stacks", name, found, None))?;
             if made.has_source() {
@@ -247,9 +253,24 @@ impl DeviceConfig {
 
     fn fault(&self, name: &str) -> Option<(String, &'static str)> {
         let is_file = !self.files.is_empty();
-        if name.is_empty() || name.contains([':', ',', ' ', '/']) {
-            let message = format!("\"{name}\" cannot be the name of a device");
-            return Some((message, "names have no colon, comma, blank or slash"));
+        if !is_name(name) {
+            let message = format!("\"{}\" cannot be the name of a device", name.escape_debug());
+            return Some((message, NAMES));
+        }
+        let most = process::machine_memory().map_or(u64::MAX, |bytes| bytes / 4);
+        if self.buffer > most {
+            let message = format!(
+                "buffer = {} is more than a quarter of the memory",
+                self.buffer
+            );
+            return Some((message, "a ring of some hundred megabytes is large"));
+        }
+        let filter = format!(
+            "filter {{ expression = {} }} count",
+            text::quoted(&self.filter)
+        );
+        if let Err(found) = text::stack("filter", &filter) {
+            return Some((found, "filter is as for tcpdump"));
         }
         if is_file && self.interface.is_some() {
             return Some((
@@ -271,6 +292,14 @@ impl DeviceConfig {
         }
         None
     }
+}
+
+const NAMES: &str = "names consist of letters, digits and - _ . @";
+
+/// Whether it can be the name of a device or stack. (What runs for flows has a blank in its name.)
+fn is_name(name: &str) -> bool {
+    let is_good = |letter: char| letter.is_ascii_alphanumeric() || "-_.@".contains(letter);
+    !name.is_empty() && name.len() <= 64 && name.chars().all(is_good)
 }
 
 /// The line of a place, from 1.

@@ -33,20 +33,25 @@ pub(crate) struct Opened {
     stop: StopHandle,
 }
 
+/// An interface as it is opened.
+fn live(interface: &str, config: &DeviceConfig) -> LiveConfig {
+    LiveConfig {
+        filter: config.filter.clone(),
+        snap_len: config.snapshot_length,
+        buffer_bytes: config.buffer,
+        promiscuous: config.promiscuous,
+        tick_ms: TICK_MS,
+        ..LiveConfig::new(interface)
+    }
+}
+
 impl Opened {
     pub(crate) fn open(name: &str, config: &DeviceConfig) -> Result<Opened, Error> {
         let stop = StopHandle::default();
         let (source, describes): (Source, String) = match config.interface(name) {
             Some(interface) => {
-                let live = LiveConfig {
-                    filter: config.filter.clone(),
-                    snap_len: config.snapshot_length,
-                    buffer_bytes: config.buffer,
-                    promiscuous: config.promiscuous,
-                    tick_ms: TICK_MS,
-                    ..LiveConfig::new(interface)
-                };
-                let source = LiveSource::open(&live)?.stopped_by(stop.clone());
+                let opened = LiveSource::open(&live(interface, config))?;
+                let source = opened.stopped_by(stop.clone());
                 (Box::new(source), format!("interface {interface}"))
             }
             None => {
@@ -90,7 +95,9 @@ impl Opened {
         let mut work = Work {
             runner,
             source: self.source,
-            is_file: !self.config.files.is_empty(),
+            interface: self.config.interface(name).map(|it| live(it, &self.config)),
+            stop: self.stop.clone(),
+            earlier: Ledger::default(),
             state,
             orders: receiver,
             errors: Vec::new(),
@@ -161,6 +168,8 @@ impl Shown {
 enum State {
     Holding,
     Reading,
+    /// The interface went away.
+    Away,
     Ended,
 }
 
@@ -200,6 +209,7 @@ impl Device {
             status.state = match shown.state {
                 State::Holding => "holding",
                 State::Reading => "reading",
+                State::Away => "away",
                 State::Ended => "ended",
             }
             .to_owned();
@@ -234,7 +244,11 @@ impl Drop for Device {
 struct Work {
     runner: Runner,
     source: Source,
-    is_file: bool,
+    /// Where it is one: it is opened again when it has gone away.
+    interface: Option<LiveConfig>,
+    stop: StopHandle,
+    /// What sources before this one had.
+    earlier: Ledger,
     state: State,
     orders: Receiver<Order>,
     errors: Vec<String>,
@@ -250,7 +264,7 @@ impl Work {
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => {
                     is_stopping = true;
                     // What is in the ring of an interface is still taken.
-                    if self.is_file || self.state == State::Holding {
+                    if self.interface.is_none() || self.state != State::Reading {
                         self.end();
                     }
                 }
@@ -264,8 +278,10 @@ impl Work {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if self.state == State::Reading {
-                self.read();
+            match self.state {
+                State::Reading => self.read(),
+                State::Away if !is_stopping => self.take_again(),
+                _ => {}
             }
         }
     }
@@ -284,14 +300,42 @@ impl Work {
     fn read(&mut self) {
         match self.runner.step(&mut *self.source) {
             Ok(Some(_)) => {}
-            Ok(None) => self.end(),
-            Err(error) => {
-                if self.errors.len() < MOST_ERRORS {
-                    self.errors.push(error.to_string());
-                }
+            Ok(None) if self.interface.is_some() && !self.stop.is_stopped() => {
+                self.state = State::Away;
             }
+            Ok(None) => self.end(),
+            Err(error) => self.note(&error),
         }
         self.take_failures();
+    }
+
+    /// Opens an interface that went away, if it is there again.
+    fn take_again(&mut self) {
+        let Some(interface) = &self.interface else {
+            return;
+        };
+        match LiveSource::open(interface) {
+            Ok(source) => {
+                self.earlier.merge(&self.source.ledger());
+                self.source = Box::new(source.stopped_by(self.stop.clone()));
+                self.state = State::Reading;
+            }
+            Err(error) => self.note(&error),
+        }
+    }
+
+    /// The ledger of all sources.
+    fn ledger(&mut self) -> Ledger {
+        let mut ledger = self.earlier.clone();
+        ledger.merge(&self.source.ledger());
+        ledger
+    }
+
+    fn note(&mut self, error: &Error) {
+        let error = error.to_string();
+        if self.errors.len() < MOST_ERRORS && !self.errors.contains(&error) {
+            self.errors.push(error);
+        }
     }
 
     fn end(&mut self) {
@@ -348,7 +392,7 @@ impl Work {
             .filter_map(|it| it.account.as_deref());
         for last in accounts.filter_map(|account| account.last.as_ref()) {
             let run = RunEnd {
-                ledger: &self.source.ledger(),
+                ledger: &self.ledger(),
                 notes: &self.source.notes(),
             };
             if let Err(failure) = last.0.write(&run) {
@@ -367,7 +411,7 @@ impl Work {
         Shown {
             state: self.state,
             stacks: stacks.collect(),
-            ledger: self.source.ledger(),
+            ledger: self.ledger(),
             errors: self.errors.clone(),
         }
     }

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use flowgauge_sys::local::Connection;
 use serde::de::DeserializeOwned;
@@ -15,7 +16,9 @@ use serde_json::Value;
 /// The longest request, and the longest part of an answer.
 pub const PART_BYTES: usize = 60 << 10;
 /// The longest answer.
-pub const MOST_ANSWER: usize = 64 << 20;
+pub const MOST_ANSWER: usize = 8 << 20;
+/// How long a user may take to receive a part of an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a user asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +119,7 @@ pub struct DeviceStatus {
     pub device: String,
     /// What it captures or reads.
     pub source: String,
-    /// `holding`, `reading`, `ended` or `failed`.
+    /// `holding`, `reading`, `away` (an interface that is taken again when it is back), `ended` or `failed`.
     pub state: String,
     /// Packets received.
     pub packets: u64,
@@ -188,13 +191,35 @@ pub struct ComponentResult {
 
 /// Sends an answer, in as many parts as it takes.
 pub(crate) fn send_answer(connection: &Connection, answer: &Answer) -> io::Result<()> {
-    let bytes = serde_json::to_vec(answer)?;
+    let mut bytes = serde_json::to_vec(answer)?;
+    if bytes.len() > MOST_ANSWER {
+        let long = format!(
+            "the answer has {} bytes, and {MOST_ANSWER} at most are sent",
+            bytes.len()
+        );
+        let refusal = Refusal::with_hint(long, "let components keep less, or open several flows");
+        bytes = serde_json::to_vec(&Answer::Refused(refusal))?;
+    }
     let mut parts = bytes.chunks(PART_BYTES).peekable();
     while let Some(part) = parts.next() {
         let mark = if parts.peek().is_some() { b'+' } else { b'.' };
-        connection.send_patiently(&[&[mark], part].concat())?;
+        send(connection, &[&[mark], part].concat())?;
     }
     Ok(())
+}
+
+fn send(connection: &Connection, part: &[u8]) -> io::Result<()> {
+    const LOOK: Duration = Duration::from_millis(2);
+
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match connection.send(part) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
+                thread::sleep(LOOK);
+            }
+            sent => return sent,
+        }
+    }
 }
 
 /// Receives an answer within `patience`.
@@ -224,8 +249,6 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::thread;
-
     use super::*;
 
     #[test]

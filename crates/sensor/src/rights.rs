@@ -1,10 +1,11 @@
 //! What users may do.
 
-use flowgauge_stack::{ComponentKind, Input, Node, Stack};
+use flowgauge_stack::{ComponentKind, Input, Node, OptionValue, Stack};
 use serde::Deserialize;
 
 use crate::config::Config;
 use crate::protocol::Refusal;
+use crate::text::{self, quoted};
 
 /// What a user, or a member of a group, may do.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub enum Visible {
 }
 
 /// Components from whose results no byte of a packet can be learned but what capture filters can ask for: headers, addresses
-/// and lengths. (A capture filter reaches payload by an offset, `tcp[32]`: [`filter_fault`] refuses that.)
+/// and lengths. ([`filter_fault`] refuses filters that reach further.)
 const COUNTING: &[&str] = &[
     "binary_operation",
     "bucket",
@@ -63,6 +64,26 @@ const COUNTING: &[&str] = &[
     "start_stop",
     "statistics",
     "threshold",
+];
+
+/// Components that a flow may have.
+const MOST_COMPONENTS: usize = 32;
+/// The longest text of a flow: a filter takes longer to compile than it is.
+const MOST_TEXT: usize = 4 << 10;
+/// Rows of a histogram.
+const MOST_ROWS: f64 = 1000.0;
+/// What options may be that decide how much is kept.
+const MOST: &[(&str, u64)] = &[
+    ("capacity", 100_000),
+    ("count", 1000),
+    ("flows", 10_000),
+    ("max_flows", 100_000),
+    ("memory", 64 << 20),
+    ("packets", 10_000),
+    ("samples", 1000),
+    ("slots", 1000),
+    ("snap", 65_535),
+    ("table", 100_000),
 ];
 
 impl Rights {
@@ -85,12 +106,20 @@ impl Rights {
         }
     }
 
+    /// Whether nothing is allowed.
+    pub(crate) fn is_nothing(&self) -> bool {
+        *self == Rights::none()
+    }
+
     /// What is wrong with them, and what to do about it.
     pub(crate) fn fault(&self, config: &Config) -> Option<(String, &'static str)> {
         let is_known = |name: &&String| *name == "*" || config.devices.contains_key(*name);
         if let Some(name) = self.devices.iter().find(|name| !is_known(name)) {
             let hint = "devices names tables of devices, or \"*\"";
             return Some((format!("there is no device \"{name}\""), hint));
+        }
+        if let Err(found) = text::stack("filter", &self.forced("count")) {
+            return Some((found, "filter is as for tcpdump"));
         }
         let registry = flowgauge_registry::registry();
         let mut functions = self.functions.iter().flatten();
@@ -110,11 +139,26 @@ impl Rights {
     pub(crate) fn forced(&self, text: &str) -> String {
         match &self.filter {
             Some(filter) => {
-                let filter = filter.replace('\\', "\\\\").replace('"', "\\\"");
-                format!("filter {{ expression = \"{filter}\" }} {text}")
+                let filter = quoted(filter);
+                format!("filter {{ expression = {filter} }} {text}")
             }
             None => text.to_owned(),
         }
+    }
+
+    /// Whether the text of a flow is looked at.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(crate) fn allow_text(&self, text: &str) -> Result<(), Refusal> {
+        if self.admin || text.len() <= MOST_TEXT {
+            return Ok(());
+        }
+        let error = format!(
+            "a flow has at most {MOST_TEXT} bytes, this one {}",
+            text.len()
+        );
+        Err(Refusal::with_hint(error, "split it into several flows"))
     }
 
     /// Whether a flow may run.
@@ -122,6 +166,21 @@ impl Rights {
     /// # Errors
     /// Why it may not.
     pub(crate) fn allow(&self, stack: &Stack) -> Result<(), Refusal> {
+        if !self.admin && stack.nodes.len() > MOST_COMPONENTS {
+            let error = format!("a flow has at most {MOST_COMPONENTS} components");
+            return Err(Refusal::with_hint(error, "split it into several flows"));
+        }
+        if let Some(filter) = &self.filter {
+            let (_, first) = stack.iter().next().unzip();
+            let is_forced = first.is_some_and(|node: &Node| {
+                node.info.name == "filter" && node.settings.text("expression") == Some(filter)
+            });
+            if !is_forced {
+                return Err(Refusal::new(
+                    "the filter that your rights put before it is not there",
+                ));
+            }
+        }
         let forced = usize::from(self.filter.is_some());
         for (place, (_, node)) in stack.iter().enumerate() {
             if place < forced {
@@ -156,6 +215,11 @@ impl Rights {
         if names_file {
             return Err(refused("it names a file of the sensor's"));
         }
+        if !self.admin
+            && let Some(what) = too_large(node)
+        {
+            return Err(refused(&what));
+        }
         if let Some(functions) = &self.functions {
             let registry = flowgauge_registry::registry();
             let mut allowed = functions.iter().filter_map(|name| registry.find(name));
@@ -177,13 +241,73 @@ impl Rights {
     }
 }
 
-/// Why a filter may not be asked by who may see no payload: a place in the packet can be anywhere in it.
-fn filter_fault(expression: &str) -> Option<&'static str> {
-    const FIELDS: [&str; 4] = ["[tcpflags]", "[icmptype]", "[icmpcode]", "[icmp6type]"];
+/// What of a component's options asks for too much memory.
+fn too_large(node: &Node) -> Option<String> {
+    for setting in node.settings.iter() {
+        let option = setting.option;
+        let value = match setting.value {
+            OptionValue::Integer(value) => u64::try_from(value).unwrap_or(0),
+            OptionValue::Size(value) => value,
+            _ => continue,
+        };
+        let default = option.default.and_then(|text| option.kind.read(text).ok());
+        let most = MOST.iter().find(|(name, _)| *name == option.name);
+        if let Some((name, most)) = most
+            && value > *most
+            && default.as_ref() != Some(&setting.value)
+        {
+            return Some(format!("{name} is at most {most}"));
+        }
+    }
+    let number = |name: &str| {
+        let settings = &node.settings;
+        let integer = settings.integer(name).map(|value| value as f64);
+        let size = settings.size(name).map(|value| value as f64);
+        let text = settings
+            .text(name)
+            .and_then(|text| text.trim().parse().ok());
+        integer.or(size).or(text)
+    };
+    let step = number("step").or_else(|| number("interval"));
+    let (min, max) = (number("min").unwrap_or(0.0), number("max").unwrap_or(0.0));
+    let is_histogram = matches!(node.info.name, "distribution" | "burst");
+    let rows = (max - min) / step.unwrap_or(f64::MAX);
+    let is_bounded = rows.is_finite() && rows <= MOST_ROWS;
+    (is_histogram && !is_bounded).then(|| format!("it has at most {MOST_ROWS} rows"))
+}
 
-    let mut rest = expression.to_owned();
+/// Why a filter may not be asked by who may see no payload: an offset can be anywhere in the packet, and after some words all
+/// that follows is looked for further behind.
+fn filter_fault(expression: &str) -> Option<&'static str> {
+    const FIELDS: [&str; 5] = [
+        "tcp[tcpflags]",
+        "icmp[icmptype]",
+        "icmp[icmpcode]",
+        "icmp6[icmp6type]",
+        "icmp6[icmp6code]",
+    ];
+    const SHIFT: [&str; 9] = [
+        "vlan",
+        "mpls",
+        "pppoed",
+        "pppoes",
+        "geneve",
+        "vxlan",
+        "protochain",
+        "llc",
+        "wlan",
+    ];
+
+    let mut words = expression.split(|letter: char| !letter.is_ascii_alphanumeric());
+    if words.any(|word| SHIFT.contains(&word)) {
+        return Some("its filter looks behind headers that need not be there");
+    }
+    let mut rest = format!(" {expression}");
     for field in FIELDS {
-        rest = rest.replace(field, "");
+        // As a word of its own: not xtcp[tcpflags].
+        for before in [' ', '(', '!'] {
+            rest = rest.replace(&format!("{before}{field}"), &before.to_string());
+        }
     }
     rest.contains('[')
         .then_some("an offset reaches the payload")
@@ -203,10 +327,15 @@ mod tests {
     fn who_sees_no_packets_counts() {
         let rights = Rights::default();
         assert_eq!(refused(&rights, "filter { port 53 } count bytes"), None);
+        let flags = "filter { \"(tcp[tcpflags] & tcp-syn != 0) or icmp[icmptype] = 8\" } count";
+        assert_eq!(refused(&rights, flags), None);
         for text in [
             "search { pattern = secret } count",
             "display_filter { frame contains 47:45:54 } count",
             "filter { tcp[32] = 0x47 } count",
+            "filter { udp[tcpflags] = 0x65 } count",
+            "filter { icmp[tcpflags] = 0x65 } count",
+            "filter { \"vlan 4094 or ether proto 0x5420\" } count",
             "filter { \"ether[54:4] = 1\" } count",
             "to_buffer",
             "hash_sample { range = 1024 }",
@@ -214,6 +343,29 @@ mod tests {
         ] {
             assert!(refused(&rights, text).is_some(), "{text}");
         }
+    }
+
+    #[test]
+    fn nobody_takes_much_memory() {
+        let rights = Rights::default();
+        let many = "count ".repeat(33);
+        for text in [
+            "bytes - distribution { of = bytes, min = 0, max = 100000, interval = 1 }",
+            "burst { min = 0, max = 64k, step = 1 }",
+            "count - bucket { of = count, slots = 1000000 }",
+            many.as_str(),
+        ] {
+            assert!(refused(&rights, text).is_some(), "{text}");
+            assert_eq!(refused(&Rights::all(), text), None, "{text}");
+        }
+        for text in [
+            "bytes - distribution { of = bytes, min = 0, max = 1500, interval = 100 }",
+            "burst",
+            "count - bucket { of = count }",
+        ] {
+            assert_eq!(refused(&rights, text), None, "{text}");
+        }
+        assert!(rights.allow_text(&"x".repeat(5000)).is_err());
     }
 
     #[test]

@@ -13,9 +13,9 @@ use flowgauge_sys::local::{self, Connection, Listener, Peer};
 use flowgauge_sys::{privileges, process};
 use parking_lot::Mutex;
 
-use crate::config::{Checked, ConfigError};
+use crate::config::{Checked, Config, ConfigError};
 use crate::device::{Device, Opened};
-use crate::protocol::{FlowStatus, Refusal, Results, StackStatus, Status};
+use crate::protocol::{Answer, FlowStatus, Refusal, Results, StackStatus, Status, send_answer};
 use crate::results::{is_shared, results};
 use crate::rights::Rights;
 use crate::session;
@@ -25,7 +25,7 @@ use crate::text;
 const USERS: [&str; 2] = ["flowgauge", "nobody"];
 /// Connections at once, and of one user.
 const MOST_CONNECTIONS: u64 = 1024;
-const MOST_OF_A_USER: usize = 256;
+const MOST_OF_A_USER: usize = 32;
 /// How often it is looked whether the sensor is to end.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -92,7 +92,7 @@ pub struct Sensor {
     path: PathBuf,
     /// Who started it; root may become somebody that others are, too.
     owner: u32,
-    listener: Listener,
+    bound: Bound,
     state: Mutex<State>,
     started: Instant,
     connections: AtomicU64,
@@ -115,16 +115,58 @@ struct Flow {
     stack: Stack,
     /// What that had counted before.
     base: Option<Results>,
-    peer: Peer,
-    /// Its connection.
-    session: u64,
+    /// Whose it is.
+    by: Asker,
 }
 
-/// Who asks, and what that may do.
+/// A socket that is freed when it is not listened on any more.
+struct Bound {
+    listener: Listener,
+    socket: PathBuf,
+}
+
+impl Bound {
+    fn at(socket: PathBuf) -> Result<Bound, StartError> {
+        let listener = Listener::bind_path(&socket).map_err(|error| StartError::Socket {
+            socket: socket.display().to_string(),
+            error,
+        })?;
+        Ok(Bound { listener, socket })
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        local::free_path(&self.socket);
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
 pub(crate) struct Asker {
     pub(crate) session: u64,
     pub(crate) peer: Peer,
     pub(crate) groups: Vec<u32>,
+}
+
+impl Asker {
+    fn rights(&self, config: &Config, owner: u32) -> Rights {
+        if self.peer.user == 0 || self.peer.user == owner {
+            return Rights::all();
+        }
+        let mut users = config.users.iter();
+        let found = users.find(|(name, _)| privileges::user_id(name).ok() == Some(self.peer.user));
+        let of_user = found.map(|(_, rights)| rights.clone());
+        of_user.unwrap_or_else(|| {
+            let mut groups = config.groups.iter();
+            let is_in = |name: &str| {
+                let id = privileges::group_id(name).ok();
+                id.is_some_and(|id| id == self.peer.group || self.groups.contains(&id))
+            };
+            let found = groups.find(|(name, _)| is_in(name));
+            found.map_or_else(Rights::none, |(_, rights)| rights.clone())
+        })
+    }
 }
 
 impl Sensor {
@@ -135,12 +177,6 @@ impl Sensor {
     pub fn start(config: &Path, is_stopped: Arc<AtomicBool>) -> Result<Sensor, StartError> {
         let owner = process::user();
         let checked = Checked::read(config)?;
-        let socket = &checked.config.socket;
-        let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.clone());
-        let listener = Listener::bind_path(&socket).map_err(|error| StartError::Socket {
-            socket: socket.display().to_string(),
-            error,
-        })?;
         let mut opened = Vec::new();
         for (name, device) in &checked.config.devices {
             let source = Opened::open(name, device).map_err(|error| StartError::Device {
@@ -149,6 +185,9 @@ impl Sensor {
             })?;
             opened.push((name.clone(), source));
         }
+        let socket = &checked.config.socket;
+        let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.clone());
+        let bound = Bound::at(socket)?;
         give_up_root(checked.config.user.as_deref())?;
         let mut devices = BTreeMap::new();
         for (name, source) in opened {
@@ -163,7 +202,7 @@ impl Sensor {
         Ok(Sensor {
             path: config.to_owned(),
             owner,
-            listener,
+            bound,
             state: Mutex::new(State {
                 checked,
                 devices,
@@ -178,8 +217,8 @@ impl Sensor {
     }
 
     /// The socket that users come to.
-    pub fn socket(&self) -> PathBuf {
-        self.state.lock().checked.config.socket.clone()
+    pub fn socket(&self) -> &Path {
+        &self.bound.socket
     }
 
     /// What it captures and reads.
@@ -200,17 +239,27 @@ impl Sensor {
     pub fn run(self: &Arc<Sensor>, mut look: impl FnMut(&Sensor)) {
         let mut session = 0;
         while !self.is_stopped() {
-            let waits = local::wait_any(&[std::os::fd::AsFd::as_fd(&self.listener)], Some(LOOK));
+            let listener = std::os::fd::AsFd::as_fd(&self.bound.listener);
+            let waits = local::wait_any(&[listener], Some(LOOK));
             look(self);
             if !waits.is_ok_and(|waits| waits.contains(&true)) {
                 continue;
             }
-            while let Ok(Some(connection)) = self.listener.accept() {
-                session += 1;
-                self.welcome(connection, session);
+            loop {
+                match self.bound.listener.accept() {
+                    Ok(Some(connection)) => {
+                        session += 1;
+                        self.welcome(connection, session);
+                    }
+                    Ok(None) => break,
+                    Err(_) => {
+                        // No descriptor is left: one may be soon.
+                        thread::sleep(LOOK);
+                        break;
+                    }
+                }
             }
         }
-        local::free_path(&self.socket());
         let devices = core::mem::take(&mut self.state.lock().devices);
         drop(devices);
     }
@@ -229,22 +278,33 @@ impl Sensor {
         let (Ok(peer), Ok(groups)) = (connection.peer(), connection.peer_groups()) else {
             return;
         };
-        {
-            let users = &mut self.state.lock().users;
-            let of_user = users.entry(peer.user).or_default();
-            let all = self.connections.load(Ordering::Relaxed);
-            if all >= MOST_CONNECTIONS || *of_user >= MOST_OF_A_USER {
-                return;
-            }
-            *of_user += 1;
-        }
-        self.connections.fetch_add(1, Ordering::Relaxed);
-        let sensor = Arc::clone(self);
         let asker = Asker {
             session,
             peer,
             groups,
         };
+        let rights = self.rights(&asker);
+        let refused = if rights.is_nothing() {
+            Some("you have no rights here")
+        } else {
+            let users = &mut self.state.lock().users;
+            let of_user = users.entry(peer.user).or_default();
+            let (all, reserve) = match rights.admin {
+                true => (u64::MAX, usize::MAX),
+                false => (MOST_CONNECTIONS, MOST_OF_A_USER),
+            };
+            let is_room = self.connections.load(Ordering::Relaxed) < all && *of_user < reserve;
+            *of_user += usize::from(is_room);
+            (!is_room).then_some("there are too many connections")
+        };
+        if let Some(why) = refused {
+            let hint = "the sensor's configuration has the rights of users";
+            let _ = send_answer(&connection, &Answer::Refused(Refusal::with_hint(why, hint)));
+            connection.stop_receiving();
+            return;
+        }
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        let sensor = Arc::clone(self);
         let serve = move || {
             session::serve(&sensor, &connection, &asker);
             sensor.forget(&asker);
@@ -274,7 +334,7 @@ impl Sensor {
         let mut state = self.state.lock();
         let mut devices = Vec::new();
         state.flows.retain(|_, flow| {
-            let is_its = flow.session == asker.session;
+            let is_its = flow.by.session == asker.session;
             if is_its && !devices.contains(&flow.device) {
                 devices.push(flow.device.clone());
             }
@@ -288,23 +348,7 @@ impl Sensor {
     }
 
     pub(crate) fn rights(&self, asker: &Asker) -> Rights {
-        let state = self.state.lock();
-        let config = &state.checked.config;
-        if asker.peer.user == 0 || asker.peer.user == self.owner {
-            return Rights::all();
-        }
-        let mut users = config.users.iter();
-        let found = users.find(|(name, _)| privileges::user_id(name).ok() == Some(asker.peer.user));
-        let of_user = found.map(|(_, rights)| rights.clone());
-        of_user.unwrap_or_else(|| {
-            let mut groups = config.groups.iter();
-            let is_in = |name: &str| {
-                let id = privileges::group_id(name).ok();
-                id.is_some_and(|id| id == asker.peer.group || asker.groups.contains(&id))
-            };
-            let found = groups.find(|(name, _)| is_in(name));
-            found.map_or_else(Rights::none, |(_, rights)| rights.clone())
-        })
+        asker.rights(&self.state.lock().checked.config, self.owner)
     }
 
     /// How it is; of flows those of the asker, or all for who may see them.
@@ -319,8 +363,8 @@ impl Sensor {
                 let flows = flows.filter(|(_, flow)| flow.stack.name == stack.name);
                 let flows = flows.map(|(number, flow)| FlowStatus {
                     flow: *number,
-                    user: flow.peer.user,
-                    process: flow.peer.process,
+                    user: flow.by.peer.user,
+                    process: flow.by.peer.process,
                 });
                 let seen = |flow: &FlowStatus| rights.admin || flow.user == asker.peer.user;
                 let flows: Vec<FlowStatus> = flows.filter(seen).collect();
@@ -365,12 +409,13 @@ impl Sensor {
                 "flowgauge sensor status shows the devices",
             ));
         }
+        rights.allow_text(text)?;
         let number = self.flows.fetch_add(1, Ordering::Relaxed) + 1;
-        let stack = text::stack(&format!("flow-{number}"), &rights.forced(text));
+        let stack = text::stack(&format!("flow {number}"), &rights.forced(text));
         let stack = stack.map_err(Refusal::new)?;
         rights.allow(&stack)?;
         let mut state = self.state.lock();
-        let of_user = |flow: &&Flow| flow.peer.user == asker.peer.user;
+        let of_user = |flow: &&Flow| flow.by.peer.user == asker.peer.user;
         let flows = state.flows.values().filter(of_user).count();
         if flows >= rights.most_flows as usize {
             return Err(Refusal::with_hint(
@@ -387,8 +432,7 @@ impl Sensor {
             device: device.to_owned(),
             stack,
             base,
-            peer: asker.peer,
-            session: asker.session,
+            by: asker.clone(),
         };
         state.flows.insert(number, flow);
         if is_new && let Err(error) = state.run(device) {
@@ -423,7 +467,8 @@ impl Sensor {
     /// # Errors
     /// When it has no such flow.
     pub(crate) fn close(&self, asker: &Asker, number: u64) -> Result<Results, Refusal> {
-        let last = self.results(asker, number)?;
+        let mut last = self.results(asker, number)?;
+        last.is_last = true;
         let mut state = self.state.lock();
         let Some(flow) = state.flows.remove(&number) else {
             return Ok(last);
@@ -464,73 +509,50 @@ impl Sensor {
         let mut said = Vec::new();
         let old = &state.checked.config;
         if (&old.socket, &old.user) != (&checked.config.socket, &checked.config.user) {
-            said.push(
-                "socket and user stay what they were until the sensor is started again".to_owned(),
-            );
+            let what = "socket and user stay what they were until the sensor is started again";
+            said.push(what.to_owned());
         }
-        let mut opened = Vec::new();
-        for (name, config) in &checked.config.devices {
-            let is_same = state
-                .devices
-                .get(name)
-                .is_some_and(|it| it.config == *config);
-            if !is_same {
-                let source = Opened::open(name, config).map_err(|error| StartError::Device {
-                    device: name.clone(),
-                    error,
-                })?;
-                opened.push((name.clone(), source));
-            }
+        if (&old.users, &old.groups) != (&checked.config.users, &checked.config.groups) {
+            said.push("rights have changed".to_owned());
         }
+        // What can fail comes before anything is taken away.
+        let started = state.start_changed(&checked)?;
+        let before = core::mem::replace(&mut state.checked, checked);
+        state.end_forbidden(self.owner, &mut said);
         let gone: Vec<String> = state.devices.keys().cloned().collect();
         for name in gone {
-            if !checked.config.devices.contains_key(&name) {
+            if !state.checked.config.devices.contains_key(&name) {
                 state.devices.remove(&name);
                 state.flows.retain(|_, flow| flow.device != name);
                 said.push(format!("device {name} ended"));
             }
         }
-        let before = core::mem::replace(&mut state.checked, checked);
-        for (name, source) in opened {
-            let was = state.devices.remove(&name).is_some();
-            let started = source.start(&name, state.stacks_of(&name));
-            let device = started.map_err(|error| StartError::Stacks {
-                device: name.clone(),
-                error: error.to_string(),
-            })?;
-            said.push(format!(
-                "device {name} {}",
-                if was { "replaced" } else { "started" }
-            ));
-            state.devices.insert(name, Arc::new(device));
+        for (name, device) in started {
+            let was = state.devices.insert(name.clone(), Arc::new(device));
+            let of_it = state.flows.values_mut().filter(|flow| flow.device == name);
+            of_it.for_each(|flow| flow.base = None);
+            said.push(match was.is_some() {
+                true => format!("device {name} replaced"),
+                false => format!("device {name} started"),
+            });
         }
         let names: Vec<String> = state.devices.keys().cloned().collect();
         for name in names {
-            let is_same = |one: &Stack, other: &Stack| one.does_as(other);
-            let (old, new) = (before.stacks.get(&name), state.checked.stacks.get(&name));
-            let (old, new) = (
-                old.map_or(&[][..], Vec::as_slice),
-                new.map_or(&[][..], Vec::as_slice),
-            );
-            let mut changed: Vec<String> = Vec::new();
-            let differ = |these: &[Stack], those: &[Stack], changed: &mut Vec<String>| {
-                for stack in these
-                    .iter()
-                    .filter(|one| !those.iter().any(|other| is_same(one, other)))
-                {
-                    changed.extend(stack.name.clone().filter(|name| !changed.contains(name)));
-                }
-            };
-            differ(old, new, &mut changed);
-            differ(new, old, &mut changed);
-            if changed.is_empty() {
+            let changed = changed(&before, &state.checked, &name);
+            if let Err(error) = state.run(&name) {
+                said.push(format!("device {name}: not changed: {error}"));
                 continue;
             }
-            state.run(&name).map_err(|error| StartError::Stacks {
-                device: name.clone(),
-                error,
-            })?;
-            said.push(format!("device {name}: changed {}", changed.join(", ")));
+            if !changed.is_empty() {
+                said.push(format!("device {name}: changed {}", changed.join(", ")));
+            }
+            let shown = state.devices.get(&name).and_then(|device| device.show());
+            for (stack, _, failure) in shown.iter().flat_map(|shown| &shown.stacks) {
+                let name = stack.name.clone().unwrap_or_default();
+                if let (Some(failure), true) = (failure, changed.contains(&name)) {
+                    said.push(format!("stack {name} failed: {failure}"));
+                }
+            }
         }
         if said.is_empty() {
             said.push("nothing has changed".to_owned());
@@ -539,10 +561,61 @@ impl Sensor {
     }
 }
 
+/// The names of a device's stacks that differ, or that only one has.
+fn changed(before: &Checked, after: &Checked, device: &str) -> Vec<String> {
+    let of = |checked: &Checked| checked.stacks.get(device).cloned().unwrap_or_default();
+    let (before, after) = (of(before), of(after));
+    let is_in = |one: &Stack, all: &[Stack]| all.iter().any(|other| other.does_as(one));
+    let gone = before.iter().filter(|stack| !is_in(stack, &after));
+    let new = after.iter().filter(|stack| !is_in(stack, &before));
+    let mut names: Vec<String> = gone
+        .chain(new)
+        .filter_map(|stack| stack.name.clone())
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
 impl State {
+    /// Opens and starts the devices that are new or differ.
+    fn start_changed(&self, checked: &Checked) -> Result<Vec<(String, Device)>, StartError> {
+        let mut started = Vec::new();
+        for (name, config) in &checked.config.devices {
+            let is_same = |device: &Arc<Device>| device.config == *config;
+            if self.devices.get(name).is_some_and(is_same) {
+                continue;
+            }
+            let source = Opened::open(name, config).map_err(|error| StartError::Device {
+                device: name.clone(),
+                error,
+            })?;
+            let device = source.start(name, self.stacks_of(checked, name));
+            let device = device.map_err(|error| StartError::Stacks {
+                device: name.clone(),
+                error: error.to_string(),
+            })?;
+            started.push((name.clone(), device));
+        }
+        Ok(started)
+    }
+
+    /// Ends flows that their users may not have any more.
+    fn end_forbidden(&mut self, owner: u32, said: &mut Vec<String>) {
+        let config = &self.checked.config;
+        self.flows.retain(|number, flow| {
+            let rights = flow.by.rights(config, owner);
+            let is_allowed = rights.may_use(&flow.device) && rights.allow(&flow.stack).is_ok();
+            if !is_allowed {
+                said.push(format!("flow {number} is not allowed any more"));
+            }
+            is_allowed
+        });
+    }
+
     fn flow(&self, asker: &Asker, number: u64) -> Result<&Flow, Refusal> {
         let flow = self.flows.get(&number);
-        let flow = flow.filter(|flow| flow.session == asker.session);
+        let flow = flow.filter(|flow| flow.by.session == asker.session);
         flow.ok_or_else(|| Refusal::new(format!("there is no flow {number} of yours")))
     }
 
@@ -562,8 +635,8 @@ impl State {
     }
 
     /// The stacks of a device: those of the configuration, and of flows.
-    fn stacks_of(&self, device: &str) -> Vec<Stack> {
-        let always = self.checked.stacks.get(device).into_iter().flatten();
+    fn stacks_of(&self, checked: &Checked, device: &str) -> Vec<Stack> {
+        let always = checked.stacks.get(device).into_iter().flatten();
         let mut stacks: Vec<Stack> = always.cloned().collect();
         let own = stacks.len();
         for flow in self.flows.values().filter(|flow| flow.device == device) {
@@ -587,7 +660,7 @@ impl State {
     fn run(&self, device: &str) -> Result<Vec<Ended>, String> {
         let found = self.devices.get(device);
         let found = found.ok_or_else(|| format!("there is no device \"{device}\""))?;
-        found.run(self.stacks_of(device))
+        found.run(self.stacks_of(&self.checked, device))
     }
 }
 

@@ -26,6 +26,11 @@ pub(crate) fn stack(name: &str, text: &str) -> Result<Stack, String> {
     Ok(stack)
 }
 
+/// A text in quotation marks, as stacks have it.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
 /// For a message of an unknown name with those that there are, in backticks: the nearest.
 pub(crate) fn nearest_of(message: &str) -> Option<String> {
     let mut names = message.split('`').skip(1).step_by(2);

@@ -317,8 +317,54 @@ fn a_configuration_is_taken_anew_or_nothing_changes() {
         .iter()
         .map(|it| it.stack.as_str())
         .collect();
-    assert_eq!(names, ["a", "b", "c", "flow-1"]);
-    assert_eq!(running.sensor.socket(), running.folder.path().join("sock"));
+    assert_eq!(names, ["a", "b", "c", "flow 1"]);
+    assert_eq!(running.sensor.socket(), &running.folder.path().join("sock"));
+}
+
+#[test]
+fn a_replaced_device_counts_anew_and_what_fails_changes_nothing() {
+    let running = Running::start(1, "");
+    let file = running.folder.path().join("sensor.toml");
+    let write = |option: &str, tables: &str| {
+        let text = config_text(running.folder.path(), 1, tables);
+        let text = text.replace("hold = true", &format!("hold = true\n{option}"));
+        fs::write(&file, text).unwrap();
+    };
+    let open = || {
+        let client = running.client();
+        let flow = client.open("mix", "count").unwrap();
+        (client, flow)
+    };
+    let flows = [open(), open()];
+    write("snapshot_length = 200", "[devices.not-there]\n");
+    let refused = flows[0].0.reload();
+    assert!(
+        matches!(refused, Err(ClientError::Refused(_))),
+        "{refused:?}"
+    );
+    assert_eq!(running.flows(), 2);
+    let victim = running.folder.path().join("victim");
+    fs::write(&victim, "an ordinary file").unwrap();
+    write("snapshot_length = 200", "");
+    let said = flows[0].0.reload().unwrap();
+    assert_eq!(said, ["device mix replaced"]);
+    flows[0].0.start("mix").unwrap();
+    let expected = of_file("count", &running.trace())[0].1;
+    for (client, flow) in &flows {
+        let results = last(client, *flow);
+        let value = results.components[0].value.as_ref();
+        assert_eq!(value.and_then(serde_json::Value::as_u64), expected);
+    }
+    // Whatever the configuration says by then, its own socket is freed.
+    let other = fs::read_to_string(&file)
+        .unwrap()
+        .replace("/sock", "/victim");
+    fs::write(&file, other).unwrap();
+    assert_eq!(flows[0].0.reload().unwrap().len(), 1);
+    flows[0].0.stop().unwrap();
+    drop(flows);
+    let folder = running.folder.path().to_owned();
+    assert!(victim.exists() && folder.join("sock").exists());
 }
 
 #[test]

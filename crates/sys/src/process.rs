@@ -69,6 +69,15 @@ pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// Bytes of memory of this machine, where the kernel says so.
+pub fn machine_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 /// Bytes of this process that are in memory; 0 where the system does not say.
 pub fn memory_in_use() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

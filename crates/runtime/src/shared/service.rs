@@ -1,13 +1,11 @@
 //! The process that captures for others.
 
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use flowgauge_capture::PacketSource;
 use flowgauge_capture::live::{LiveConfig, LiveSource, StopHandle};
 use flowgauge_stream::engine::{Engine, EngineConfig};
-use flowgauge_sys::files::Folder;
 use flowgauge_sys::local::{self, Listener};
 use flowgauge_sys::shared::Pool;
 use flowgauge_sys::{privileges, process};
@@ -44,7 +42,7 @@ impl Default for ServiceConfig {
             group: None,
             grace: Duration::from_secs(2),
             engine: EngineConfig::default(),
-            pool_bytes: memory_total().map_or(1 << 30, |bytes| bytes / 4),
+            pool_bytes: process::machine_memory().map_or(1 << 30, |bytes| bytes / 4),
         }
     }
 }
@@ -305,18 +303,6 @@ fn links_of<S: PacketSource>(source: &S) -> Vec<LinkType> {
     links.sort_by_key(|link| *link != LinkType::ETHERNET);
     links.dedup();
     links
-}
-
-/// The machine's memory in bytes.
-fn memory_total() -> Option<u64> {
-    let path = Path::new("/proc/meminfo");
-    let text = Folder::anywhere().read(path, 1 << 20).ok()??;
-    let line = str::from_utf8(&text)
-        .ok()?
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib * 1024)
 }
 
 #[cfg(test)]
