@@ -27,7 +27,7 @@ const MOST_ERRORS: usize = 16;
 
 /// A source that is open, for a device that does not run yet.
 pub(crate) struct Opened {
-    config: DeviceConfig,
+    pub(crate) config: DeviceConfig,
     source: Source,
     describes: String,
     stop: StopHandle,
@@ -79,8 +79,13 @@ impl Opened {
         })
     }
 
-    /// Starts the device with its stacks.
-    pub(crate) fn start(self, name: &str, stacks: Vec<Stack>) -> Result<Device, SetupError> {
+    /// Starts the device with its stacks. If it `holds`, packets come when it is started.
+    pub(crate) fn start(
+        self,
+        name: &str,
+        stacks: Vec<Stack>,
+        holds: bool,
+    ) -> Result<Device, SetupError> {
         let options = RunnerOptions {
             workers: usize::from(self.config.workers),
             is_live: self.config.files.is_empty(),
@@ -88,7 +93,7 @@ impl Opened {
         };
         let runner = Runner::new(Program { stacks }, &options)?;
         let (orders, receiver) = mpsc::channel();
-        let state = match self.config.hold {
+        let state = match holds {
             true => State::Holding,
             false => State::Reading,
         };
@@ -102,6 +107,7 @@ impl Opened {
             orders: receiver,
             errors: Vec::new(),
             failures: BTreeMap::new(),
+            over: Vec::new(),
         };
         let started = thread::Builder::new()
             .name(format!("fg-{name}"))
@@ -134,8 +140,9 @@ pub(crate) struct Device {
 
 /// What its thread is told.
 enum Order {
-    /// These stacks run from the next packet on; what is known of those that ended comes back.
-    Run(Vec<Stack>, Sender<Result<Vec<Ended>, String>>),
+    /// These stacks run from the next packet on, those that failed only if all begin anew; what is known of those that ended
+    /// comes back.
+    Run(Vec<Stack>, bool, Sender<Result<Vec<Ended>, String>>),
     Show(Sender<Shown>),
     Start,
     Stop,
@@ -174,13 +181,13 @@ enum State {
 }
 
 impl Device {
-    /// Has these stacks run from the next packet on.
+    /// Has these stacks run from the next packet on. Those that failed stay over, unless they begin `anew`.
     ///
     /// # Errors
     /// Why they cannot; nothing has changed then.
-    pub(crate) fn run(&self, stacks: Vec<Stack>) -> Result<Vec<Ended>, String> {
+    pub(crate) fn run(&self, stacks: Vec<Stack>, anew: bool) -> Result<Vec<Ended>, String> {
         let (sender, answer) = mpsc::channel();
-        let asked = self.orders.send(Order::Run(stacks, sender));
+        let asked = self.orders.send(Order::Run(stacks, anew, sender));
         let gone = || "the device has ended".to_owned();
         asked.map_err(|_| gone())?;
         answer.recv().map_err(|_| gone())?
@@ -254,6 +261,8 @@ struct Work {
     errors: Vec<String>,
     /// Why stacks failed, by name.
     failures: BTreeMap<String, String>,
+    /// Those of them that the runner has let go: what others change does not begin them anew, which would write over what they wrote.
+    over: Vec<(Stack, StackState)>,
 }
 
 impl Work {
@@ -270,8 +279,8 @@ impl Work {
                 }
                 Ok(Order::Start) if self.state == State::Holding => self.state = State::Reading,
                 Ok(Order::Start) => {}
-                Ok(Order::Run(stacks, answer)) => {
-                    let _ = answer.send(self.change(stacks));
+                Ok(Order::Run(stacks, anew, answer)) => {
+                    let _ = answer.send(self.change(stacks, anew));
                 }
                 Ok(Order::Show(answer)) => {
                     let _ = answer.send(self.shown());
@@ -362,7 +371,7 @@ impl Work {
         }
     }
 
-    fn change(&mut self, stacks: Vec<Stack>) -> Result<Vec<Ended>, String> {
+    fn change(&mut self, stacks: Vec<Stack>, anew: bool) -> Result<Vec<Ended>, String> {
         if self.state == State::Ended {
             // What has been read stays to be asked for.
             return match stacks.iter().all(|stack| self.has(stack)) {
@@ -370,12 +379,21 @@ impl Work {
                 false => Err("the device has come to its end".to_owned()),
             };
         }
+        let stays_over = |stack: &Stack| {
+            let is_known = self.has(stack) || self.over.iter().any(|(over, _)| over.does_as(stack));
+            !anew && is_known && self.failures.contains_key(&name_of(stack))
+        };
+        let (over, stacks): (Vec<Stack>, Vec<Stack>) = stacks.into_iter().partition(stays_over);
         let change = self.runner.replace(Program { stacks });
         let change = change.map_err(|error| error.to_string())?;
-        for ended in &change.ended {
-            self.write_last(&ended.stack, &ended.state);
-            self.failures.remove(&name_of(&ended.stack));
+        for Ended { stack, state, .. } in &change.ended {
+            self.write_last(stack, state);
+            self.over.push((stack.clone(), state.clone()));
         }
+        self.over
+            .retain(|(stack, _)| over.iter().any(|over| over.does_as(stack)));
+        let names: Vec<String> = over.iter().map(name_of).collect();
+        self.failures.retain(|name, _| names.contains(name));
         self.take_failures();
         Ok(change.ended)
     }
@@ -403,10 +421,11 @@ impl Work {
 
     fn shown(&mut self) -> Shown {
         let snapshot = self.runner.snapshot();
-        let stacks = self.runner.stacks().iter().zip(snapshot.stacks);
+        let stacks = self.runner.stacks().iter().cloned().zip(snapshot.stacks);
+        let stacks = stacks.chain(self.over.iter().cloned());
         let stacks = stacks.map(|(stack, state)| {
-            let failure = self.failures.get(&name_of(stack)).cloned();
-            (stack.clone(), state, failure)
+            let failure = self.failures.get(&name_of(&stack)).cloned();
+            (stack, state, failure)
         });
         Shown {
             state: self.state,

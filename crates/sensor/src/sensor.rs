@@ -192,7 +192,8 @@ impl Sensor {
         let mut devices = BTreeMap::new();
         for (name, source) in opened {
             let stacks = checked.stacks.get(&name).cloned().unwrap_or_default();
-            let device = source.start(&name, stacks);
+            let holds = source.config.hold;
+            let device = source.start(&name, stacks, holds);
             let device = device.map_err(|error| StartError::Stacks {
                 device: name.clone(),
                 error: error.to_string(),
@@ -516,7 +517,7 @@ impl Sensor {
             said.push("rights have changed".to_owned());
         }
         // What can fail comes before anything is taken away.
-        let started = state.start_changed(&checked)?;
+        let opened = state.open_changed(&checked)?;
         let before = core::mem::replace(&mut state.checked, checked);
         state.end_forbidden(self.owner, &mut said);
         let gone: Vec<String> = state.devices.keys().cloned().collect();
@@ -527,21 +528,37 @@ impl Sensor {
                 said.push(format!("device {name} ended"));
             }
         }
-        for (name, device) in started {
-            let was = state.devices.insert(name.clone(), Arc::new(device));
+        let mut new = Vec::new();
+        for (name, source) in opened {
+            // The files of its stacks are closed before others open them.
+            let was = state.devices.remove(&name).is_some();
             let of_it = state.flows.values_mut().filter(|flow| flow.device == name);
             of_it.for_each(|flow| flow.base = None);
-            said.push(match was.is_some() {
+            let device = source.start(&name, Vec::new(), true);
+            let device = device.map_err(|error| StartError::Stacks {
+                device: name.clone(),
+                error: error.to_string(),
+            })?;
+            said.push(match was {
                 true => format!("device {name} replaced"),
                 false => format!("device {name} started"),
             });
+            state.devices.insert(name.clone(), Arc::new(device));
+            new.push(name);
         }
         let names: Vec<String> = state.devices.keys().cloned().collect();
         for name in names {
             let changed = changed(&before, &state.checked, &name);
-            if let Err(error) = state.run(&name) {
+            let is_new = new.contains(&name);
+            if let Err(error) = state.run_anew(&name) {
                 said.push(format!("device {name}: not changed: {error}"));
                 continue;
+            }
+            if let Some(device) = state.devices.get(&name)
+                && is_new
+                && !device.config.hold
+            {
+                device.start();
             }
             if !changed.is_empty() {
                 said.push(format!("device {name}: changed {}", changed.join(", ")));
@@ -549,7 +566,7 @@ impl Sensor {
             let shown = state.devices.get(&name).and_then(|device| device.show());
             for (stack, _, failure) in shown.iter().flat_map(|shown| &shown.stacks) {
                 let name = stack.name.clone().unwrap_or_default();
-                if let (Some(failure), true) = (failure, changed.contains(&name)) {
+                if let Some(failure) = failure {
                     said.push(format!("stack {name} failed: {failure}"));
                 }
             }
@@ -578,9 +595,9 @@ fn changed(before: &Checked, after: &Checked, device: &str) -> Vec<String> {
 }
 
 impl State {
-    /// Opens and starts the devices that are new or differ.
-    fn start_changed(&self, checked: &Checked) -> Result<Vec<(String, Device)>, StartError> {
-        let mut started = Vec::new();
+    /// Opens the devices that are new or differ.
+    fn open_changed(&self, checked: &Checked) -> Result<Vec<(String, Opened)>, StartError> {
+        let mut opened = Vec::new();
         for (name, config) in &checked.config.devices {
             let is_same = |device: &Arc<Device>| device.config == *config;
             if self.devices.get(name).is_some_and(is_same) {
@@ -590,14 +607,9 @@ impl State {
                 device: name.clone(),
                 error,
             })?;
-            let device = source.start(name, self.stacks_of(checked, name));
-            let device = device.map_err(|error| StartError::Stacks {
-                device: name.clone(),
-                error: error.to_string(),
-            })?;
-            started.push((name.clone(), device));
+            opened.push((name.clone(), source));
         }
-        Ok(started)
+        Ok(opened)
     }
 
     /// Ends flows that their users may not have any more.
@@ -635,8 +647,8 @@ impl State {
     }
 
     /// The stacks of a device: those of the configuration, and of flows.
-    fn stacks_of(&self, checked: &Checked, device: &str) -> Vec<Stack> {
-        let always = checked.stacks.get(device).into_iter().flatten();
+    fn stacks_of(&self, device: &str) -> Vec<Stack> {
+        let always = self.checked.stacks.get(device).into_iter().flatten();
         let mut stacks: Vec<Stack> = always.cloned().collect();
         let own = stacks.len();
         for flow in self.flows.values().filter(|flow| flow.device == device) {
@@ -658,9 +670,17 @@ impl State {
 
     /// Has a device run what it is to.
     fn run(&self, device: &str) -> Result<Vec<Ended>, String> {
-        let found = self.devices.get(device);
-        let found = found.ok_or_else(|| format!("there is no device \"{device}\""))?;
-        found.run(self.stacks_of(&self.checked, device))
+        self.device(device)?.run(self.stacks_of(device), false)
+    }
+
+    /// The same; what has failed begins anew.
+    fn run_anew(&self, device: &str) -> Result<Vec<Ended>, String> {
+        self.device(device)?.run(self.stacks_of(device), true)
+    }
+
+    fn device(&self, name: &str) -> Result<&Device, String> {
+        let found = self.devices.get(name).map(Arc::as_ref);
+        found.ok_or_else(|| format!("there is no device \"{name}\""))
     }
 }
 

@@ -368,6 +368,50 @@ fn a_replaced_device_counts_anew_and_what_fails_changes_nothing() {
 }
 
 #[test]
+fn a_stack_that_failed_begins_anew_with_a_reload_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gone/flows.json");
+    let tables = format!(
+        "[stacks.bad]\nstack = \"flows - output {{ file = {} }}\"\n[stacks.good]\nstack = \"count\"\n",
+        file.display()
+    );
+    let running = Running::start(1, "");
+    let toml = running.folder.path().join("sensor.toml");
+    fs::write(&toml, config_text(running.folder.path(), 1, &tables)).unwrap();
+    let client = running.client();
+    let said = client.reload().unwrap();
+    assert!(
+        said.iter()
+            .any(|line| line.starts_with("stack bad failed: ")),
+        "{said:?}"
+    );
+    let failures = || {
+        let status = client.status().unwrap();
+        let stacks = status.devices[0].stacks.iter();
+        let failed = stacks.filter(|stack| stack.failure.is_some());
+        failed.map(|stack| stack.stack.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(failures(), ["bad"]);
+    // It could begin now, and would write over what it wrote before.
+    fs::create_dir(folder.path().join("gone")).unwrap();
+    for _ in 0..3 {
+        let flow = client.open("mix", "bytes").unwrap();
+        assert_eq!(failures(), ["bad"]);
+        client.close(flow).unwrap();
+        assert_eq!(failures(), ["bad"]);
+    }
+    assert!(!file.exists());
+    assert_eq!(client.reload().unwrap(), ["nothing has changed"]);
+    assert_eq!(failures(), [""; 0]);
+    client.start("mix").unwrap();
+    let patience = Instant::now() + Duration::from_secs(60);
+    while client.status().unwrap().devices[0].state != "ended" && Instant::now() < patience {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(fs::metadata(&file).unwrap().len() > 0);
+}
+
+#[test]
 fn many_users_come_and_go_while_packets_are_read() {
     let tables = "[devices.slow]\nfiles = [\"FOLDER/mix.pcap\"]\nspeed = \"real\"\n[stacks.all]\nstack = \"flows count\"\ndevice = \"slow\"\n";
     let folder = tempfile::tempdir().unwrap();
