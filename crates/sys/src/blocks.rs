@@ -191,22 +191,28 @@ impl Blocks {
         self.take_fresh(order)
     }
 
-    /// A block from the part of the region that was never in use.
+    /// A block from the part of the region that was never in use. What lies before it becomes free
+    /// blocks, the largest that fit; so does all that is left where that is too little for it.
     fn take_fresh(&mut self, order: usize) -> Option<u32> {
-        let size = 1_u32 << order;
+        let (size, end) = (1_u32 << order, self.map.len() as u32);
         let unit = self.fresh.checked_next_multiple_of(size)?;
-        if unit as usize + size as usize > self.map.len() {
-            return None;
-        }
-        // What lies before it becomes free blocks, the largest that fit.
+        let fits = end.checked_sub(unit).is_some_and(|left| left >= size);
+        let unit = if fits { unit } else { end };
+        let freed = self.fresh < unit;
         while self.fresh < unit {
-            let order = self.fresh.trailing_zeros() as usize;
             let begin = self.fresh;
-            self.touch(1 << order);
-            self.enter(begin, order);
+            let largest = (unit - begin).ilog2().min(begin.trailing_zeros());
+            self.touch(1 << largest);
+            self.merge(begin, largest as usize);
         }
-        self.touch(size);
-        Some(unit)
+        if fits {
+            self.touch(size);
+            Some(unit)
+        } else if freed {
+            self.take(order)
+        } else {
+            None
+        }
     }
 
     /// Takes the next units of the fresh part into use.
@@ -606,6 +612,18 @@ mod tests {
         }
         drop(live);
         assert!(blocks.get(1 << 21).is_some());
+    }
+
+    #[test]
+    fn a_large_block_takes_what_was_used_and_what_never_was() {
+        for used in [1, 3, 200, 511] {
+            let mut blocks = Blocks::new(1 << 21);
+            let small: Vec<Block> = (0..used).filter_map(|_| blocks.get(4096)).collect();
+            assert_eq!(small.len(), used);
+            assert!(blocks.get(1 << 21).is_none());
+            drop(small);
+            assert!(blocks.get(1 << 21).is_some(), "{used} used");
+        }
     }
 
     #[test]
