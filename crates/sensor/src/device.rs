@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use flowgauge_capture::live::{LiveConfig, LiveSource, StopHandle};
 use flowgauge_capture::{Error, Filtered, PacketSource, SnapLen};
+use flowgauge_runtime::shared::Service;
 use flowgauge_runtime::stacks::{Ended, Runner, RunnerOptions, SetupError, StackState};
 use flowgauge_stack::{Program, RunEnd, Stack};
 use flowgauge_wire::{Ledger, Place};
@@ -15,6 +16,7 @@ use crate::config::{DeviceConfig, Speed};
 use crate::paced::Paced;
 use crate::protocol::{DeviceStatus, Results};
 use crate::results::results;
+use crate::sharing::Sharing;
 
 type Source = Box<dyn PacketSource + Send>;
 
@@ -84,6 +86,7 @@ impl Opened {
         self,
         name: &str,
         stacks: Vec<Stack>,
+        sharing: Option<Sharing>,
         holds: bool,
     ) -> Result<Device, SetupError> {
         let options = RunnerOptions {
@@ -108,7 +111,10 @@ impl Opened {
             errors: Vec::new(),
             failures: BTreeMap::new(),
             over: Vec::new(),
+            service: None,
+            sharing,
         };
+        work.share();
         let started = thread::Builder::new()
             .name(format!("fg-{name}"))
             .spawn(move || work.run());
@@ -135,7 +141,7 @@ pub(crate) struct Device {
     pub(crate) describes: String,
     orders: Sender<Order>,
     stop: StopHandle,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Ledger>>,
 }
 
 /// What its thread is told.
@@ -193,6 +199,23 @@ impl Device {
         answer.recv().map_err(|_| gone())?
     }
 
+    /// Whether nothing comes of it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.show().is_none_or(|shown| shown.state == State::Ended)
+    }
+
+    /// Ends it as dropping it does. Returns where its packets went.
+    pub(crate) fn end(mut self) -> Ledger {
+        self.stop_and_join()
+    }
+
+    fn stop_and_join(&mut self) -> Ledger {
+        self.stop.stop();
+        let _ = self.orders.send(Order::Stop);
+        let ended = self.thread.take().and_then(|thread| thread.join().ok());
+        ended.unwrap_or_default()
+    }
+
     pub(crate) fn show(&self) -> Option<Shown> {
         let (sender, answer) = mpsc::channel();
         self.orders.send(Order::Show(sender)).ok()?;
@@ -239,11 +262,7 @@ impl Device {
 /// What is in the ring is still taken; stacks end as at the end of the input.
 impl Drop for Device {
     fn drop(&mut self) {
-        self.stop.stop();
-        let _ = self.orders.send(Order::Stop);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.stop_and_join();
     }
 }
 
@@ -263,10 +282,13 @@ struct Work {
     failures: BTreeMap<String, String>,
     /// Those of them that the runner has let go: what others change does not begin them anew, which would write over what they wrote.
     over: Vec<(Stack, StackState)>,
+    /// Looks after programs with libscap, where the source is an interface that they may share.
+    service: Option<Service>,
+    sharing: Option<Sharing>,
 }
 
 impl Work {
-    fn run(&mut self) {
+    fn run(&mut self) -> Ledger {
         let mut is_stopping = false;
         while !is_stopping || self.state == State::Reading {
             match self.next_order() {
@@ -293,6 +315,7 @@ impl Work {
                 _ => {}
             }
         }
+        self.ledger()
     }
 
     fn next_order(&self) -> Result<Order, RecvTimeoutError> {
@@ -305,17 +328,53 @@ impl Work {
         })
     }
 
-    /// Takes a batch through the stacks.
+    /// Takes a batch through the stacks, and to programs that share it.
     fn read(&mut self) {
-        match self.runner.step(&mut *self.source) {
-            Ok(Some(_)) => {}
-            Ok(None) if self.interface.is_some() && !self.stop.is_stopped() => {
+        let source = &mut *self.source;
+        let step = match &mut self.service {
+            Some(service) => self.runner.step(&mut service.tap(source)),
+            None => self.runner.step(source),
+        };
+        let is_away = matches!(step, Ok(None)) && !self.stop.is_stopped();
+        match step {
+            Ok(Some(_)) => {
+                let mut service = self.service.as_mut();
+                if service.as_mut().is_some_and(|it| it.attend_to(source)) {
+                    self.end();
+                }
+            }
+            Ok(None) if is_away && self.interface.is_some() && !self.lingers() => {
+                self.unshare("the interface has gone away");
                 self.state = State::Away;
             }
             Ok(None) => self.end(),
             Err(error) => self.note(&error),
         }
         self.take_failures();
+    }
+
+    /// Whether it ends with those who share it.
+    fn lingers(&self) -> bool {
+        (self.sharing.as_ref()).is_some_and(|sharing| sharing.grace.is_some())
+    }
+
+    /// Lets programs share the interface.
+    fn share(&mut self) {
+        let Some(sharing) = &self.sharing else {
+            return;
+        };
+        match sharing.service(self.source.interfaces()) {
+            Ok(service) => self.service = Some(service),
+            Err(error) => self.note(error.to_string()),
+        }
+    }
+
+    /// Programs that share it get what is left, and why no more comes.
+    fn unshare(&mut self, otherwise: &str) {
+        if let Some(service) = self.service.take() {
+            let reason = self.errors.last().map_or(otherwise, String::as_str);
+            service.finish(&mut *self.source, reason);
+        }
     }
 
     /// Opens an interface that went away, if it is there again.
@@ -328,6 +387,7 @@ impl Work {
                 self.earlier.merge(&self.source.ledger());
                 self.source = Box::new(source.stopped_by(self.stop.clone()));
                 self.state = State::Reading;
+                self.share();
             }
             Err(error) => self.note(&error),
         }
@@ -340,7 +400,7 @@ impl Work {
         ledger
     }
 
-    fn note(&mut self, error: &Error) {
+    fn note(&mut self, error: impl ToString) {
         let error = error.to_string();
         if self.errors.len() < MOST_ERRORS && !self.errors.contains(&error) {
             self.errors.push(error);
@@ -352,6 +412,7 @@ impl Work {
             return;
         }
         self.state = State::Ended;
+        self.unshare("it was told to stop");
         self.runner.finish();
         self.take_failures();
         let snapshot = self.runner.snapshot();

@@ -1,6 +1,7 @@
 //! The sensor: its devices, and who comes to its socket.
 
 use std::collections::BTreeMap;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,14 +12,16 @@ use flowgauge_runtime::stacks::Ended;
 use flowgauge_stack::Stack;
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
 use flowgauge_sys::{privileges, process};
+use flowgauge_wire::Ledger;
 use parking_lot::Mutex;
 
-use crate::config::{Checked, Config, ConfigError};
+use crate::config::{Checked, Config, ConfigError, DeviceConfig};
 use crate::device::{Device, Opened};
 use crate::protocol::{Answer, FlowStatus, Refusal, Results, StackStatus, Status, send_answer};
 use crate::results::{is_shared, results};
-use crate::rights::Rights;
+use crate::rights::{People, Rights, Visible};
 use crate::session;
+use crate::sharing::Sharing;
 use crate::text;
 
 /// Whom root becomes once devices are open, where the configuration does not say: the first that exists.
@@ -89,10 +92,10 @@ impl StartError {
 
 /// A sensor that runs.
 pub struct Sensor {
-    path: PathBuf,
-    /// Who started it; root may become somebody that others are, too.
-    owner: u32,
-    bound: Bound,
+    /// Its configuration, and its socket; none of a sensor of programs with libscap alone.
+    path: Option<PathBuf>,
+    bound: Option<Bound>,
+    people: Arc<People>,
     state: Mutex<State>,
     started: Instant,
     connections: AtomicU64,
@@ -106,6 +109,20 @@ struct State {
     flows: BTreeMap<u64, Flow>,
     /// Connections of each user.
     users: BTreeMap<u32, usize>,
+    /// Where programs with libscap come to, by interface: whose peers see root there though it was given up.
+    shared: BTreeMap<String, Arc<Listener>>,
+}
+
+/// A sensor of one interface for programs with libscap, without a configuration.
+pub struct Alone {
+    /// Where they come to.
+    pub listener: Arc<Listener>,
+    /// A group whose members may come, too.
+    pub group: Option<u32>,
+    /// How long it stays when the last one has gone; without, until it is stopped.
+    pub grace: Option<Duration>,
+    /// Bytes of chunks that may wait for all of them.
+    pub memory: u64,
 }
 
 /// A flow of a user.
@@ -149,77 +166,114 @@ pub(crate) struct Asker {
     pub(crate) groups: Vec<u32>,
 }
 
-impl Asker {
-    fn rights(&self, config: &Config, owner: u32) -> Rights {
-        if self.peer.user == 0 || self.peer.user == owner {
-            return Rights::all();
-        }
-        let mut users = config.users.iter();
-        let found = users.find(|(name, _)| privileges::user_id(name).ok() == Some(self.peer.user));
-        let of_user = found.map(|(_, rights)| rights.clone());
-        of_user.unwrap_or_else(|| {
-            let mut groups = config.groups.iter();
-            let is_in = |name: &str| {
-                let id = privileges::group_id(name).ok();
-                id.is_some_and(|id| id == self.peer.group || self.groups.contains(&id))
-            };
-            let found = groups.find(|(name, _)| is_in(name));
-            found.map_or_else(Rights::none, |(_, rights)| rights.clone())
-        })
-    }
-}
-
 impl Sensor {
     /// Reads the configuration, opens its devices and the socket, gives up root, and starts the stacks. `is_stopped` ends it.
     ///
     /// # Errors
     /// [`StartError`].
     pub fn start(config: &Path, is_stopped: Arc<AtomicBool>) -> Result<Sensor, StartError> {
-        let owner = process::user();
         let checked = Checked::read(config)?;
-        let mut opened = Vec::new();
-        for (name, device) in &checked.config.devices {
-            let source = Opened::open(name, device).map_err(|error| StartError::Device {
-                device: name.clone(),
-                error,
-            })?;
-            opened.push((name.clone(), source));
-        }
+        let opened = open_all(&checked)?;
         let socket = &checked.config.socket;
         let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.clone());
         let bound = Bound::at(socket)?;
-        give_up_root(checked.config.user.as_deref())?;
-        let mut devices = BTreeMap::new();
-        for (name, source) in opened {
-            let stacks = checked.stacks.get(&name).cloned().unwrap_or_default();
-            let holds = source.config.hold;
-            let device = source.start(&name, stacks, holds);
-            let device = device.map_err(|error| StartError::Stacks {
-                device: name.clone(),
-                error: error.to_string(),
-            })?;
-            devices.insert(name, Arc::new(device));
+        let mut sensor = Sensor::new(checked, is_stopped);
+        sensor.path = Some(config.to_owned());
+        sensor.bound = Some(bound);
+        sensor.begin(opened, None)?;
+        Ok(sensor)
+    }
+
+    /// Captures on an interface for programs with libscap alone.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn share(
+        interface: &str,
+        alone: Alone,
+        is_stopped: Arc<AtomicBool>,
+    ) -> Result<Sensor, StartError> {
+        let mut config = Config::default();
+        let device = DeviceConfig {
+            shared_memory: alone.memory,
+            ..DeviceConfig::default()
+        };
+        config.devices.insert(interface.to_owned(), device);
+        if let Some(group) = alone.group {
+            let rights = Rights {
+                packets: Visible::Payload,
+                ..Rights::default()
+            };
+            config.groups.insert(group.to_string(), rights);
         }
-        Ok(Sensor {
-            path: config.to_owned(),
-            owner,
-            bound,
+        let checked = Checked {
+            config,
+            stacks: BTreeMap::new(),
+        };
+        let mut sensor = Sensor::new(checked, is_stopped);
+        let state = sensor.state.get_mut();
+        state.shared.insert(interface.to_owned(), alone.listener);
+        let opened = open_all(&state.checked)?;
+        sensor.begin(opened, alone.grace)?;
+        Ok(sensor)
+    }
+
+    fn new(checked: Checked, is_stopped: Arc<AtomicBool>) -> Sensor {
+        Sensor {
+            path: None,
+            bound: None,
+            people: Arc::new(People::new(process::user(), &checked.config)),
             state: Mutex::new(State {
                 checked,
-                devices,
+                devices: BTreeMap::new(),
                 flows: BTreeMap::new(),
                 users: BTreeMap::new(),
+                shared: BTreeMap::new(),
             }),
             started: Instant::now(),
             connections: AtomicU64::new(0),
             flows: AtomicU64::new(0),
             is_stopped,
-        })
+        }
+    }
+
+    /// Gives up root, and starts the devices that are open.
+    fn begin(
+        &mut self,
+        opened: Vec<(String, Opened)>,
+        grace: Option<Duration>,
+    ) -> Result<(), StartError> {
+        let state = self.state.get_mut();
+        let config = &state.checked.config;
+        for (interface, _) in config.devices.keys().filter_map(|name| config.shared(name)) {
+            if !state.shared.contains_key(interface)
+                && let Some(listener) = Sharing::listen(interface)
+            {
+                state.shared.insert(interface.to_owned(), listener);
+            }
+        }
+        give_up_root(state.checked.config.user.as_deref())?;
+        process::harden().map_err(|error| StartError::User {
+            user: "a process that gains no rights".to_owned(),
+            error,
+        })?;
+        for (name, source) in opened {
+            let stacks = state.checked.stacks.get(&name).cloned().unwrap_or_default();
+            let holds = source.config.hold;
+            let sharing = state.sharing(&self.people, &name, grace);
+            let device = source.start(&name, stacks, sharing, holds);
+            let device = device.map_err(|error| StartError::Stacks {
+                device: name.clone(),
+                error: error.to_string(),
+            })?;
+            state.devices.insert(name, Arc::new(device));
+        }
+        Ok(())
     }
 
     /// The socket that users come to.
-    pub fn socket(&self) -> &Path {
-        &self.bound.socket
+    pub fn socket(&self) -> Option<&Path> {
+        self.bound.as_ref().map(|bound| bound.socket.as_path())
     }
 
     /// What it captures and reads.
@@ -236,18 +290,26 @@ impl Sensor {
         }
     }
 
-    /// Serves users until it is stopped; `look` is called ten times a second meanwhile. Then devices and stacks end.
-    pub fn run(self: &Arc<Sensor>, mut look: impl FnMut(&Sensor)) {
+    /// Serves users until it is stopped; `look` is called ten times a second meanwhile. Then devices and stacks end. Returns
+    /// where packets went.
+    pub fn run(self: &Arc<Sensor>, mut look: impl FnMut(&Sensor)) -> Ledger {
         let mut session = 0;
         while !self.is_stopped() {
-            let listener = std::os::fd::AsFd::as_fd(&self.bound.listener);
-            let waits = local::wait_any(&[listener], Some(LOOK));
             look(self);
+            let Some(bound) = &self.bound else {
+                // Without a socket there is nothing to do when the device is over.
+                if self.state.lock().devices.values().all(|it| it.is_over()) {
+                    break;
+                }
+                thread::sleep(LOOK);
+                continue;
+            };
+            let waits = local::wait_any(&[bound.listener.as_fd()], Some(LOOK));
             if !waits.is_ok_and(|waits| waits.contains(&true)) {
                 continue;
             }
             loop {
-                match self.bound.listener.accept() {
+                match bound.listener.accept() {
                     Ok(Some(connection)) => {
                         session += 1;
                         self.welcome(connection, session);
@@ -262,7 +324,11 @@ impl Sensor {
             }
         }
         let devices = core::mem::take(&mut self.state.lock().devices);
-        drop(devices);
+        let mut ledger = Ledger::default();
+        for device in devices.into_values().filter_map(Arc::into_inner) {
+            ledger.merge(&device.end());
+        }
+        ledger
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -349,7 +415,7 @@ impl Sensor {
     }
 
     pub(crate) fn rights(&self, asker: &Asker) -> Rights {
-        asker.rights(&self.state.lock().checked.config, self.owner)
+        self.people.rights(asker.peer, &asker.groups)
     }
 
     /// How it is; of flows those of the asker, or all for who may see them.
@@ -505,7 +571,10 @@ impl Sensor {
     /// # Errors
     /// What is wrong with it; nothing has changed then.
     pub fn reload(&self) -> Result<Vec<String>, StartError> {
-        let checked = Checked::read(&self.path)?;
+        let Some(path) = &self.path else {
+            return Ok(vec!["there is no configuration".to_owned()]);
+        };
+        let checked = Checked::read(path)?;
         let mut state = self.state.lock();
         let mut said = Vec::new();
         let old = &state.checked.config;
@@ -519,7 +588,8 @@ impl Sensor {
         // What can fail comes before anything is taken away.
         let opened = state.open_changed(&checked)?;
         let before = core::mem::replace(&mut state.checked, checked);
-        state.end_forbidden(self.owner, &mut said);
+        self.people.change(&state.checked.config);
+        state.end_forbidden(&self.people, &mut said);
         let gone: Vec<String> = state.devices.keys().cloned().collect();
         for name in gone {
             if !state.checked.config.devices.contains_key(&name) {
@@ -534,7 +604,8 @@ impl Sensor {
             let was = state.devices.remove(&name).is_some();
             let of_it = state.flows.values_mut().filter(|flow| flow.device == name);
             of_it.for_each(|flow| flow.base = None);
-            let device = source.start(&name, Vec::new(), true);
+            let sharing = state.sharing(&self.people, &name, None);
+            let device = source.start(&name, Vec::new(), sharing, true);
             let device = device.map_err(|error| StartError::Stacks {
                 device: name.clone(),
                 error: error.to_string(),
@@ -613,10 +684,9 @@ impl State {
     }
 
     /// Ends flows that their users may not have any more.
-    fn end_forbidden(&mut self, owner: u32, said: &mut Vec<String>) {
-        let config = &self.checked.config;
+    fn end_forbidden(&mut self, people: &People, said: &mut Vec<String>) {
         self.flows.retain(|number, flow| {
-            let rights = flow.by.rights(config, owner);
+            let rights = people.rights(flow.by.peer, &flow.by.groups);
             let is_allowed = rights.may_use(&flow.device) && rights.allow(&flow.stack).is_ok();
             if !is_allowed {
                 said.push(format!("flow {number} is not allowed any more"));
@@ -629,6 +699,19 @@ impl State {
         let flow = self.flows.get(&number);
         let flow = flow.filter(|flow| flow.by.session == asker.session);
         flow.ok_or_else(|| Refusal::new(format!("there is no flow {number} of yours")))
+    }
+
+    /// Where programs come to for the streams of a device, if they may.
+    fn sharing(
+        &self,
+        people: &Arc<People>,
+        device: &str,
+        grace: Option<Duration>,
+    ) -> Option<Sharing> {
+        let (interface, memory) = self.checked.config.shared(device)?;
+        let listener = Arc::clone(self.shared.get(interface)?);
+        let people = Arc::clone(people);
+        Some(Sharing::new(listener, device, people, memory, grace))
     }
 
     /// What a device runs already for a flow of these components, and what that has counted, if one more may have it.
@@ -682,6 +765,19 @@ impl State {
         let found = self.devices.get(name).map(Arc::as_ref);
         found.ok_or_else(|| format!("there is no device \"{name}\""))
     }
+}
+
+/// Opens all devices of a configuration.
+fn open_all(checked: &Checked) -> Result<Vec<(String, Opened)>, StartError> {
+    let devices = checked.config.devices.iter();
+    let opened = devices.map(|(name, device)| {
+        let opened = Opened::open(name, device).map_err(|error| StartError::Device {
+            device: name.clone(),
+            error,
+        })?;
+        Ok((name.clone(), opened))
+    });
+    opened.collect()
 }
 
 fn give_up_root(user: Option<&str>) -> Result<(), StartError> {
