@@ -1,9 +1,9 @@
 //! `flowgauge sensor`: a permanent process that captures for many, and what its users ask of it.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowgauge_runtime::shared;
 use flowgauge_sensor::config::most_memory;
@@ -192,15 +192,33 @@ fn notify(states: &[NotifyState<'_>]) {
 }
 
 fn status(options: &StatusOptions) -> Result<(), Failure> {
-    let status = connect(&options.sensor.socket)?.status().map_err(failed)?;
-    let text = match options.json {
-        true => json(&status)?,
-        false => page(&status),
-    };
-    print(&text)
+    /// To the upper left, and nothing of what was there.
+    const CLEARED: &str = "\x1b[H\x1b[J";
+
+    let client = connect(&options.sensor.socket)?;
+    let clears = options.watch.is_some() && std::io::stdout().is_terminal();
+    let mut before: Option<(Instant, Status)> = None;
+    loop {
+        let status = client.status().map_err(failed)?;
+        let now = Instant::now();
+        let text = match options.json {
+            true => json(&status)?,
+            false => page(&status, before.as_ref().map(|(at, it)| (now - *at, it))),
+        };
+        print(&match clears {
+            true => format!("{CLEARED}{text}"),
+            false => text,
+        })?;
+        let Some(every) = options.watch else {
+            return Ok(());
+        };
+        before = Some((now, status));
+        std::thread::sleep(Duration::from_nanos(every.0));
+    }
 }
 
-fn page(status: &Status) -> String {
+/// How a sensor is; rates where it is known how it was so long ago.
+fn page(status: &Status, before: Option<(Duration, &Status)>) -> String {
     let mut lines = vec![format!(
         "process {}, version {}, {} s, {} MB of memory, {} connections",
         status.process,
@@ -219,6 +237,18 @@ fn page(status: &Status) -> String {
             device.delivered,
             device.delivered_bytes
         ));
+        let was = before.and_then(|(passed, status)| {
+            let mut devices = status.devices.iter();
+            Some((passed, devices.find(|was| was.device == device.device)?))
+        });
+        if let Some((passed, was)) = was {
+            let rate = |now: u64, was: u64| now.saturating_sub(was) as f64 / passed.as_secs_f64();
+            lines.push(format!(
+                "  {:.0} packets/s, {:.1} Mbit/s delivered",
+                rate(device.packets, was.packets),
+                rate(device.delivered_bytes, was.delivered_bytes) * 8e-6
+            ));
+        }
         let refused = device.refused.iter();
         lines.extend(refused.map(|(place, packets)| format!("  {packets} packets: {place}")));
         lines.extend(

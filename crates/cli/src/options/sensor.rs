@@ -81,6 +81,9 @@ pub(crate) struct StatusOptions {
     /// Write one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    /// Show it anew at this interval, with rates, until stopped [default: 1s]
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "1s", value_parser = parse_duration)]
+    pub(crate) watch: Option<Nanos>,
 }
 
 /// `sensor start`
