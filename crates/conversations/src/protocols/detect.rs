@@ -1,5 +1,7 @@
 //! Which protocol is spoken: by what was sent first, then by ports.
 
+use std::collections::BTreeMap;
+
 use flowgauge_proto::Look;
 
 use super::signatures::{self, Carries};
@@ -51,6 +53,8 @@ pub(super) struct Detector {
     over: [u16; 2],
     /// Those that a direction of TCP (the responder's, the initiator's) can speak with this first byte.
     by_first_byte: Box<[[u16; 256]; 2]>,
+    /// Ports that are usual for some, in order, and for which.
+    by_port: Vec<(u16, u16)>,
 }
 
 /// Looks for protocols in what both sides said first.
@@ -81,7 +85,7 @@ impl Beginning<'_> {
         let lines = open_lines(seen);
         let mut looked = Looked::from(match lines {
             Some(true) if !is_all => Found::More,
-            Some(_) if is_all && !self.detector.has_port(seen.port) => Found::Nothing,
+            Some(_) if is_all && self.detector.usual_on(seen.port) == 0 => Found::Nothing,
             _ => self.detector.look(seen, is_all),
         });
         if has_signatures && lines.is_none() && !matches!(looked.found, Found::Protocol(_)) {
@@ -178,10 +182,14 @@ impl Detector {
     pub(super) fn new(protocols: Vec<&'static ProtocolInfo>) -> Detector {
         let mut over = [0; 2];
         let mut by_first_byte = Box::new([[0; 256]; 2]);
+        let mut by_port: BTreeMap<u16, u16> = BTreeMap::new();
         for (place, protocol) in protocols.iter().enumerate() {
             for is_udp in [false, true] {
                 let has = protocol.transport.has(is_udp);
                 over[usize::from(is_udp)] |= u16::from(has) << place;
+            }
+            for port in protocol.ports {
+                *by_port.entry(*port).or_default() |= 1 << place;
             }
             // Of HTTP a whole line tells, whatever it begins with.
             let is_any = protocol.name == http::PROTOCOL.name;
@@ -204,12 +212,14 @@ impl Detector {
             protocols,
             over,
             by_first_byte,
+            by_port: by_port.into_iter().collect(),
         }
     }
 
-    /// Whether one of the protocols is usual on this port.
-    fn has_port(&self, port: u16) -> bool {
-        self.protocols.iter().any(|it| it.ports.contains(&port))
+    /// The protocols that are usual on this port.
+    fn usual_on(&self, port: u16) -> u16 {
+        let found = self.by_port.binary_search_by_key(&port, |(port, _)| *port);
+        found.map_or(0, |at| self.by_port[at].1)
     }
 
     /// The place of the protocol with this name.
@@ -240,15 +250,16 @@ impl Detector {
         let mut undecided = false;
         let (mut by_port, mut by_content) = (None, None);
         let mut left = self.candidates(seen);
+        let usual = self.usual_on(seen.port);
         while left != 0 {
             let place = left.trailing_zeros() as u8;
             left &= left - 1;
             let Some(protocol) = self.protocols.get(usize::from(place)) else {
                 break;
             };
-            let has_port = || protocol.ports.contains(&seen.port);
+            let has_port = usual >> place & 1 != 0;
             match (protocol.look)(seen) {
-                Look::Yes if has_port() => {
+                Look::Yes if has_port => {
                     by_content = Some(place);
                     break;
                 }
@@ -256,7 +267,7 @@ impl Detector {
                 Look::More => {
                     undecided = true;
                     // Nobody asks before.
-                    if is_all && by_port.is_none() && has_port() {
+                    if is_all && by_port.is_none() && has_port {
                         by_port = Some(place);
                     }
                 }
