@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flowgauge_sensor::protocol::{Results, Status};
-use flowgauge_sensor::{Client, ClientError, Config, Sensor, StartError};
+use flowgauge_sensor::{Config, Sensor, StartError};
+use flowgauge_sensor_client::protocol::{Results, Status};
+use flowgauge_sensor_client::{Client, ClientError};
 use sd_notify::NotifyState;
 
 use crate::anonymize;

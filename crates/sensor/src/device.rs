@@ -8,12 +8,12 @@ use std::time::Duration;
 use flowgauge_capture::live::{LiveConfig, LiveSource, StopHandle};
 use flowgauge_capture::{Error, Filtered, PacketSource, SnapLen};
 use flowgauge_runtime::stacks::{Ended, Runner, RunnerOptions, SetupError, StackState};
+use flowgauge_sensor_client::protocol::{DeviceStatus, Results};
 use flowgauge_stack::{Program, RunEnd, Stack};
 use flowgauge_wire::{Ledger, Place};
 
 use crate::config::{DeviceConfig, Speed};
 use crate::paced::Paced;
-use crate::protocol::{DeviceStatus, Results};
 use crate::results::results;
 
 type Source = Box<dyn PacketSource + Send>;

@@ -4,10 +4,9 @@ use std::time::SystemTime;
 
 use flowgauge_record::results::{Cell, Table, TableColumn};
 use flowgauge_runtime::stacks::StackState;
+use flowgauge_sensor_client::protocol::{ComponentResult, Results};
 use flowgauge_stack::{ComponentKind, NodeId, Parallel, ResultValue, Stack};
 use serde_json::{Map, Value};
-
-use crate::protocol::{ComponentResult, Results};
 
 /// Whether several flows can have one such stack in common, whenever each began: what it passes on does not depend on what
 /// it saw before, and what it counts since a moment is a difference.
@@ -26,23 +25,21 @@ pub(crate) fn is_shared(stack: &Stack, state: &StackState) -> bool {
     })
 }
 
-impl Results {
-    /// What has come since others.
-    pub(crate) fn since(mut self, base: &Results) -> Results {
-        for (mine, theirs) in self.components.iter_mut().zip(&base.components) {
-            mine.items = mine.items.saturating_sub(theirs.items);
-            if let (Some(value), Some(before)) = (&mine.value, &theirs.value) {
-                let exact = |value: &Value| {
-                    let unsigned = value.as_u64().map(i128::from);
-                    unsigned
-                        .or_else(|| value.as_i64().map(i128::from))
-                        .unwrap_or(0)
-                };
-                mine.value = Some(number(exact(value) - exact(before)));
-            }
+/// What has come since others.
+pub(crate) fn since(mut results: Results, base: &Results) -> Results {
+    for (mine, theirs) in results.components.iter_mut().zip(&base.components) {
+        mine.items = mine.items.saturating_sub(theirs.items);
+        if let (Some(value), Some(before)) = (&mine.value, &theirs.value) {
+            let exact = |value: &Value| {
+                let unsigned = value.as_u64().map(i128::from);
+                unsigned
+                    .or_else(|| value.as_i64().map(i128::from))
+                    .unwrap_or(0)
+            };
+            mine.value = Some(number(exact(value) - exact(before)));
         }
-        self
     }
+    results
 }
 
 /// What is known of a stack as it is told.

@@ -1,10 +1,10 @@
 //! What users may do.
 
+use flowgauge_sensor_client::protocol::Refusal;
 use flowgauge_stack::{ComponentKind, Input, Node, OptionValue, Stack};
 use serde::Deserialize;
 
 use crate::config::Config;
-use crate::protocol::Refusal;
 use crate::text::{self, quoted};
 
 /// What a user, or a member of a group, may do.

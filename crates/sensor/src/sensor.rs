@@ -8,6 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flowgauge_runtime::stacks::Ended;
+use flowgauge_sensor_client::protocol::{
+    Answer, FlowStatus, Refusal, Results, StackStatus, Status, send_answer,
+};
 use flowgauge_stack::Stack;
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
 use flowgauge_sys::{privileges, process};
@@ -15,8 +18,7 @@ use parking_lot::Mutex;
 
 use crate::config::{Checked, Config, ConfigError};
 use crate::device::{Device, Opened};
-use crate::protocol::{Answer, FlowStatus, Refusal, Results, StackStatus, Status, send_answer};
-use crate::results::{is_shared, results};
+use crate::results::{is_shared, results, since};
 use crate::rights::Rights;
 use crate::session;
 use crate::text;
@@ -458,7 +460,7 @@ impl Sensor {
         let results = shown.results(&stack);
         let results = results.ok_or_else(|| Refusal::new("the flow has ended with its device"))?;
         Ok(match base {
-            Some(base) => results.since(&base),
+            Some(base) => since(results, &base),
             None => results,
         })
     }
@@ -481,7 +483,7 @@ impl Sensor {
             let failure = ended.failure.map(|failure| failure.to_string());
             let results = results(&ended.stack, &ended.state, failure, true);
             match &flow.base {
-                Some(base) => results.since(base),
+                Some(base) => since(results, base),
                 None => results,
             }
         }))

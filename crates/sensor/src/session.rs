@@ -3,9 +3,9 @@
 use std::io;
 use std::time::Duration;
 
+use flowgauge_sensor_client::protocol::{Answer, PART_BYTES, Refusal, Request, send_answer};
 use flowgauge_sys::local::Connection;
 
-use crate::protocol::{Answer, PART_BYTES, Refusal, Request, send_answer};
 use crate::sensor::{Asker, Sensor};
 
 /// How often it is looked whether the sensor ends.

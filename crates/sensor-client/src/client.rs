@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use flowgauge_sys::local::Connection;
@@ -11,9 +12,12 @@ use crate::protocol::{Answer, Refusal, Request, Results, Status, receive_answer}
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection to a sensor. Its flows end with it.
+/// A connection to a sensor. Its flows end with it. Threads that share it ask one after the other.
 #[derive(Debug)]
-pub struct Client(Connection);
+pub struct Client {
+    connection: Connection,
+    asking: Mutex<()>,
+}
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
@@ -61,20 +65,25 @@ impl Client {
         let absolute = std::path::absolute(socket);
         let path = absolute.as_deref().unwrap_or(socket);
         let connection = Connection::connect(&path.to_string_lossy());
-        connection
-            .map(Client)
-            .map_err(|error| ClientError::NotThere {
-                socket: socket.display().to_string(),
-                error,
-            })
+        let connection = connection.map_err(|error| ClientError::NotThere {
+            socket: socket.display().to_string(),
+            error,
+        })?;
+        Ok(Client {
+            connection,
+            asking: Mutex::new(()),
+        })
     }
 
     fn ask(&self, request: &Request) -> Result<Answer, ClientError> {
         let request = serde_json::to_vec(request).map_err(io::Error::from)?;
-        let sent = self.0.send_patiently(&request);
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = self.connection.send_patiently(&request);
         // Who was turned away is told why.
-        let answer = receive_answer(&self.0, PATIENCE);
+        let answer = receive_answer(&self.connection, PATIENCE);
         if answer.is_err() {
+            // What comes late would be taken for the next answer.
+            self.connection.shut_down();
             sent?;
         }
         match answer? {

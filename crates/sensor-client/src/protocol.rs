@@ -80,14 +80,16 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn new(error: impl Into<String>) -> Refusal {
+    /// Why.
+    pub fn new(error: impl Into<String>) -> Refusal {
         Refusal {
             error: error.into(),
             hint: None,
         }
     }
 
-    pub(crate) fn with_hint(error: impl Into<String>, hint: &str) -> Refusal {
+    /// Why, and what to do about it.
+    pub fn with_hint(error: impl Into<String>, hint: &str) -> Refusal {
         Refusal {
             error: error.into(),
             hint: Some(hint.to_owned()),
@@ -190,7 +192,10 @@ pub struct ComponentResult {
 }
 
 /// Sends an answer, in as many parts as it takes.
-pub(crate) fn send_answer(connection: &Connection, answer: &Answer) -> io::Result<()> {
+///
+/// # Errors
+/// The system's; when the user has gone, or does not receive.
+pub fn send_answer(connection: &Connection, answer: &Answer) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(answer)?;
     if bytes.len() > MOST_ANSWER {
         let long = format!(
