@@ -103,6 +103,15 @@ impl Client {
         }
     }
 
+    /// Whether a flow could be opened, as far as its text and the user's rights say. Opens nothing.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn check(&self, device: &str, stack: &str) -> Result<(), ClientError> {
+        let (device, stack) = (device.to_owned(), stack.to_owned());
+        self.done(&Request::Check { device, stack }).map(drop)
+    }
+
     /// A flow: a stack on a device. Returns its number.
     ///
     /// # Errors

@@ -26,6 +26,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub enum Request {
     /// How the sensor is.
     Status,
+    /// Whether a flow could be opened, as far as its text and its user's rights say.
+    Check {
+        /// The device.
+        device: String,
+        /// Its components.
+        stack: String,
+    },
     /// A flow: a stack on a device, until it is closed or the connection ends.
     Open {
         /// The device.

@@ -395,6 +395,28 @@ impl Sensor {
         }
     }
 
+    /// The stack of a flow.
+    ///
+    /// # Errors
+    /// Why it may not be.
+    pub(crate) fn checked(
+        &self,
+        rights: &Rights,
+        device: &str,
+        text: &str,
+    ) -> Result<Stack, Refusal> {
+        if !rights.may_use(device) || !self.state.lock().devices.contains_key(device) {
+            return Err(Refusal::with_hint(
+                format!("device \"{device}\" is not there, or not for you"),
+                "flowgauge sensor status shows the devices",
+            ));
+        }
+        rights.allow_text(text)?;
+        let stack = text::stack("flow", &rights.forced(text)).map_err(Refusal::new)?;
+        rights.allow(&stack)?;
+        Ok(stack)
+    }
+
     /// A new flow. Returns its number.
     ///
     /// # Errors
@@ -406,17 +428,9 @@ impl Sensor {
         device: &str,
         text: &str,
     ) -> Result<u64, Refusal> {
-        if !rights.may_use(device) {
-            return Err(Refusal::with_hint(
-                format!("device \"{device}\" is not there, or not for you"),
-                "flowgauge sensor status shows the devices",
-            ));
-        }
-        rights.allow_text(text)?;
         let number = self.flows.fetch_add(1, Ordering::Relaxed) + 1;
-        let stack = text::stack(&format!("flow {number}"), &rights.forced(text));
-        let stack = stack.map_err(Refusal::new)?;
-        rights.allow(&stack)?;
+        let mut stack = self.checked(rights, device, text)?;
+        stack.name = Some(format!("flow {number}"));
         let mut state = self.state.lock();
         let of_user = |flow: &&Flow| flow.by.peer.user == asker.peer.user;
         let flows = state.flows.values().filter(of_user).count();

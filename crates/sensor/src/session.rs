@@ -47,6 +47,10 @@ fn answer(sensor: &Sensor, asker: &Asker, request: Request) -> Result<Answer, Re
     };
     Ok(match request {
         Request::Status => Answer::Status(sensor.status(asker, &rights)),
+        Request::Check { device, stack } => {
+            sensor.checked(&rights, &device, &stack)?;
+            Answer::Done(Vec::new())
+        }
         Request::Open { device, stack } => {
             Answer::Flow(sensor.open(asker, &rights, &device, &stack)?)
         }

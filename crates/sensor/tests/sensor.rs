@@ -282,11 +282,16 @@ fn what_is_no_request_is_refused_and_nothing_else_happens() {
         ("mix", "output { file = /tmp/x }"),
     ] {
         let refused = client.open(device, stack);
-        assert!(
-            matches!(refused, Err(ClientError::Refused(_))),
-            "{stack}: {refused:?}"
-        );
+        let Err(ClientError::Refused(refused)) = refused else {
+            panic!("{stack}: {refused:?}");
+        };
+        let checked = client.check(device, stack);
+        let Err(ClientError::Refused(checked)) = checked else {
+            panic!("{stack}: {checked:?}");
+        };
+        assert_eq!(refused, checked);
     }
+    client.check("mix", "filter { tcp } count").unwrap();
     assert_eq!(running.flows(), 0);
 }
 
