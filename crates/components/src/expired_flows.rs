@@ -61,6 +61,8 @@ columns! {
 
 columns! {
     static COLUMNS;
+    number Unsigned Max "number of the flow among those kept or forgotten, from 0";
+    before Unsigned Max "packets of the flows with lower numbers";
     first Time Max "time of the first packet";
     packets Unsigned Max "packets";
     bytes Unsigned Max "bytes of IP datagrams";
@@ -207,7 +209,16 @@ impl Component for ExpiredFlows {
 
     fn result(&self) -> Option<ResultValue> {
         let mut table = Table::new(&COLUMNS, self.options.flows);
-        table.rows = self.ended.iter().map(row).collect();
+        let mut number = self.counts.dropped.flows;
+        let mut before = self.counts.dropped.packets;
+        let rows = self.ended.iter().map(|flow| {
+            let mut all = vec![Cell::Unsigned(number), Cell::Unsigned(before)];
+            all.extend(row(flow));
+            number += 1;
+            before += flow.packets;
+            all
+        });
+        table.rows = rows.collect();
         let mut sent = Count::default();
         self.ended.iter().for_each(|flow| sent.add(flow));
         let counts = [
@@ -232,10 +243,10 @@ impl Component for ExpiredFlows {
     }
 }
 
-fn row(flow: &Flow) -> Vec<Cell> {
+fn row(flow: &Flow) -> [Cell; 9] {
     let (source, destination) = flow.key.endpoints(flow.direction);
     let version = flow.key.version;
-    vec![
+    [
         Cell::Time(flow.first),
         Cell::Unsigned(flow.packets),
         Cell::Unsigned(flow.bytes),

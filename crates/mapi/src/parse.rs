@@ -3,6 +3,7 @@
 //! A function of the flow is named by its number, from 1; the flow before it is left out.
 
 use crate::call::{Argument, Call, Error};
+use crate::flow::{Stack, stack};
 use crate::functions::{Becomes, find};
 
 /// No such function.
@@ -120,14 +121,9 @@ fn value(word: &str) -> Option<Argument> {
 /// The stack that functions are.
 ///
 /// # Errors
-/// [`parse`], [`Call::component`].
-pub fn flow(text: &str) -> Result<String, Error> {
-    let calls = parse(text)?;
-    let components = (1..)
-        .zip(&calls)
-        .map(|(number, call)| call.component(number));
-    let components: Vec<String> = components.collect::<Result<_, _>>()?;
-    Ok(components.join(" "))
+/// [`parse`], [`stack`].
+pub fn flow(text: &str) -> Result<Stack, Error> {
+    stack(&parse(text)?, 0, &|_| None)
 }
 
 #[cfg(test)]
@@ -184,7 +180,9 @@ mod tests {
     #[test]
     fn every_function_is_a_component_with_all_its_arguments() {
         for text in CALLS {
-            let stack = flow(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let stack = flow(text)
+                .unwrap_or_else(|error| panic!("{text}: {error}"))
+                .text;
             assert_eq!(fault(&stack), None, "{text}: {stack}");
             let calls = parse(text).unwrap();
             let last = calls.last().unwrap();
@@ -240,7 +238,10 @@ mod tests {
             ("TOP(5, 3, 18)", "udp.srcport"),
         ] {
             assert!(
-                flow(call).unwrap().contains(&format!("by = {field}")),
+                flow(call)
+                    .unwrap()
+                    .text
+                    .contains(&format!("by = \"{field}")),
                 "{call}"
             );
         }
@@ -269,7 +270,7 @@ mod tests {
     fn texts_cannot_leave_their_option() {
         let hostile =
             "BPF_FILTER(\"tcp\\\" } output { file = /tmp/x } filter { expression = \\\"udp\")";
-        let stack = flow(hostile).unwrap();
+        let stack = flow(hostile).unwrap().text;
         let names = |stack: &str| {
             let mut sources = Sources::default();
             let file = sources.add("flow", stack.to_owned()).unwrap();
