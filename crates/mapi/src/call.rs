@@ -183,6 +183,9 @@ impl Call {
                     return Err(wrong(0, "is not between 1 and 1000"));
                 }
                 options.push(format!("by = {}", quoted(self.top_field()?)));
+                if self.number(3).is_none() {
+                    options.push("sort = packets".to_owned());
+                }
             }
             "STATS" => options.extend(match self.text(2) {
                 None | Some("0") => None,

@@ -1,6 +1,6 @@
 /* Results of HASHSAMP: one packet with each read, which waits for it. */
-#ifndef _MAPI_HASHSAMP_H
-#define _MAPI_HASHSAMP_H 1
+#ifndef _MAPI_TCP_H
+#define _MAPI_TCP_H 1
 
 /* Addresses are in network byte order (of IPv6 a hash), ports in host byte order. */
 struct sample {
@@ -14,10 +14,10 @@ struct sample {
     unsigned long long timestamp;
 };
 
-#define HASHSAMP_SYN 1
-#define HASHSAMP_ACK 2
-#define HASHSAMP_RST 4
-#define HASHSAMP_FIN 8
-#define HASHSAMP_PSH 16
+#define TCP_SYN 1
+#define TCP_ACK 2
+#define TCP_RST 4
+#define TCP_FIN 8
+#define TCP_PSH 16
 
 #endif
