@@ -106,6 +106,7 @@ impl Call {
                 (Argument::Text(_), _) => return Err(wrong("is no number")),
             };
             let shown = match argument {
+                Argument::Text(text) if function.name == "ANONYMIZE" => quoted(&rules(text)),
                 Argument::Text(text) => quoted(text),
                 _ => value.to_string(),
             };
@@ -333,6 +334,19 @@ fn file(place: &mut Place<'_>, path: Option<&str>) -> String {
 fn quoted(text: &str) -> String {
     let text = text.replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{}\"", text.replace(['\n', '\r'], " "))
+}
+
+/// Rules of `ANONYMIZE` in the words of the component. What is no one-way function is replaced by one.
+fn rules(text: &str) -> String {
+    let words = text.split(',').map(|word| match word.trim() {
+        "SHA" => "SHA1",
+        "SHA_2" | "CRC32" | "TRIPLEDES" | "AES" | "DES" => "SHA256",
+        "UDP_DATAGRAM_LENGTH" => "LENGTH",
+        "FLOW" => "FLOW_LABEL",
+        "MAX_FORWRDS" => "MAX_FORWARDS",
+        _ => word,
+    });
+    words.collect::<Vec<_>>().join(",")
 }
 
 /// A number, and its unit.
