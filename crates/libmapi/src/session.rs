@@ -1,7 +1,7 @@
 //! The flows of this process, and its connection to the sensor.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use flowgauge_mapi::{Argument, Call, Error, PASSED, Shape, label};
 use flowgauge_sensor_client::protocol::{DeviceStatus, Results};
-use flowgauge_sensor_client::{Client, DEFAULT_SOCKET};
+use flowgauge_sensor_client::{Client, DEFAULT_SOCKET, Reading, Readings};
 use flowgauge_sys::process;
 
 use crate::abi::{RawPacket, RawResults};
@@ -28,6 +28,8 @@ const SOCKET_VARIABLE: &str = "FLOWGAUGE_SENSOR";
 /// How often a program that waits for a result looks for it, at first and later.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
 const LAST_LOOK: Duration = Duration::from_millis(50);
+/// How often it is looked whether the sensor is still there.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Descriptors of flows, also of those of the process that this one was forked from.
 static DESCRIPTORS: AtomicI32 = AtomicI32::new(0);
@@ -35,7 +37,7 @@ static STATE: RwLock<State> = RwLock::new(State::new());
 
 /// What a process has.
 pub(crate) struct State {
-    client: Option<Arc<Client>>,
+    client: Option<Client>,
     flows: BTreeMap<c_int, Arc<Flow>>,
     /// Offline devices, by name.
     offline: BTreeMap<String, usize>,
@@ -72,7 +74,7 @@ pub(crate) struct Flow {
     pub(crate) device: String,
     pub(crate) device_id: c_int,
     user: u32,
-    client: Arc<Client>,
+    client: Client,
     /// The flow has its device for itself: it starts and ends with it.
     owns_device: bool,
     calls: Mutex<Vec<Call>>,
@@ -87,14 +89,23 @@ pub(crate) struct Flow {
 #[derive(Debug)]
 struct Open {
     number: u64,
+    /// What gives its packets.
+    packets: Mutex<flowgauge_sensor_client::Flow>,
+    readings: Readings,
     functions: Vec<Function>,
+    /// The place of what counts packets that all functions pass.
+    passed: usize,
     since: SystemTime,
+    /// When it was looked last whether the sensor is there, in milliseconds since then.
+    looked: AtomicU64,
 }
 
 /// A function whose results are read.
 #[derive(Debug)]
 struct Function {
     call: Call,
+    /// Its place in the stack.
+    place: usize,
     seen: Mutex<Seen>,
     shown: Mutex<Box<Shown>>,
 }
@@ -108,7 +119,7 @@ struct Shown {
 }
 
 impl Shown {
-    fn show(&mut self, bytes: &[u8], nanos: u64) -> *mut RawResults {
+    fn show(&mut self, bytes: &[u8], size: usize, nanos: u64) -> *mut RawResults {
         self.bytes.clear();
         self.bytes.extend(bytes.chunks(16).map(|chunk| {
             let mut word = [0; 16];
@@ -118,7 +129,7 @@ impl Shown {
         self.results = RawResults {
             res: AtomicPtr::new(self.bytes.as_mut_ptr().cast()),
             ts: nanos / 1000,
-            size: bytes.len() as c_int,
+            size: size as c_int,
         };
         &raw mut self.results
     }
@@ -136,19 +147,18 @@ pub(crate) enum Status {
 }
 
 /// The connection, made if there is none or the sensor was started anew.
-fn client() -> Result<Arc<Client>, Error> {
-    if let Some(client) = state().client.as_ref().filter(|client| !client.is_gone_()) {
-        return Ok(Arc::clone(client));
+fn client() -> Result<Client, Error> {
+    if let Some(client) = state().client.as_ref().filter(|client| !client.is_gone()) {
+        return Ok(client.clone());
     }
     let mut state = state_mut();
-    if let Some(client) = state.client.as_ref().filter(|client| !client.is_gone_()) {
-        return Ok(Arc::clone(client));
+    if let Some(client) = state.client.as_ref().filter(|client| !client.is_gone()) {
+        return Ok(client.clone());
     }
     let socket = std::env::var(SOCKET_VARIABLE);
     let socket = socket.as_deref().unwrap_or(DEFAULT_SOCKET);
     let client = Client::connect(Path::new(socket)).map_err(|error| of_client(&error, SOCKET))?;
-    let client = Arc::new(client);
-    state.client = Some(Arc::clone(&client));
+    state.client = Some(client.clone());
     Ok(client)
 }
 
@@ -359,20 +369,27 @@ impl Flow {
         }
         let files: Vec<_> = files.iter().map(std::os::fd::AsFd::as_fd).collect();
         let opened = coming::open(&self.client, &self.device, &stack.text, &files);
-        let number = opened.map_err(|error| of_client(&error, Error::ARGUMENTS))?;
-        let functions = calls.into_iter().map(|call| Function {
+        let opened = opened.map_err(|error| of_client(&error, Error::ARGUMENTS))?;
+        let place = |label: &str| opened.component(label).unwrap_or(usize::MAX);
+        let functions = (1..).zip(calls).map(|(number, call)| Function {
             call,
+            place: place(&label(number)),
             seen: Mutex::default(),
             shown: Mutex::new(Box::new(Shown {
                 bytes: Vec::new(),
                 results: RawResults::default(),
             })),
         });
-        let _ = self.open.set(Open {
-            number,
+        let open = Open {
+            number: opened.number(),
+            readings: opened.readings(),
             functions: functions.collect(),
+            passed: place(PASSED),
             since: SystemTime::now(),
-        });
+            looked: AtomicU64::new(0),
+            packets: Mutex::new(opened),
+        };
+        let _ = self.open.set(open);
         if self.owns_device {
             let started = self.client.start(&self.device);
             started.map_err(|error| of_client(&error, NO_DEVICE))?;
@@ -402,6 +419,37 @@ impl Flow {
         function.ok_or_else(|| Error::new(Error::NO_FUNCTION, unknown()))
     }
 
+    /// Whether the sensor is there: looked for as often as [`LOOK`] says, as it takes a system call.
+    fn is_served(&self, open: &Open) -> Result<(), Error> {
+        let now = open.since.elapsed().unwrap_or_default().as_millis() as u64;
+        let last = open.looked.load(Ordering::Relaxed);
+        if now.wrapping_sub(last) < LOOK.as_millis() as u64 && last > 0 {
+            return Ok(());
+        }
+        if self.client.is_gone() {
+            return Err(Error::new(
+                SOCKET,
+                "the sensor has gone; flows begin anew when it is back",
+            ));
+        }
+        open.looked.store(now.max(1), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What a component has counted.
+    fn reading(&self, open: &Open, place: usize) -> Result<Reading, Error> {
+        self.is_served(open)?;
+        let reading = open.readings.read(place);
+        match reading.has_failed {
+            true => Err(self
+                .results(open)
+                .err()
+                .unwrap_or_else(|| Error::new(SOCKET, "the flow has failed"))),
+            false => Ok(reading),
+        }
+    }
+
+    /// All results, by a request.
     fn results(&self, open: &Open) -> Result<Results, Error> {
         let results = self.client.results(open.number);
         let results = results.map_err(|error| of_client(&error, UNKNOWN_FLOW))?;
@@ -419,64 +467,104 @@ impl Flow {
         let open = self.opened()?;
         let function = self.function(open, fid)?;
         let call = &function.call;
-        let name = label(fid as usize);
-        let is_awaited = matches!(
-            call.function.result,
-            Shape::Bucket | Shape::Sample | Shape::Threshold
-        );
+        let shape = call.function.result;
         let nothing = |what: &str| {
             let what = format!("{} {what}", call.function.name);
             Error::new(Error::NO_FUNCTION, what)
         };
-        let has_no_samples = call.function.result == Shape::Sample && call.number(1) == Some(0);
-        if matches!(call.function.result, Shape::Nothing | Shape::Packets) || has_no_samples {
+        let has_no_samples = shape == Shape::Sample && call.number(1) == Some(0);
+        if matches!(shape, Shape::Nothing | Shape::Packets) || has_no_samples {
             return Err(nothing("has no result that is read"));
         }
-        let limit = (call.function.name == "THRESHOLD")
-            .then(|| call.number(5))
-            .flatten();
-        let limit = limit
-            .and_then(|seconds| u64::try_from(seconds).ok())
-            .filter(|it| *it > 0);
-        let limit = limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        let reading = self.reading(open, function.place)?;
+        let value = reading.value.unwrap_or(0);
+        let bytes = match shape {
+            Shape::Number(bytes) => Some((results::number(value), usize::from(bytes))),
+            Shape::File => {
+                let count = call.number(2).unwrap_or(0);
+                let is_done = reading.is_last || count > 0 && value >= count;
+                Some((results::number(if is_done { 0 } else { 11 }), 4))
+            }
+            _ => None,
+        };
+        let mut shown = lock(&function.shown);
+        if let Some((bytes, size)) = bytes {
+            return Ok(shown.show(&bytes, size, reading.time));
+        }
+        drop(shown);
+        let (bytes, time) = self.wait(open, fid, function)?;
+        shown = lock(&function.shown);
+        let size = bytes.len();
+        Ok(shown.show(&bytes, size, time))
+    }
+
+    /// The result of a function that is no number, once it is there, and when it was.
+    fn wait(&self, open: &Open, fid: c_int, function: &Function) -> Result<(Vec<u8>, u64), Error> {
+        let (call, name) = (&function.call, label(fid as usize));
+        let is_threshold = call.function.result == Shape::Threshold;
+        let is_awaited =
+            is_threshold || matches!(call.function.result, Shape::Bucket | Shape::Sample);
+        let seconds = call
+            .number(5)
+            .filter(|seconds| is_threshold && *seconds > 0);
+        let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let limit = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        let least = if is_threshold {
+            call.number(7).unwrap_or(1).max(1)
+        } else {
+            0
+        };
         let mut look = FIRST_LOOK;
         loop {
             let results = self.results(open)?;
             let mut components = results.components.iter();
-            let found = components.find(|component| component.component == name);
-            let found = found.ok_or_else(|| nothing("is not in the sensor's answer"))?;
-            let value = found.value.as_ref();
-            let value =
-                value.and_then(|it| it.as_i64().map(i128::from).or(it.as_u64().map(Into::into)));
-            let bytes = match call.function.result {
-                Shape::Number(_) => Some(results::number(value.unwrap_or(0))),
-                Shape::File => {
-                    let count = call.number(2).unwrap_or(0);
-                    let is_done = results.is_last || count > 0 && value.unwrap_or(0) >= count;
-                    Some(results::number(if is_done { 0 } else { 11 }))
-                }
-                _ => results::table(call, found, &results, &mut lock(&function.seen)),
-            };
-            let count = call.number(7).unwrap_or(1);
-            let is_reached = call.function.result != Shape::Threshold
-                || found.rows.as_ref().map_or(0, Vec::len) as i128 >= count.max(1);
-            if let Some(bytes) = bytes.filter(|_| is_reached) {
-                return Ok(lock(&function.shown).show(&bytes, results.time));
+            if let Some(found) = components.find(|component| component.component == name)
+                && found.rows.as_ref().map_or(0, Vec::len) as i128 >= least
+                && let Some(bytes) =
+                    results::table(call, found, &results, &mut lock(&function.seen))
+            {
+                return Ok((bytes, results.time));
             }
             let is_late = limit.is_some_and(|limit| Instant::now() >= limit);
             if !is_awaited || results.is_last || is_late || self.is_closed.load(Ordering::Relaxed) {
-                return Err(nothing("has no further result"));
+                let what = format!("{} has no further result", call.function.name);
+                return Err(Error::new(Error::NO_FUNCTION, what));
             }
             thread::sleep(look);
             look = (look * 2).min(LAST_LOOK);
         }
     }
 
+    /// The next packet of a `TO_BUFFER`. `None`: there is none, or no further one.
+    pub(crate) fn next(&self, fid: c_int) -> Result<Option<*mut RawPacket>, Error> {
+        let open = self.opened()?;
+        let call = &self.function(open, fid)?.call;
+        if call.function.result != Shape::Packets {
+            let what = format!("{} keeps no packets", call.function.name);
+            return Err(Error::new(Error::NO_FUNCTION, what));
+        }
+        let waits = call.number(0).unwrap_or(0) == 0;
+        let limit = if waits { LAST_LOOK } else { Duration::ZERO };
+        while !self.is_closed.load(Ordering::Relaxed) {
+            // What came before the end is taken.
+            let reading = self.reading(open, open.passed)?;
+            let mut packets = lock(&open.packets);
+            let next = packets.next(limit);
+            if let Some(packet) = next.map_err(|error| of_client(&error, SOCKET))? {
+                return Ok(Some(packet.record.as_ptr().cast::<RawPacket>().cast_mut()));
+            }
+            if !waits || reading.is_last {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
     pub(crate) fn status(&self) -> Result<Status, Error> {
         let Some(open) = self.open.get() else {
             return Ok(Status::Init);
         };
-        Ok(match self.results(open)?.is_last {
+        Ok(match self.reading(open, open.passed)?.is_last {
             true => Status::Finished,
             false => Status::Active,
         })
@@ -501,14 +589,7 @@ impl Flow {
 
     /// Whether its sensor has gone.
     pub(crate) fn is_gone(&self) -> bool {
-        self.client.is_gone_()
-    }
-
-    /// The next packet of a `TO_BUFFER`. `None`: there is none, or no further one.
-    pub(crate) fn next(&self, fid: c_int) -> Result<Option<*mut RawPacket>, Error> {
-        let open = self.opened()?;
-        self.function(open, fid)?;
-        Err(Error::new(NOT_BUILT, "packets are not built yet"))
+        self.client.is_gone()
     }
 
     pub(crate) fn functions(&self) -> Vec<Call> {
@@ -520,15 +601,14 @@ impl Flow {
         let Some(open) = self.open.get() else {
             return Ok((0, 0));
         };
-        let results = self.results(open)?;
-        let items = |name: &str| {
-            let mut components = results.components.iter();
-            components
-                .find(|component| component.component == name)
-                .map(|it| it.items)
+        let items = |at: usize| {
+            let place = open
+                .functions
+                .get(at)
+                .map_or(open.passed, |function| function.place);
+            self.reading(open, place).map(|reading| reading.items)
         };
-        let after = items(&label(fid + 1)).or_else(|| items(PASSED));
-        Ok((items(&label(fid)).unwrap_or(0), after.unwrap_or(0)))
+        Ok((items(fid - 1)?, items(fid)?))
     }
 }
 
@@ -595,13 +675,17 @@ fn call(name: &str, argument: Arguments<'_>) -> Result<Call, Error> {
 
 mod coming {
     use super::*;
-    use flowgauge_sensor_client::ClientError;
+    use flowgauge_sensor_client::{ClientError, Flow};
     use std::os::fd::BorrowedFd;
     pub(super) fn create_device(_: &Client, f: &[BorrowedFd<'_>]) -> Result<String, ClientError> {
         use std::os::fd::AsRawFd as _;
         static N: AtomicI32 = AtomicI32::new(0);
         let path = std::fs::read_link(format!("/proc/self/fd/{}", f[0].as_raw_fd())).unwrap();
-        Ok(format!("{}{}", path.file_stem().unwrap().to_str().unwrap(), N.fetch_add(1, Ordering::Relaxed)))
+        Ok(format!(
+            "{}{}",
+            path.file_stem().unwrap().to_str().unwrap(),
+            N.fetch_add(1, Ordering::Relaxed)
+        ))
     }
     pub(super) fn delete_device(_: &Client, _: &str) -> Result<(), ClientError> {
         Ok(())
@@ -611,16 +695,7 @@ mod coming {
         d: &str,
         t: &str,
         _: &[BorrowedFd<'_>],
-    ) -> Result<u64, ClientError> {
+    ) -> Result<Flow, ClientError> {
         c.open(d, t)
     }
-    pub(super) trait Gone {
-        fn is_gone_(&self) -> bool;
-    }
-    impl Gone for Client {
-        fn is_gone_(&self) -> bool {
-            self.status().is_err()
-        }
-    }
 }
-use coming::Gone as _;

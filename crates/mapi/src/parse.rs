@@ -268,9 +268,18 @@ mod tests {
             ("TOP(5, 4, 1)", 7002),
             ("TOP(5, 2, 1)", 7003),
             ("BPF_FILTER(\"tcp", 6144),
-            ("PKT_COUNTER RES2FILE(\"1\", \"2\", \"\", \"x\", \"1s\")", 7002),
-            ("PKT_COUNTER RES2FILE(\"1\", \"1@7\", \"\", \"x\", \"1s\")", 7002),
-            ("PKT_COUNTER RES2FILE(\"1,1\", \"1\", \"\", \"x\", \"1s\")", 7001),
+            (
+                "PKT_COUNTER RES2FILE(\"1\", \"2\", \"\", \"x\", \"1s\")",
+                7002,
+            ),
+            (
+                "PKT_COUNTER RES2FILE(\"1\", \"1@7\", \"\", \"x\", \"1s\")",
+                7002,
+            ),
+            (
+                "PKT_COUNTER RES2FILE(\"1,1\", \"1\", \"\", \"x\", \"1s\")",
+                7001,
+            ),
             ("TO_FILE(2, \"x\", 0)", 7006),
             ("ANONYMIZEIP(\"short\")", 7001),
             ("THRESHOLD(3, 1, 1, 1)", 6147),
@@ -282,7 +291,8 @@ mod tests {
 
     #[test]
     fn functions_of_other_flows_are_computed_beside() {
-        let others = |flow| (flow == 2).then(|| parse("BPF_FILTER(\"tcp\") PKT_COUNTER TO_BUFFER").unwrap());
+        let others =
+            |flow| (flow == 2).then(|| parse("BPF_FILTER(\"tcp\") PKT_COUNTER TO_BUFFER").unwrap());
         let of = |text: &str, flow: i128, function: i128| {
             let mut calls = parse(text).unwrap();
             let last = calls.last_mut().unwrap();

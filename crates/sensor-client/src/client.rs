@@ -1,22 +1,30 @@
 //! A user's end of the connection.
 
 use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use flowgauge_sys::local::Connection;
+use flowgauge_sys::shared::PoolView;
 
-use crate::protocol::{Answer, Refusal, Request, Results, Status, receive_answer};
+use crate::flow::Flow;
+use crate::protocol::{Answer, Refusal, Request, Results, Status, receive_answer, send};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection to a sensor. Its flows end with it. Threads that share it ask one after the other.
+#[derive(Clone, Debug)]
+pub struct Client(Arc<Inner>);
+
 #[derive(Debug)]
-pub struct Client {
-    connection: Connection,
+struct Inner {
+    connection: Arc<Connection>,
     asking: Mutex<()>,
+    /// Where the user's packets are. The connection ends when nobody has it any more: the sensor uses it again then.
+    pool: Mutex<Option<Arc<PoolView>>>,
 }
 
 /// Why something was not done.
@@ -69,26 +77,53 @@ impl Client {
             socket: socket.display().to_string(),
             error,
         })?;
-        Ok(Client {
-            connection,
+        Ok(Client(Arc::new(Inner {
+            connection: Arc::new(connection),
             asking: Mutex::new(()),
-        })
+            pool: Mutex::default(),
+        })))
+    }
+
+    /// Whether the sensor has ended the connection, or is not there any more.
+    pub fn is_gone(&self) -> bool {
+        self.0.connection.is_gone()
+    }
+
+    /// Where packets of the user's flows are: mapped once.
+    pub(crate) fn pool(&self, file: OwnedFd) -> io::Result<Arc<PoolView>> {
+        let mut pool = self.0.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = &*pool {
+            return Ok(Arc::clone(pool));
+        }
+        let opened = Arc::new(PoolView::open(file, Arc::clone(&self.0.connection))?);
+        Ok(Arc::clone(pool.insert(opened)))
     }
 
     fn ask(&self, request: &Request) -> Result<Answer, ClientError> {
+        self.ask_with(request, &[]).map(|(answer, _)| answer)
+    }
+
+    fn ask_with(
+        &self,
+        request: &Request,
+        files: &[BorrowedFd<'_>],
+    ) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
+        let Inner {
+            connection, asking, ..
+        } = &*self.0;
         let request = serde_json::to_vec(request).map_err(io::Error::from)?;
-        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = self.connection.send_patiently(&request);
+        let _asking = asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = send(connection, &request, files);
         // Who was turned away is told why.
-        let answer = receive_answer(&self.connection, PATIENCE);
+        let answer = receive_answer(connection, PATIENCE);
         if answer.is_err() {
             // What comes late would be taken for the next answer.
-            self.connection.shut_down();
+            connection.shut_down();
             sent?;
         }
         match answer? {
-            Answer::Refused(refusal) => Err(ClientError::Refused(refusal)),
-            answer => Ok(answer),
+            (Answer::Refused(refusal), _) => Err(ClientError::Refused(refusal)),
+            answered => Ok(answered),
         }
     }
 
@@ -112,14 +147,14 @@ impl Client {
         self.done(&Request::Check { device, stack }).map(drop)
     }
 
-    /// A flow: a stack on a device. Returns its number.
+    /// A flow: a stack on a device.
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn open(&self, device: &str, stack: &str) -> Result<u64, ClientError> {
+    pub fn open(&self, device: &str, stack: &str) -> Result<Flow, ClientError> {
         let (device, stack) = (device.to_owned(), stack.to_owned());
-        match self.ask(&Request::Open { device, stack })? {
-            Answer::Flow(flow) => Ok(flow),
+        match self.ask_with(&Request::Open { device, stack }, &[])? {
+            (Answer::Flow(opened), files) => Flow::new(self, opened, files),
             _ => Err(ClientError::Confused),
         }
     }

@@ -3,9 +3,12 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod flow;
+pub mod layout;
 pub mod protocol;
 
 pub use client::{Client, ClientError};
+pub use flow::{Flow, Packet, Reading, Readings};
 
 /// Where users come to, unless the sensor's configuration says something else.
 pub const DEFAULT_SOCKET: &str = "/run/flowgauge/sensor.sock";

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -69,12 +70,21 @@ pub enum Answer {
     Done(Vec<String>),
     /// How the sensor is.
     Status(Status),
-    /// The number of a new flow.
-    Flow(u64),
+    /// A new flow. With it come descriptors of the memory shared with the user ([`layout`](crate::layout)).
+    Flow(OpenedFlow),
     /// Results of a flow.
     Results(Results),
     /// It is not done.
     Refused(Refusal),
+}
+
+/// A flow that is open.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenedFlow {
+    /// Its number.
+    pub number: u64,
+    /// The labels of its components.
+    pub components: Vec<String>,
 }
 
 /// Why something is not done.
@@ -202,7 +212,11 @@ pub struct ComponentResult {
 ///
 /// # Errors
 /// The system's; when the user has gone, or does not receive.
-pub fn send_answer(connection: &Connection, answer: &Answer) -> io::Result<()> {
+pub fn send_answer(
+    connection: &Connection,
+    answer: &Answer,
+    mut files: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(answer)?;
     if bytes.len() > MOST_ANSWER {
         let long = format!(
@@ -215,17 +229,23 @@ pub fn send_answer(connection: &Connection, answer: &Answer) -> io::Result<()> {
     let mut parts = bytes.chunks(PART_BYTES).peekable();
     while let Some(part) = parts.next() {
         let mark = if parts.peek().is_some() { b'+' } else { b'.' };
-        send(connection, &[&[mark], part].concat())?;
+        send(connection, &[&[mark], part].concat(), files)?;
+        files = &[];
     }
     Ok(())
 }
 
-fn send(connection: &Connection, part: &[u8]) -> io::Result<()> {
+/// Sends a part, when there is room for it.
+pub(crate) fn send(
+    connection: &Connection,
+    part: &[u8],
+    files: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     const LOOK: Duration = Duration::from_millis(2);
 
     let until = Instant::now() + PATIENCE;
     loop {
-        match connection.send(part) {
+        match connection.send_files(part, files) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
                 thread::sleep(LOOK);
             }
@@ -234,21 +254,25 @@ fn send(connection: &Connection, part: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Receives an answer within `patience`.
-pub(crate) fn receive_answer(connection: &Connection, patience: Duration) -> io::Result<Answer> {
-    let mut bytes = Vec::new();
+/// Receives an answer within `patience`, and the descriptors that come with it.
+pub(crate) fn receive_answer(
+    connection: &Connection,
+    patience: Duration,
+) -> io::Result<(Answer, Vec<OwnedFd>)> {
+    let (mut bytes, mut files) = (Vec::new(), Vec::new());
     let mut part = vec![0; PART_BYTES + 1];
     loop {
         if !connection.wait(Some(patience))? {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let len = match connection.receive(&mut part) {
+        let (len, came) = match connection.receive_files(&mut part) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             received => received?,
         };
+        files.extend(came);
         bytes.extend_from_slice(&part[1..len.max(1)]);
         match part[0] {
-            b'.' => return decode(&bytes),
+            b'.' => return Ok((decode(&bytes)?, files)),
             b'+' if bytes.len() < MOST_ANSWER => {}
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
@@ -268,8 +292,8 @@ mod tests {
         let (one, other) = Connection::pair().unwrap();
         let answer = Answer::Done(vec!["x".repeat(1000); 1000]);
         let expected = answer.clone();
-        let sender = thread::spawn(move || send_answer(&one, &answer).unwrap());
-        let received = receive_answer(&other, Duration::from_secs(10)).unwrap();
+        let sender = thread::spawn(move || send_answer(&one, &answer, &[]).unwrap());
+        let (received, _) = receive_answer(&other, Duration::from_secs(10)).unwrap();
         assert_eq!(received, expected);
         sender.join().unwrap();
     }

@@ -10,6 +10,7 @@
 pub mod config;
 mod device;
 mod paced;
+mod readers;
 mod results;
 mod rights;
 mod sensor;

@@ -1,5 +1,7 @@
 //! What users may do.
 
+use std::ops::RangeInclusive;
+
 use flowgauge_sensor_client::protocol::Refusal;
 use flowgauge_stack::{ComponentKind, Input, Node, OptionValue, Stack};
 use serde::Deserialize;
@@ -21,6 +23,8 @@ pub struct Rights {
     pub filter: Option<String>,
     /// Flows at once.
     pub most_flows: u32,
+    /// Bytes of packets that may wait for the user in shared memory.
+    pub memory: u64,
     /// May see everybody's flows, reload and stop the sensor.
     pub admin: bool,
 }
@@ -33,6 +37,7 @@ impl Default for Rights {
             functions: None,
             filter: None,
             most_flows: 64,
+            memory: 64 << 20,
             admin: false,
         }
     }
@@ -68,6 +73,8 @@ const COUNTING: &[&str] = &[
     "threshold",
 ];
 
+/// What `memory` may be.
+const MEMORY: RangeInclusive<u64> = 1 << 20..=64 << 30;
 /// Components that a flow may have.
 const MOST_COMPONENTS: usize = 32;
 /// The longest text of a flow: a filter takes longer to compile than it is.
@@ -122,6 +129,10 @@ impl Rights {
         }
         if let Err(found) = text::stack("filter", &self.forced("count")) {
             return Some((found, "filter is as for tcpdump"));
+        }
+        if !MEMORY.contains(&self.memory) {
+            let message = format!("memory = {} cannot be", self.memory);
+            return Some((message, "a user has 1 MiB to 64 GiB, in bytes"));
         }
         let registry = flowgauge_registry::registry();
         let mut functions = self.functions.iter().flatten();

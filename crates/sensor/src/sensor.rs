@@ -1,6 +1,7 @@
 //! The sensor: its devices, and who comes to its socket.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use flowgauge_runtime::stacks::Ended;
 use flowgauge_sensor_client::protocol::{
-    Answer, FlowStatus, Refusal, Results, StackStatus, Status, send_answer,
+    Answer, FlowStatus, OpenedFlow, Refusal, Results, StackStatus, Status, send_answer,
 };
 use flowgauge_stack::Stack;
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
@@ -17,7 +18,8 @@ use flowgauge_sys::{privileges, process};
 use parking_lot::Mutex;
 
 use crate::config::{Checked, Config, ConfigError};
-use crate::device::{Device, Opened};
+use crate::device::{Device, Opened, Running};
+use crate::readers::{FlowRing, Readers, UserMemory};
 use crate::results::{is_shared, results, since};
 use crate::rights::Rights;
 use crate::session;
@@ -106,8 +108,15 @@ struct State {
     checked: Checked,
     devices: BTreeMap<String, Arc<Device>>,
     flows: BTreeMap<u64, Flow>,
-    /// Connections of each user.
-    users: BTreeMap<u32, usize>,
+    /// What users of connections may still look at of flows that ended without them.
+    ended: Vec<(u64, Arc<FlowRing>)>,
+    users: BTreeMap<u32, User>,
+}
+
+/// A user with connections.
+struct User {
+    connections: usize,
+    memory: Arc<UserMemory>,
 }
 
 /// A flow of a user.
@@ -119,6 +128,9 @@ struct Flow {
     base: Option<Results>,
     /// Whose it is.
     by: Asker,
+    ring: Arc<FlowRing>,
+    /// All for whom the stack runs.
+    readers: Arc<Readers>,
 }
 
 /// A socket that is freed when it is not listened on any more.
@@ -210,6 +222,7 @@ impl Sensor {
                 checked,
                 devices,
                 flows: BTreeMap::new(),
+                ended: Vec::new(),
                 users: BTreeMap::new(),
             }),
             started: Instant::now(),
@@ -291,18 +304,26 @@ impl Sensor {
             Some("you have no rights here")
         } else {
             let users = &mut self.state.lock().users;
-            let of_user = users.entry(peer.user).or_default();
+            let of_user = users.entry(peer.user).or_insert_with(|| User {
+                connections: 0,
+                memory: Arc::new(UserMemory::new(rights.memory)),
+            });
             let (all, reserve) = match rights.admin {
                 true => (u64::MAX, usize::MAX),
                 false => (MOST_CONNECTIONS, MOST_OF_A_USER),
             };
-            let is_room = self.connections.load(Ordering::Relaxed) < all && *of_user < reserve;
-            *of_user += usize::from(is_room);
+            let is_room =
+                self.connections.load(Ordering::Relaxed) < all && of_user.connections < reserve;
+            of_user.connections += usize::from(is_room);
             (!is_room).then_some("there are too many connections")
         };
         if let Some(why) = refused {
             let hint = "the sensor's configuration has the rights of users";
-            let _ = send_answer(&connection, &Answer::Refused(Refusal::with_hint(why, hint)));
+            let _ = send_answer(
+                &connection,
+                &Answer::Refused(Refusal::with_hint(why, hint)),
+                &[],
+            );
             connection.stop_receiving();
             return;
         }
@@ -325,8 +346,8 @@ impl Sensor {
         self.connections.fetch_sub(1, Ordering::Relaxed);
         let users = &mut self.state.lock().users;
         if let Some(of_user) = users.get_mut(&user) {
-            *of_user -= 1;
-            if *of_user == 0 {
+            of_user.connections -= 1;
+            if of_user.connections == 0 {
                 users.remove(&user);
             }
         }
@@ -336,13 +357,17 @@ impl Sensor {
     fn forget(&self, asker: &Asker) {
         let mut state = self.state.lock();
         let mut devices = Vec::new();
-        state.flows.retain(|_, flow| {
+        state.flows.retain(|number, flow| {
             let is_its = flow.by.session == asker.session;
-            if is_its && !devices.contains(&flow.device) {
+            if is_its {
+                flow.readers.remove(*number);
                 devices.push(flow.device.clone());
             }
             !is_its
         });
+        state.ended.retain(|(session, _)| *session != asker.session);
+        devices.sort();
+        devices.dedup();
         for device in devices {
             let _ = state.run(&device);
         }
@@ -417,7 +442,7 @@ impl Sensor {
         Ok(stack)
     }
 
-    /// A new flow. Returns its number.
+    /// A new flow, and descriptors of the memory that is shared with its user.
     ///
     /// # Errors
     /// Why it may not be, or cannot.
@@ -427,7 +452,7 @@ impl Sensor {
         rights: &Rights,
         device: &str,
         text: &str,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<(OpenedFlow, Vec<OwnedFd>), Refusal> {
         let number = self.flows.fetch_add(1, Ordering::Relaxed) + 1;
         let mut stack = self.checked(rights, device, text)?;
         stack.name = Some(format!("flow {number}"));
@@ -440,23 +465,38 @@ impl Sensor {
                 "close others; most_flows of the sensor's configuration says how many",
             ));
         }
-        let (stack, base) = match state.running(device, &stack) {
-            Some((stack, base)) => (stack, Some(base)),
-            None => (stack, None),
+        let (stack, base, readers) = match state.running(device, &stack) {
+            Some((stack, base, readers)) => (stack, Some(base), readers),
+            None => {
+                let readers = Arc::<Readers>::default();
+                readers.attach(&mut stack);
+                (stack, None, readers)
+            }
         };
+        let user = state.users.get(&asker.peer.user);
+        let user = user.ok_or_else(|| Refusal::new("you are not known any more"))?;
+        let made = user.memory.ring(number, &stack, base.as_ref());
+        let (ring, files) = made.map_err(|error| {
+            Refusal::new(format!("no memory can be shared for the flow: {error}"))
+        })?;
+        let ring = Arc::new(ring);
+        readers.add(Arc::clone(&ring));
         let is_new = base.is_none();
+        let components = stack.nodes.iter().map(|node| node.label.clone()).collect();
         let flow = Flow {
             device: device.to_owned(),
             stack,
             base,
             by: asker.clone(),
+            ring,
+            readers,
         };
         state.flows.insert(number, flow);
         if is_new && let Err(error) = state.run(device) {
             state.flows.remove(&number);
             return Err(Refusal::new(error));
         }
-        Ok(number)
+        Ok((OpenedFlow { number, components }, files))
     }
 
     /// The results of a flow of a connection.
@@ -490,6 +530,7 @@ impl Sensor {
         let Some(flow) = state.flows.remove(&number) else {
             return Ok(last);
         };
+        flow.readers.remove(number);
         let ended = state.run(&flow.device).map_err(Refusal::new)?;
         let mut ended = ended.into_iter();
         let ended = ended.find(|ended| ended.stack.name == flow.stack.name);
@@ -539,8 +580,8 @@ impl Sensor {
         let gone: Vec<String> = state.devices.keys().cloned().collect();
         for name in gone {
             if !state.checked.config.devices.contains_key(&name) {
+                state.end(|_, flow| flow.device == name);
                 state.devices.remove(&name);
-                state.flows.retain(|_, flow| flow.device != name);
                 said.push(format!("device {name} ended"));
             }
         }
@@ -549,7 +590,10 @@ impl Sensor {
             // The files of its stacks are closed before others open them.
             let was = state.devices.remove(&name).is_some();
             let of_it = state.flows.values_mut().filter(|flow| flow.device == name);
-            of_it.for_each(|flow| flow.base = None);
+            for flow in of_it {
+                flow.base = None;
+                flow.ring.begin_anew();
+            }
             let device = source.start(&name, Vec::new(), true);
             let device = device.map_err(|error| StartError::Stacks {
                 device: name.clone(),
@@ -630,15 +674,27 @@ impl State {
 
     /// Ends flows that their users may not have any more.
     fn end_forbidden(&mut self, owner: u32, said: &mut Vec<String>) {
-        let config = &self.checked.config;
-        self.flows.retain(|number, flow| {
-            let rights = flow.by.rights(config, owner);
+        let config = self.checked.config.clone();
+        self.end(|number, flow| {
+            let rights = flow.by.rights(&config, owner);
             let is_allowed = rights.may_use(&flow.device) && rights.allow(&flow.stack).is_ok();
             if !is_allowed {
                 said.push(format!("flow {number} is not allowed any more"));
             }
-            is_allowed
+            !is_allowed
         });
+    }
+
+    /// Ends flows without their users, who may be looking at what they share.
+    fn end(&mut self, mut ends: impl FnMut(u64, &Flow) -> bool) {
+        let ended = self
+            .flows
+            .extract_if(.., |number, flow| ends(*number, flow));
+        for (number, flow) in ended {
+            flow.readers.remove(number);
+            flow.ring.end();
+            self.ended.push((flow.by.session, flow.ring));
+        }
     }
 
     fn flow(&self, asker: &Asker, number: u64) -> Result<&Flow, Refusal> {
@@ -648,7 +704,7 @@ impl State {
     }
 
     /// What a device runs already for a flow of these components, and what that has counted, if one more may have it.
-    fn running(&self, device: &str, stack: &Stack) -> Option<(Stack, Results)> {
+    fn running(&self, device: &str, stack: &Stack) -> Option<(Stack, Results, Arc<Readers>)> {
         let mut flows = self.flows.values().filter(|flow| flow.device == device);
         let mut named = stack.clone();
         let same = flows.find(|flow| {
@@ -659,23 +715,21 @@ impl State {
         let (_, state, _) = shown.of(&same.stack)?;
         let base = shown.results(&same.stack)?;
         let is_shared = is_shared(stack, state) && base.failure.is_none();
-        is_shared.then(|| (same.stack.clone(), base))
+        is_shared.then(|| (same.stack.clone(), base, Arc::clone(&same.readers)))
     }
 
     /// The stacks of a device: those of the configuration, and of flows.
-    fn stacks_of(&self, device: &str) -> Vec<Stack> {
+    fn stacks_of(&self, device: &str) -> Running {
         let always = self.checked.stacks.get(device).into_iter().flatten();
         let mut stacks: Vec<Stack> = always.cloned().collect();
-        let own = stacks.len();
+        let mut readers = BTreeMap::new();
         for flow in self.flows.values().filter(|flow| flow.device == device) {
-            if !stacks[own..]
-                .iter()
-                .any(|stack| stack.name == flow.stack.name)
-            {
+            let name = flow.stack.name.clone().unwrap_or_default();
+            if readers.insert(name, Arc::clone(&flow.readers)).is_none() {
                 stacks.push(flow.stack.clone());
             }
         }
-        stacks
+        Running { stacks, readers }
     }
 
     /// Whether a stack is none of the configuration's.

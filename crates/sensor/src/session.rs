@@ -1,6 +1,7 @@
 //! A connection of a user: requests one after the other.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use flowgauge_sensor_client::protocol::{Answer, PART_BYTES, Refusal, Request, send_answer};
@@ -29,14 +30,19 @@ pub(crate) fn serve(sensor: &Sensor, connection: &Connection, asker: &Asker) {
             Ok(request) => answer(sensor, asker, request),
             Err(error) => Err(Refusal::new(format!("this is no request: {error}"))),
         };
-        let answer = answer.unwrap_or_else(Answer::Refused);
-        if send_answer(connection, &answer).is_err() {
+        let (answer, files) =
+            answer.unwrap_or_else(|refusal| (Answer::Refused(refusal), Vec::new()));
+        let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
+        if send_answer(connection, &answer, &files).is_err() {
             return;
         }
     }
 }
 
-fn answer(sensor: &Sensor, asker: &Asker, request: Request) -> Result<Answer, Refusal> {
+/// An answer, and the descriptors that go with it.
+type Answered = (Answer, Vec<OwnedFd>);
+
+fn answer(sensor: &Sensor, asker: &Asker, request: Request) -> Result<Answered, Refusal> {
     let rights = sensor.rights(asker);
     let for_admins = |what: &str| match rights.admin {
         true => Ok(()),
@@ -45,14 +51,15 @@ fn answer(sensor: &Sensor, asker: &Asker, request: Request) -> Result<Answer, Re
             "admin = true of a user in its configuration allows it",
         )),
     };
-    Ok(match request {
+    let answer = match request {
         Request::Status => Answer::Status(sensor.status(asker, &rights)),
         Request::Check { device, stack } => {
             sensor.checked(&rights, &device, &stack)?;
             Answer::Done(Vec::new())
         }
         Request::Open { device, stack } => {
-            Answer::Flow(sensor.open(asker, &rights, &device, &stack)?)
+            let (opened, files) = sensor.open(asker, &rights, &device, &stack)?;
+            return Ok((Answer::Flow(opened), files));
         }
         Request::Results { flow } => Answer::Results(sensor.results(asker, flow)?),
         Request::Close { flow } => Answer::Results(sensor.close(asker, flow)?),
@@ -73,5 +80,6 @@ fn answer(sensor: &Sensor, asker: &Asker, request: Request) -> Result<Answer, Re
             sensor.stop();
             Answer::Done(Vec::new())
         }
-    })
+    };
+    Ok((answer, Vec::new()))
 }

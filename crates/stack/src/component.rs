@@ -9,6 +9,7 @@
 //! [`Component::close`] was called for it.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use flowgauge_record::AnyRecord;
 use flowgauge_record::results::{Cell, Table, TableColumn};
@@ -332,6 +333,16 @@ impl<'a> Packets<'a> {
         self.keys.get(index).copied().unwrap_or(0)
     }
 }
+
+/// What takes packets out of a stack, in place of a component that would keep them
+/// ([attached](crate::Settings::attach) as a [`SharedSink`]).
+pub trait PacketSink: Send + Sync {
+    /// Takes the selected ones, `snap` bytes at most of each.
+    fn packets(&self, packets: &Packets<'_>, snap: usize);
+}
+
+/// A sink that several components may have.
+pub type SharedSink = Arc<dyn PacketSink>;
 
 /// What is known of one direction of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -113,6 +113,8 @@ struct Running {
     /// It could not be copied: what is known of it is told all the same.
     is_left: bool,
     label: String,
+    /// Its result is a number.
+    is_number: bool,
     passed: Passed,
     /// Of a demultiplexer: keys that have ended.
     keys_ended: u64,
@@ -155,6 +157,7 @@ impl Running {
             elsewhere: self.elsewhere.clone(),
             is_left: false,
             label: self.label.clone(),
+            is_number: self.is_number,
             passed: self.passed,
             keys_ended: self.keys_ended,
             spent: self.spent,
@@ -257,6 +260,7 @@ impl<T: Tail> Graph<T> {
                 elsewhere: None,
                 is_left: false,
                 label: node.label.clone(),
+                is_number: node.info.result.is_some_and(|it| it.columns.is_empty()),
                 passed: Passed::default(),
                 keys_ended: 0,
                 spent: 0,
@@ -565,6 +569,16 @@ impl<T: Tail> Graph<T> {
         for (id, node) in (0..).map(NodeId).zip(&self.nodes) {
             if node.component.is_some() || node.is_left {
                 give(id, node.passed, self.result(id));
+            }
+        }
+    }
+
+    /// Items that came to each component, and its result where that is a number: cheap enough to be asked often.
+    pub fn numbers(&self, give: &mut dyn FnMut(NodeId, u64, Option<ResultValue>)) {
+        for (id, node) in (0..).map(NodeId).zip(&self.nodes) {
+            if node.component.is_some() || node.is_left {
+                let number = node.is_number.then(|| self.result(id)).flatten();
+                give(id, node.passed.items, number);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::part::Count;
+use super::part::{Count, Number};
 use crate::queue::Bell;
 
 /// Between a thread that runs parts of stacks and whoever wants to know of them. Packets do not wait
@@ -16,6 +16,8 @@ pub(super) struct Board {
     asked: AtomicU64,
     /// How often results were to begin anew.
     resets: AtomicU64,
+    /// Somebody wants to know the numbers among the results.
+    wants_numbers: AtomicBool,
     state: Mutex<Written>,
     written: Condvar,
     /// The thread is to give back what it has.
@@ -29,6 +31,7 @@ struct Written {
     /// Up to which question it answers.
     answers: u64,
     counts: Vec<Count>,
+    numbers: Vec<Number>,
     /// The thread has ended.
     is_final: bool,
 }
@@ -36,6 +39,9 @@ struct Written {
 /// What a thread counts.
 pub(super) trait Counts {
     fn counts(&self, give: &mut dyn FnMut(Count));
+
+    /// Of the same the numbers, for who asks often.
+    fn numbers(&self, give: &mut dyn FnMut(Number));
 
     /// Results begin anew.
     fn reset(&mut self);
@@ -53,6 +59,7 @@ impl Board {
         Board {
             asked: AtomicU64::new(0),
             resets: AtomicU64::new(0),
+            wants_numbers: AtomicBool::new(false),
             state: Mutex::default(),
             written: Condvar::new(),
             is_paused: AtomicBool::new(false),
@@ -68,12 +75,21 @@ impl Board {
     #[inline]
     pub(super) fn is_asked(&self, answered: &Answered) -> bool {
         self.asked.load(Ordering::Relaxed) != answered.asked
+            || self.wants_numbers.load(Ordering::Relaxed)
     }
 
     /// Of the thread: writes down what there is, if it was asked.
     #[inline]
     pub(super) fn answer(&self, answered: &mut Answered, of: &mut impl Counts) {
         if !self.is_asked(answered) {
+            return;
+        }
+        if self.wants_numbers.swap(false, Ordering::Acquire) {
+            let numbers = &mut self.lock().numbers;
+            numbers.clear();
+            of.numbers(&mut |number| numbers.push(number));
+        }
+        if self.asked.load(Ordering::Relaxed) == answered.asked {
             return;
         }
         let resets = self.resets.load(Ordering::Acquire);
@@ -97,6 +113,11 @@ impl Board {
         state.is_final |= is_final;
         state.counts.clear();
         counts(&mut |count| state.counts.push(count));
+        let Written {
+            counts, numbers, ..
+        } = &mut *state;
+        numbers.clear();
+        numbers.extend(counts.iter().map(Number::of));
         self.written.notify_all();
     }
 
@@ -119,6 +140,13 @@ impl Board {
         let question = self.asked.fetch_add(1, Ordering::Release) + 1;
         self.bell.ring();
         question
+    }
+
+    /// The numbers that the thread wrote down last; it writes them down again.
+    pub(super) fn numbers(&self, give: &mut dyn FnMut(&Number)) {
+        self.lock().numbers.iter().for_each(give);
+        self.wants_numbers.store(true, Ordering::Release);
+        self.bell.ring();
     }
 
     /// What the thread wrote down, if need be what it wrote before: a thread that waits for another

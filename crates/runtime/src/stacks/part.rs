@@ -298,6 +298,31 @@ pub(super) struct Count {
     pub(super) account: Option<Box<Account>>,
 }
 
+/// What a component has counted, of a result a number only.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Number {
+    /// Which of the stacks it is of.
+    pub stack: usize,
+    /// The component.
+    pub id: NodeId,
+    /// Items that came to it.
+    pub items: u64,
+    /// Its result, if that is a number.
+    pub value: Option<ResultValue>,
+}
+
+impl Number {
+    pub(super) fn of(count: &Count) -> Number {
+        let is_number = |value: &&ResultValue| value.number().is_some();
+        Number {
+            stack: count.stack,
+            id: count.id,
+            items: count.passed.items,
+            value: count.result.as_ref().filter(is_number).cloned(),
+        }
+    }
+}
+
 impl Part {
     pub(super) fn new(members: Vec<Member>, graph: Graph<Next>, common: &Arc<Common>) -> Part {
         Part {
@@ -720,6 +745,21 @@ impl Counts for Part {
             Next::Subscribers(subscribers) => subscribers.counts(give),
             next => next.parts().iter().for_each(|part| part.counts(give)),
         }
+    }
+
+    fn numbers(&self, give: &mut dyn FnMut(Number)) {
+        self.graph.numbers(&mut |id, items, value| {
+            for member in &self.members {
+                give(Number {
+                    stack: member.number,
+                    id,
+                    items,
+                    value: value.clone(),
+                });
+            }
+        });
+        let parts = self.graph.tail().parts().iter();
+        parts.for_each(|part| part.numbers(give));
     }
 
     fn reset(&mut self) {

@@ -24,7 +24,7 @@ use super::crossing::{Crossing, Entry, crossing};
 use super::fan_out::{OwnSource, Reading, SourceReport, run_own};
 use super::lane::{Behind, Lane, run_apart, run_behind, run_behind_any, run_lane, run_source};
 use super::pace::Pace;
-use super::part::{Common, Count, Leaving, Member, Next, Part, StackFailure};
+use super::part::{Common, Count, Leaving, Member, Next, Number, Part, StackFailure};
 use super::snapshot::{Snapshot, StackState};
 use crate::pool::{Inbox, Pool, TOGETHER, WAITING};
 use crate::queue::Bell;
@@ -419,6 +419,23 @@ impl Runner {
     /// once is as it was when it was asked before.
     pub fn snapshot(&self) -> Snapshot {
         self.ask(false)
+    }
+
+    /// What components have counted, for who wants to know it often: that of other threads as it was when it was asked
+    /// before, and exact once they have ended. Of a component that several threads have there are several.
+    pub fn numbers(&self, give: &mut dyn FnMut(Number)) {
+        let mut add = |number: Number| {
+            if let Some(stack) = self.stack_of(number.stack) {
+                give(Number { stack, ..number });
+            }
+        };
+        self.inline.numbers(&mut add);
+        for waiting in &self.waiting {
+            waiting.work.counts(&mut |count| add(Number::of(&count)));
+        }
+        for thread in &self.threads {
+            thread.board.numbers(&mut |number| add(number.clone()));
+        }
     }
 
     /// Results and counts begin anew; returns what they were.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 
+mod shared;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use flowgauge_registry::registry;
 use flowgauge_runtime::stacks::{Runner, RunnerOptions};
 use flowgauge_sensor::Sensor;
 use flowgauge_sensor_client::protocol::{Answer, Request, Results};
-use flowgauge_sensor_client::{Client, ClientError};
+use flowgauge_sensor_client::{Client, ClientError, Flow};
 use flowgauge_stack::syntax::Document;
 use flowgauge_stack::{ResultValue, Sources, check, parse_stack};
 use flowgauge_sys::local::Connection;
@@ -83,10 +85,10 @@ impl Drop for Running {
 }
 
 /// Waits until the device has come to its end. Returns the last results of a flow.
-fn last(client: &Client, flow: u64) -> Results {
+fn last(flow: &Flow) -> Results {
     let patience = Instant::now() + Duration::from_secs(60);
     loop {
-        let results = client.results(flow).unwrap();
+        let results = flow.results().unwrap();
         if results.is_last || Instant::now() > patience {
             assert!(results.is_last);
             return results;
@@ -141,8 +143,8 @@ fn flows_give_what_their_stacks_give_over_the_same_packets() {
             })
             .collect();
         clients[0].1.start("mix").unwrap();
-        for (stack, client, flow) in &clients {
-            let results = last(client, *flow);
+        for (stack, _, flow) in &clients {
+            let results = last(flow);
             assert_eq!(results.failure, None);
             let expected = of_file(stack, &running.trace());
             let seen: Vec<_> = (results.components.iter())
@@ -171,21 +173,26 @@ fn flows_end_with_their_connection_and_belong_to_it() {
     let flow = one.open("mix", "count").unwrap();
     let second = other.open("mix", "bytes").unwrap();
     assert_eq!(running.flows(), 2);
-    for refused in [other.results(flow), other.close(flow), one.results(second)] {
+    for refused in [
+        other.results(flow.number()),
+        other.close(flow.number()),
+        one.results(second.number()),
+    ] {
         assert!(
             matches!(refused, Err(ClientError::Refused(_))),
             "{refused:?}"
         );
     }
-    drop(one);
+    drop((one, flow));
     let patience = Instant::now() + Duration::from_secs(60);
     while running.flows() != 1 && Instant::now() < patience {
         thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(running.flows(), 1);
-    other.close(second).unwrap();
+    let number = second.number();
+    second.close().unwrap();
     assert_eq!(running.flows(), 0);
-    assert!(matches!(other.close(second), Err(ClientError::Refused(_))));
+    assert!(matches!(other.close(number), Err(ClientError::Refused(_))));
 }
 
 #[test]
@@ -202,8 +209,7 @@ fn equal_flows_are_counted_once_and_each_from_its_beginning() {
     let running = Running::start(1, &tables);
     let open = |stack: &str| {
         let client = running.client();
-        let flow = client.open("slow", stack).unwrap();
-        (client, flow)
+        client.open("slow", stack).unwrap()
     };
     let number = |results: &Results, at: usize| {
         let value = results.components[at].value.as_ref();
@@ -212,14 +218,14 @@ fn equal_flows_are_counted_once_and_each_from_its_beginning() {
     let stack = "filter { tcp } count bytes";
     let first = open(stack);
     let sampled = open("sample { value = 3 } count");
-    first.0.start("slow").unwrap();
+    running.client().start("slow").unwrap();
     let mut later = Vec::new();
     let patience = Instant::now() + Duration::from_secs(60);
     while later.len() < 3 && Instant::now() < patience {
-        let before = number(&first.0.results(first.1).unwrap(), 1);
+        let before = number(&first.results().unwrap(), 1);
         if before > 1000 * (later.len() as u64 + 1) {
             let one = open(stack);
-            let after = number(&first.0.results(first.1).unwrap(), 1);
+            let after = number(&first.results().unwrap(), 1);
             later.push((before, one, after));
         }
     }
@@ -231,16 +237,16 @@ fn equal_flows_are_counted_once_and_each_from_its_beginning() {
         [4, 1, 1],
         "what a sample passes depends on what it saw"
     );
-    let all = number(&last(&first.0, first.1), 1);
-    for (before, (client, flow), after) in later {
-        let own = number(&last(&client, flow), 1);
+    let all = number(&last(&first), 1);
+    for (before, flow, after) in later {
+        let own = number(&last(&flow), 1);
         assert!(
             (all - after..=all - before).contains(&own),
             "{before} {after} {own} {all}"
         );
     }
     let expected = of_file(stack, &path);
-    let results = last(&first.0, first.1);
+    let results = last(&first);
     assert_eq!(
         (Some(all), Some(number(&results, 2))),
         (expected[1].1, expected[2].1)
@@ -316,7 +322,7 @@ fn a_configuration_is_taken_anew_or_nothing_changes() {
     );
     assert_eq!(client.reload().unwrap(), ["device mix: changed b, c"]);
     client.start("mix").unwrap();
-    assert!(last(&client, flow).components[0].value.is_some());
+    assert!(last(&flow).components[0].value.is_some());
     let status = client.status().unwrap();
     let names: Vec<&str> = status.devices[0]
         .stacks
@@ -356,8 +362,8 @@ fn a_replaced_device_counts_anew_and_what_fails_changes_nothing() {
     assert_eq!(said, ["device mix replaced"]);
     flows[0].0.start("mix").unwrap();
     let expected = of_file("count", &running.trace())[0].1;
-    for (client, flow) in &flows {
-        let results = last(client, *flow);
+    for (_, flow) in &flows {
+        let results = last(flow);
         let value = results.components[0].value.as_ref();
         assert_eq!(value.and_then(serde_json::Value::as_u64), expected);
     }
@@ -403,7 +409,7 @@ fn a_stack_that_failed_begins_anew_with_a_reload_only() {
     for _ in 0..3 {
         let flow = client.open("mix", "bytes").unwrap();
         assert_eq!(failures(), ["bad"]);
-        client.close(flow).unwrap();
+        flow.close().unwrap();
         assert_eq!(failures(), ["bad"]);
     }
     assert!(!file.exists());
@@ -440,9 +446,9 @@ fn many_users_come_and_go_while_packets_are_read() {
                     let stack =
                         ["count", "filter { tcp } count bytes", "flows count"][(user + round) % 3];
                     let flow = client.open("slow", stack).unwrap();
-                    let results = client.results(flow).unwrap();
+                    let results = flow.results().unwrap();
                     assert_eq!(results.failure, None);
-                    client.close(flow).unwrap();
+                    flow.close().unwrap();
                 }
             })
         })
