@@ -209,7 +209,7 @@ pub(crate) fn create_device(path: &str) -> Result<String, Error> {
     let file = File::open(path);
     let file = file.map_err(|error| Error::new(Error::FILE, format!("{path}: {error}")))?;
     let files = [std::os::fd::AsFd::as_fd(&file)];
-    let name = coming::create_device(&*client()?, &files);
+    let name = coming::create_device(&client()?, &files);
     name.map_err(|error| of_client(&error, Error::FILE))
 }
 
@@ -234,7 +234,7 @@ pub(crate) fn start_device(device: &str) -> Result<(), Error> {
 /// Ends a device. Returns where its name is.
 pub(crate) fn delete_device(device: &str) -> Result<usize, Error> {
     is_offline(device)?;
-    let deleted = coming::delete_device(&*client()?, device);
+    let deleted = coming::delete_device(&client()?, device);
     deleted.map_err(|error| of_client(&error, NO_DEVICE))?;
     Ok(state_mut().offline.remove(device).unwrap_or(0))
 }
@@ -577,9 +577,11 @@ impl Flow {
         since.map_or(0, |since| since.as_secs())
     }
 
-    /// When it came to its end, in seconds since 1970; 0: not yet.
+    /// When its device came to its end, in seconds since 1970; 0: not yet.
     pub(crate) fn until(&self) -> u64 {
-        0
+        let last = self.open.get().map(|open| open.readings.read(open.passed));
+        let last = last.filter(|reading| reading.is_last);
+        last.map_or(0, |reading| reading.time / 1_000_000_000)
     }
 
     /// The user that it is of.

@@ -275,8 +275,7 @@ fn expired(packets: &[Packet]) -> (Vec<String>, [u64; 10]) {
 
 #[test]
 fn functions_give_what_a_naive_model_gives() {
-    let tables: String = (0..40).map(|n| format!("[devices.mix{n}]\nfiles=[\"{{folder}}/mix.pcap\"]\nhold=true\n[devices.long{n}]\nfiles=[\"{{folder}}/long.pcap\"]\nhold=true\n")).collect();
-    let running = Running::start(&tables);
+    let running = Running::start(&held());
     let said = running.run(&compile("functions"), &["mix.pcap", "long.pcap"]);
     let packets = running.packets("mix.pcap");
     let lines: Vec<&str> = said.lines().collect();
@@ -382,4 +381,115 @@ fn man_pages_tell_of_everything() {
             .arg(entry.unwrap().path());
         assert_eq!(text(&success(&mut format).stderr), "");
     }
+}
+
+fn held() -> String {
+    (0..60).map(|n| format!("[devices.mix{n}]\nfiles=[\"{{folder}}/mix.pcap\"]\nhold=true\n[devices.long{n}]\nfiles=[\"{{folder}}/long.pcap\"]\nhold=true\n")).collect()
+}
+
+#[test]
+fn every_function_that_is_told_of_works() {
+    let running = Running::start(&held());
+    let said = running.run(&compile("walk"), &["mix.pcap"]);
+    let count = running.packets("mix.pcap").len() as u64;
+    let mut names = Vec::new();
+    for line in said.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [name, has_result, came, passed] = words[..] else {
+            panic!("{line}")
+        };
+        assert_eq!(came.parse(), Ok(count), "{line}");
+        // Of the protocols of trackflib only the web is in the trace.
+        let is_tracker = name.starts_with("TRACK_") && name != "TRACK_WEB";
+        let has_passed = passed.parse::<u64>().unwrap() > 0;
+        assert!(has_result == "1" || has_passed || is_tracker, "{line}");
+        names.push(name.to_owned());
+    }
+    let known: Vec<&str> = flowgauge_mapi::FUNCTIONS.iter().map(|it| it.name).collect();
+    assert_eq!(names, known);
+}
+
+fn hashed<'a>(packets: impl Iterator<Item = &'a Packet>) -> String {
+    let (mut hash, mut count) = (14_695_981_039_346_656_037_u64, 0);
+    let mut mix = |bytes: &[u8]| {
+        for byte in bytes {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(1_099_511_628_211);
+        }
+    };
+    for packet in packets {
+        mix(&packet.ticks().to_ne_bytes());
+        mix(&(packet.bytes.len() as u32).to_ne_bytes());
+        mix(&(packet.wire as u32).to_ne_bytes());
+        mix(&packet.bytes);
+        count += 1;
+    }
+    format!("{count} {hash:x}")
+}
+
+#[test]
+fn packets_and_files_are_those_of_the_trace() {
+    let running = Running::start(&held());
+    let said = running.run(&compile("packets"), &["mix.pcap"]);
+    let packets = running.packets("mix.pcap");
+    let tcp: Vec<&Packet> = packets.iter().filter(|it| it.protocol() == 6).collect();
+    let is_dns = |it: &&Packet| it.protocol() == 17 && (it.ports().0 == 53 || it.ports().1 == 53);
+    let mut lines = said.lines();
+    assert_eq!(
+        lines.next().unwrap(),
+        format!("loop {}", hashed(packets.iter()))
+    );
+    assert_eq!(
+        lines.next().unwrap(),
+        format!("some {}", hashed(packets[..101].iter()))
+    );
+    assert_eq!(
+        lines.next().unwrap(),
+        format!("dns {}", hashed(packets.iter().filter(is_dns)))
+    );
+    let cooked = lines.next().unwrap().strip_prefix("cooked ").unwrap();
+    assert!(cooked.parse::<u64>().unwrap() > 1000, "{cooked}");
+    assert_eq!(lines.next().unwrap(), format!("written {}", tcp.len()));
+    assert_eq!(lines.next(), None);
+
+    let read = |name: &str| std::fs::read_to_string(running.folder.path().join(name)).unwrap();
+    let some = running.packets("some.pcap");
+    assert_eq!(hashed(some.iter()), hashed(tcp[..100].iter().copied()));
+    assert_eq!(
+        hashed(running.packets("all.pcap").iter()),
+        hashed(tcp.iter().copied())
+    );
+    let mode = std::fs::metadata(running.folder.path().join("each.txt")).unwrap();
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777,
+        0o600
+    );
+
+    let mut before = packets[0].ticks();
+    let mut each = vec!["packets\tgap".to_owned(), "size".to_owned()];
+    for (number, packet) in (1..).zip(&packets) {
+        let gap = packet.ticks() - core::mem::replace(&mut before, packet.ticks());
+        // Of 2^32 parts of a second, as many as %.12Lf has of them.
+        let fraction = ((gap as u128 % (1 << 32)) * 1_000_000_000_000 + (1 << 31)) >> 32;
+        each.push(format!(
+            "{number} {}.{fraction:012} {} ",
+            gap >> 32,
+            packet.wire
+        ));
+    }
+    assert_eq!(read("each.txt").lines().collect::<Vec<_>>(), each);
+    let second = |it: &Packet| it.nanos / 1_000_000_000;
+    let all = second(&packets[0])..=second(packets.last().unwrap());
+    let mut seconds = vec!["PER SECOND".to_owned()];
+    seconds
+        .extend(all.map(|at| format!("{} ", packets.iter().filter(|it| second(it) == at).count())));
+    assert_eq!(read("second.txt").lines().collect::<Vec<_>>(), seconds);
+    assert_eq!(read("array.txt"), format!("LINE\n{} \n", packets.len()));
+    let sizes: Vec<u64> = packets.iter().map(|it| it.wire).collect();
+    let (sum, squares): (u64, u64) = (sizes.iter().sum(), sizes.iter().map(|it| it * it).sum());
+    let (min, max) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+    let line = format!(
+        "{}  {sum}.000000 {squares}.000000 {min}.000000 {max}.000000 ",
+        sizes.len()
+    );
+    assert_eq!(read("stats.txt"), format!("\n{line}\n"));
 }
