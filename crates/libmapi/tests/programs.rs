@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 
 use support::model::{Packet, ticks};
-use support::{Running, compile, compile_with, here, installed, success, text};
+use support::{Process, Running, compile, compile_with, here, installed, success, text};
 
 fn line(name: &str, values: &[u64]) -> String {
     let values = values.iter().map(u64::to_string);
@@ -492,4 +492,58 @@ fn packets_and_files_are_those_of_the_trace() {
         sizes.len()
     );
     assert_eq!(read("stats.txt"), format!("\n{line}\n"));
+}
+
+#[test]
+fn functions_of_several_flows_work_together() {
+    let running = Running::start(&held());
+    let said = running.run(&compile("several"), &["mix.pcap"]);
+    let packets = running.packets("mix.pcap");
+    let of = |protocol| {
+        packets
+            .iter()
+            .filter(|it| it.protocol() == protocol)
+            .count()
+    };
+    let (tcp, udp) = (of(6), of(17));
+    assert_eq!(
+        said,
+        format!("{tcp} {udp} {} {}\n", tcp + udp, packets.len())
+    );
+    let file = std::fs::read_to_string(running.folder.path().join("several.txt")).unwrap();
+    assert_eq!(file, format!("tcp udp\n{tcp} {udp} \n"));
+}
+
+/// Is the sensor of another test, as a process of its own, where that has set its configuration.
+#[test]
+fn is_a_sensor_for_other_tests() {
+    if let Some(config) = std::env::var_os(support::CONFIG) {
+        support::serve_until_killed(std::path::Path::new(&config));
+    }
+}
+
+#[test]
+fn programs_have_threads_fork_and_survive_their_sensor() {
+    let folder = Running::folder("[devices.held]\nfiles = [\"{folder}/mix.pcap\"]\nhold = true\n");
+    let count = support::model::packets(&folder.path().join("mix.pcap")).len();
+    let mut sensor = Process::sensor(&folder);
+    let mut program = Process::program(&compile("life"), &folder, &["held", "mix.pcap"]);
+    let counted = format!("packets {count}");
+    for _ in 0..3 {
+        assert_eq!(program.line(), counted);
+    }
+    assert_eq!(program.line(), "kill");
+    sensor.kill();
+    program.go_on();
+    assert_eq!(program.line(), "start");
+    let sensor = Process::sensor(&folder);
+    program.go_on();
+    assert_eq!(program.line(), "stop");
+    sensor.signal("STOP");
+    program.go_on();
+    assert_eq!(program.line(), "continue");
+    sensor.signal("CONT");
+    program.go_on();
+    assert_eq!(program.line(), counted);
+    program.succeeds();
 }

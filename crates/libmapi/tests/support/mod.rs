@@ -1,8 +1,9 @@
 //! A sensor in the test's process, and C programs compiled against the library as it is installed.
 
 use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -38,6 +39,17 @@ pub(crate) struct Running {
 impl Running {
     /// With these tables in its configuration; `{folder}` is a folder with the traces `mix.pcap` and `long.pcap`.
     pub(crate) fn start(tables: &str) -> Running {
+        let folder = Running::folder(tables);
+        let (is_stopped, thread) = serve(&folder.path().join("sensor.toml"));
+        Running {
+            folder,
+            is_stopped,
+            thread: Some(thread),
+        }
+    }
+
+    /// The traces, and the configuration.
+    pub(crate) fn folder(tables: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (name, seconds) in [("mix", 3), ("long", 150)] {
             let trace = folder.path().join(name).with_extension("pcap");
@@ -47,14 +59,8 @@ impl Running {
         }
         let text = format!("socket = \"{{folder}}/sock\"\nuser = \"root\"\n{tables}");
         let text = text.replace("{folder}", &folder.path().display().to_string());
-        let file = folder.path().join("sensor.toml");
-        fs::write(&file, text).unwrap();
-        let (is_stopped, thread) = serve(&file);
-        Running {
-            folder,
-            is_stopped,
-            thread: Some(thread),
-        }
+        fs::write(folder.path().join("sensor.toml"), text).unwrap();
+        folder
     }
 
     pub(crate) fn packets(&self, trace: &str) -> Vec<model::Packet> {
@@ -63,18 +69,97 @@ impl Running {
 
     /// Runs a program of `tests/c` to its end, in the sensor's folder. Returns what it prints.
     pub(crate) fn run(&self, program: &Path, arguments: &[&str]) -> String {
-        text(&success(&mut self.command(program, arguments)).stdout)
+        text(&success(&mut command(program, &self.folder, arguments)).stdout)
+    }
+}
+
+/// A program of `tests/c` in a sensor's folder.
+fn command(program: &Path, folder: &tempfile::TempDir, arguments: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.arg(TIME_LIMIT).arg(program).args(arguments);
+    command.current_dir(folder.path());
+    command.env("FLOWGAUGE_SENSOR", folder.path().join("sock"));
+    command
+        .env("LD_LIBRARY_PATH", installed().join("lib"))
+        .env("TZ", "UTC");
+    command
+}
+
+/// The variable with the configuration of a sensor that a test wants to be.
+pub(crate) const CONFIG: &str = "FLOWGAUGE_TEST_SENSOR";
+
+pub(crate) fn serve_until_killed(config: &Path) {
+    let (_, thread) = serve(config);
+    println!("serves");
+    thread.join().unwrap();
+}
+
+/// A process that is killed with its owner.
+pub(crate) struct Process {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    /// A sensor, which serves.
+    pub(crate) fn sensor(folder: &tempfile::TempDir) -> Process {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "is_a_sensor_for_other_tests", "--nocapture"]);
+        let mut sensor = Process::start(command.env(CONFIG, folder.path().join("sensor.toml")));
+        while sensor.line() != "serves" {}
+        sensor
     }
 
-    pub(crate) fn command(&self, program: &Path, arguments: &[&str]) -> Command {
-        let mut command = Command::new("timeout");
-        command.arg(TIME_LIMIT).arg(program).args(arguments);
-        command.current_dir(self.folder.path());
-        command.env("FLOWGAUGE_SENSOR", self.folder.path().join("sock"));
-        command
-            .env("LD_LIBRARY_PATH", installed().join("lib"))
-            .env("TZ", "UTC");
-        command
+    pub(crate) fn program(
+        program: &Path,
+        folder: &tempfile::TempDir,
+        arguments: &[&str],
+    ) -> Process {
+        Process::start(&mut command(program, folder, arguments))
+    }
+
+    fn start(command: &mut Command) -> Process {
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Process { child, lines }
+    }
+
+    /// The next line that it prints.
+    pub(crate) fn line(&mut self) -> String {
+        let line = self
+            .lines
+            .next()
+            .unwrap_or_else(|| panic!("{:?}", self.child.wait()));
+        line.unwrap()
+    }
+
+    pub(crate) fn go_on(&mut self) {
+        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        success(
+            Command::new("kill")
+                .arg(format!("-{signal}"))
+                .arg(self.child.id().to_string()),
+        );
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn succeeds(&mut self) {
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
