@@ -61,8 +61,6 @@ columns! {
 
 columns! {
     static COLUMNS;
-    number Unsigned Max "number of the flow among those kept or forgotten, from 0";
-    before Unsigned Max "packets of the flows with lower numbers";
     first Time Max "time of the first packet";
     packets Unsigned Max "packets";
     bytes Unsigned Max "bytes of IP datagrams";
@@ -72,6 +70,8 @@ columns! {
     destination_port Unsigned Max "destination port";
     protocol Unsigned Max "IP protocol";
     ttl Unsigned Max "time to live of the first packet";
+    number Unsigned Max "number of the flow among those kept or forgotten, from 0";
+    before Unsigned Max "packets of the flows with lower numbers";
 }
 
 #[derive(Clone, Copy)]
@@ -212,8 +212,8 @@ impl Component for ExpiredFlows {
         let mut number = self.counts.dropped.flows;
         let mut before = self.counts.dropped.packets;
         let rows = self.ended.iter().map(|flow| {
-            let mut all = vec![Cell::Unsigned(number), Cell::Unsigned(before)];
-            all.extend(row(flow));
+            let mut all = row(flow);
+            all.extend([number, before].map(Cell::Unsigned));
             number += 1;
             before += flow.packets;
             all
@@ -243,10 +243,10 @@ impl Component for ExpiredFlows {
     }
 }
 
-fn row(flow: &Flow) -> [Cell; 9] {
+fn row(flow: &Flow) -> Vec<Cell> {
     let (source, destination) = flow.key.endpoints(flow.direction);
     let version = flow.key.version;
-    [
+    vec![
         Cell::Time(flow.first),
         Cell::Unsigned(flow.packets),
         Cell::Unsigned(flow.bytes),

@@ -37,7 +37,6 @@ options! {
 
 columns! {
     static COLUMNS;
-    number Unsigned Max "number of the packet among those chosen, from 0";
     time Time Max "capture time";
     source Address Max "source address";
     destination Address Max "destination address";
@@ -46,6 +45,7 @@ columns! {
     sequence Unsigned Max "TCP sequence number";
     tcp_flags Unsigned Max "TCP flags, the low eight bits";
     protocol Unsigned Max "IP protocol";
+    number Unsigned Max "number of the packet among those chosen, from 0";
 }
 
 struct Sampler {
@@ -95,7 +95,6 @@ fn row((number, packet): (u64, &Decoded)) -> Vec<Cell> {
     let version = packet.key.version;
     let (source, destination) = (packet.source(), packet.destination());
     vec![
-        Cell::Unsigned(number),
         Cell::Time(packet.time),
         Cell::Address(source.0.to_ip(version)),
         Cell::Address(destination.0.to_ip(version)),
@@ -104,5 +103,6 @@ fn row((number, packet): (u64, &Decoded)) -> Vec<Cell> {
         Cell::Unsigned(packet.seq.into()),
         Cell::Unsigned(packet.tcp_flags.0.into()),
         Cell::Unsigned(packet.key.protocol.into()),
+        Cell::Unsigned(number),
     ]
 }
