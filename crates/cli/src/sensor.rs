@@ -194,7 +194,7 @@ pub(crate) fn mapi(options: &FlowOptions) -> Result<(), Failure> {
 fn flow(options: &FlowOptions, stack: &str, names: &[String]) -> Result<(), Failure> {
     let control = Control::install()?;
     let client = connect(&options.sensor.socket)?;
-    let mut flow = client.open(&options.device, stack).map_err(failed)?;
+    let mut flow = client.open(&options.device, stack, &[]).map_err(failed)?;
     control.begin();
     if options.start {
         client.start(&options.device).map_err(failed)?;

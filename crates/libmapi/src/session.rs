@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -208,8 +209,7 @@ pub(crate) fn create(device: &str, owns_device: bool) -> Result<c_int, Error> {
 pub(crate) fn create_device(path: &str) -> Result<String, Error> {
     let file = File::open(path);
     let file = file.map_err(|error| Error::new(Error::FILE, format!("{path}: {error}")))?;
-    let files = [std::os::fd::AsFd::as_fd(&file)];
-    let name = coming::create_device(&client()?, &files);
+    let name = client()?.create_device(file.as_fd());
     name.map_err(|error| of_client(&error, Error::FILE))
 }
 
@@ -234,7 +234,7 @@ pub(crate) fn start_device(device: &str) -> Result<(), Error> {
 /// Ends a device. Returns where its name is.
 pub(crate) fn delete_device(device: &str) -> Result<usize, Error> {
     is_offline(device)?;
-    let deleted = coming::delete_device(&client()?, device);
+    let deleted = client()?.delete_device(device);
     deleted.map_err(|error| of_client(&error, NO_DEVICE))?;
     Ok(state_mut().offline.remove(device).unwrap_or(0))
 }
@@ -275,7 +275,7 @@ pub(crate) fn close(fd: c_int) -> Result<(), Error> {
         closed.map_err(|error| of_client(&error, UNKNOWN_FLOW))?;
     }
     if flow.owns_device {
-        let deleted = coming::delete_device(&flow.client, &flow.device);
+        let deleted = flow.client.delete_device(&flow.device);
         deleted.map_err(|error| of_client(&error, NO_DEVICE))?;
     }
     Ok(())
@@ -367,8 +367,8 @@ impl Flow {
             }
             files.push(file);
         }
-        let files: Vec<_> = files.iter().map(std::os::fd::AsFd::as_fd).collect();
-        let opened = coming::open(&self.client, &self.device, &stack.text, &files);
+        let files: Vec<_> = files.iter().map(File::as_fd).collect();
+        let opened = self.client.open(&self.device, &stack.text, &files);
         let opened = opened.map_err(|error| of_client(&error, Error::ARGUMENTS))?;
         let place = |label: &str| opened.component(label).unwrap_or(usize::MAX);
         let functions = (1..).zip(calls).map(|(number, call)| Function {
@@ -673,31 +673,4 @@ fn call(name: &str, argument: Arguments<'_>) -> Result<Call, Error> {
         function,
         arguments,
     })
-}
-
-mod coming {
-    use super::*;
-    use flowgauge_sensor_client::{ClientError, Flow};
-    use std::os::fd::BorrowedFd;
-    pub(super) fn create_device(_: &Client, f: &[BorrowedFd<'_>]) -> Result<String, ClientError> {
-        use std::os::fd::AsRawFd as _;
-        static N: AtomicI32 = AtomicI32::new(0);
-        let path = std::fs::read_link(format!("/proc/self/fd/{}", f[0].as_raw_fd())).unwrap();
-        Ok(format!(
-            "{}{}",
-            path.file_stem().unwrap().to_str().unwrap(),
-            N.fetch_add(1, Ordering::Relaxed)
-        ))
-    }
-    pub(super) fn delete_device(_: &Client, _: &str) -> Result<(), ClientError> {
-        Ok(())
-    }
-    pub(super) fn open(
-        c: &Client,
-        d: &str,
-        t: &str,
-        _: &[BorrowedFd<'_>],
-    ) -> Result<Flow, ClientError> {
-        c.open(d, t)
-    }
 }

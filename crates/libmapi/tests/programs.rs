@@ -275,7 +275,7 @@ fn expired(packets: &[Packet]) -> (Vec<String>, [u64; 10]) {
 
 #[test]
 fn functions_give_what_a_naive_model_gives() {
-    let running = Running::start(&held());
+    let running = Running::start("");
     let said = running.run(&compile("functions"), &["mix.pcap", "long.pcap"]);
     let packets = running.packets("mix.pcap");
     let lines: Vec<&str> = said.lines().collect();
@@ -383,13 +383,9 @@ fn man_pages_tell_of_everything() {
     }
 }
 
-fn held() -> String {
-    (0..60).map(|n| format!("[devices.mix{n}]\nfiles=[\"{{folder}}/mix.pcap\"]\nhold=true\n[devices.long{n}]\nfiles=[\"{{folder}}/long.pcap\"]\nhold=true\n")).collect()
-}
-
 #[test]
 fn every_function_that_is_told_of_works() {
-    let running = Running::start(&held());
+    let running = Running::start("");
     let said = running.run(&compile("walk"), &["mix.pcap"]);
     let count = running.packets("mix.pcap").len() as u64;
     let mut names = Vec::new();
@@ -428,7 +424,7 @@ fn hashed<'a>(packets: impl Iterator<Item = &'a Packet>) -> String {
 
 #[test]
 fn packets_and_files_are_those_of_the_trace() {
-    let running = Running::start(&held());
+    let running = Running::start("");
     let said = running.run(&compile("packets"), &["mix.pcap"]);
     let packets = running.packets("mix.pcap");
     let tcp: Vec<&Packet> = packets.iter().filter(|it| it.protocol() == 6).collect();
@@ -496,7 +492,7 @@ fn packets_and_files_are_those_of_the_trace() {
 
 #[test]
 fn functions_of_several_flows_work_together() {
-    let running = Running::start(&held());
+    let running = Running::start("");
     let said = running.run(&compile("several"), &["mix.pcap"]);
     let packets = running.packets("mix.pcap");
     let of = |protocol| {

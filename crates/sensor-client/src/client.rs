@@ -147,16 +147,43 @@ impl Client {
         self.done(&Request::Check { device, stack }).map(drop)
     }
 
-    /// A flow: a stack on a device.
+    /// A flow: a stack on a device, whose components `output` and `result_to_file` may write to `files`, of which `fd:0` is the
+    /// first.
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn open(&self, device: &str, stack: &str) -> Result<Flow, ClientError> {
+    pub fn open(
+        &self,
+        device: &str,
+        stack: &str,
+        files: &[BorrowedFd<'_>],
+    ) -> Result<Flow, ClientError> {
         let (device, stack) = (device.to_owned(), stack.to_owned());
-        match self.ask_with(&Request::Open { device, stack }, &[])? {
+        match self.ask_with(&Request::Open { device, stack }, files)? {
             (Answer::Flow(opened), files) => Flow::new(self, opened, files),
             _ => Err(ClientError::Confused),
         }
+    }
+
+    /// A device of a capture file that this process has opened, to be [started](Client::start). It ends with the connection.
+    /// Returns its name, which no other connection can use.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn create_device(&self, file: BorrowedFd<'_>) -> Result<String, ClientError> {
+        match self.ask_with(&Request::CreateDevice, &[file])? {
+            (Answer::Device(name), _) => Ok(name),
+            _ => Err(ClientError::Confused),
+        }
+    }
+
+    /// Ends such a device, and the flows on it.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn delete_device(&self, device: &str) -> Result<(), ClientError> {
+        let device = device.to_owned();
+        self.done(&Request::DeleteDevice { device }).map(drop)
     }
 
     /// The results of a flow so far.

@@ -34,7 +34,8 @@ pub enum Request {
         /// Its components.
         stack: String,
     },
-    /// A flow: a stack on a device, until it is closed or the connection ends.
+    /// A flow: a stack on a device, until it is closed or the connection ends. `fd:0` in the place of a file to be written is the
+    /// first of the descriptors that come with it.
     Open {
         /// The device.
         device: String,
@@ -50,6 +51,13 @@ pub enum Request {
     Close {
         /// Which.
         flow: u64,
+    },
+    /// A device of a file whose descriptor comes with it, read once it is started. It is this connection's, and ends with it.
+    CreateDevice,
+    /// Ends such a device, and the flows on it.
+    DeleteDevice {
+        /// The device.
+        device: String,
     },
     /// The files of a device that holds are read from now on.
     Start {
@@ -72,6 +80,8 @@ pub enum Answer {
     Status(Status),
     /// A new flow. With it come descriptors of the memory shared with the user ([`layout`](crate::layout)).
     Flow(OpenedFlow),
+    /// The name of a new device.
+    Device(String),
     /// Results of a flow.
     Results(Results),
     /// It is not done.

@@ -1,17 +1,19 @@
 //! A device: the thread that takes its packets through stacks.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use flowgauge_capture::live::{LiveConfig, LiveSource, StopHandle};
-use flowgauge_capture::{Error, Filtered, PacketSource, SnapLen};
+use flowgauge_capture::{Error, Filtered, PacketSource, SnapLen, open_reader};
 use flowgauge_runtime::stacks::{Ended, Runner, RunnerOptions, SetupError, StackState};
 use flowgauge_sensor_client::layout;
 use flowgauge_sensor_client::protocol::{DeviceStatus, Results};
 use flowgauge_stack::{Program, RunEnd, Stack};
+use flowgauge_sys::files::HandedInput;
 use flowgauge_wire::{Ledger, Place};
 
 use crate::config::{DeviceConfig, Speed};
@@ -38,6 +40,8 @@ pub(crate) struct Opened {
     source: Source,
     describes: String,
     stop: StopHandle,
+    /// How long it waits for a flow's user who does not read; `None`: not at all.
+    patience: Option<Duration>,
 }
 
 /// An interface as it is opened.
@@ -83,6 +87,22 @@ impl Opened {
             source,
             describes,
             stop,
+            patience: config.interface(name).is_none().then_some(PATIENCE),
+        })
+    }
+
+    /// A device of a user's file. It waits for its user as long as it takes: there is nobody else.
+    pub(crate) fn of_user(file: HandedInput, user: u32) -> Result<Opened, Error> {
+        let describes = format!("a file of user {user}");
+        Ok(Opened {
+            config: DeviceConfig {
+                files: vec![PathBuf::from(&describes)],
+                ..DeviceConfig::default()
+            },
+            source: open_reader(file, &describes)?,
+            describes,
+            stop: StopHandle::default(),
+            patience: Some(Duration::MAX),
         })
     }
 
@@ -115,6 +135,7 @@ impl Opened {
             errors: Vec::new(),
             failures: BTreeMap::new(),
             over: Vec::new(),
+            patience: self.patience,
             readers: BTreeMap::new(),
             is_settled: true,
             numbers: Vec::new(),
@@ -283,6 +304,7 @@ struct Work {
     failures: BTreeMap<String, String>,
     /// Those of them that the runner has let go: what others change does not begin them anew, which would write over what they wrote.
     over: Vec<(Stack, StackState)>,
+    patience: Option<Duration>,
     /// By the names of stacks.
     readers: BTreeMap<String, Arc<Readers>>,
     /// Whether they have what they are waited for.
@@ -492,8 +514,9 @@ impl Work {
         let names: Vec<String> = over.iter().map(name_of).collect();
         self.failures.retain(|name, _| names.contains(name));
         self.take_failures();
-        let patience = self.interface.is_none().then_some(PATIENCE);
-        readers.values().for_each(|it| it.set_patience(patience));
+        readers
+            .values()
+            .for_each(|it| it.set_patience(self.patience));
         self.readers = readers;
         self.tell();
         Ok(change.ended)

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use flowgauge_sensor_client::protocol::Refusal;
 use flowgauge_stack::{ComponentKind, Input, Node, OptionValue, Stack};
+use flowgauge_sys::files;
 use serde::Deserialize;
 
 use crate::config::Config;
@@ -67,6 +68,7 @@ const COUNTING: &[&str] = &[
     "filter",
     "gap",
     "identity",
+    "result_to_file",
     "sample",
     "start_stop",
     "statistics",
@@ -112,6 +114,15 @@ impl Rights {
             devices: Vec::new(),
             most_flows: 0,
             ..Rights::default()
+        }
+    }
+
+    /// Those for files that the user brings: what is in them is not the sensor's to hide.
+    pub(crate) fn on_own(&self) -> Rights {
+        Rights {
+            packets: Visible::Payload,
+            filter: None,
+            ..self.clone()
         }
     }
 
@@ -218,12 +229,13 @@ impl Rights {
         if node.info.kind == ComponentKind::Thread {
             return Err(refused("the sensor decides about threads"));
         }
-        if (node.info.effects)(&node.settings) {
+        if (node.info.effects)(&node.settings) && !writes_to_user(node) {
             return Err(refused("it reads or writes something outside of the flow"));
         }
         let names_file = node.settings.iter().any(|setting| {
             let text = node.settings.text(setting.option.name).unwrap_or_default();
-            setting.option.kind.paths(text).next().is_some()
+            let mut paths = setting.option.kind.paths(text);
+            paths.any(|_| setting.option.name != "file" || !writes_to_user(node))
         });
         if names_file {
             return Err(refused("it names a file of the sensor's"));
@@ -254,6 +266,19 @@ impl Rights {
     }
 }
 
+/// Whether a component writes to a file that came with the flow, and to nothing else.
+fn writes_to_user(node: &Node) -> bool {
+    const ELSEWHERE: [&str; 4] = ["to", "rotate_size", "rotate_time", "rotate_files"];
+
+    let settings = &node.settings;
+    let file = settings.text("file").and_then(files::handed_number);
+    matches!(node.info.name, "output" | "result_to_file")
+        && file.is_some()
+        && ELSEWHERE
+            .iter()
+            .all(|option| settings.setting(option).is_none())
+}
+
 /// What of a component's options asks for too much memory.
 fn too_large(node: &Node) -> Option<String> {
     for setting in node.settings.iter() {
@@ -267,6 +292,7 @@ fn too_large(node: &Node) -> Option<String> {
         let most = MOST.iter().find(|(name, _)| *name == option.name);
         if let Some((name, most)) = most
             && value > *most
+            && !writes_to_user(node)
             && default.as_ref() != Some(&setting.value)
         {
             return Some(format!("{name} is at most {most}"));

@@ -13,6 +13,7 @@ use flowgauge_sensor_client::protocol::{
     Answer, FlowStatus, OpenedFlow, Refusal, Results, StackStatus, Status, send_answer,
 };
 use flowgauge_stack::Stack;
+use flowgauge_sys::files::{self, Handed, HandedInput};
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
 use flowgauge_sys::{privileges, process};
 use parking_lot::Mutex;
@@ -30,6 +31,8 @@ const USERS: [&str; 2] = ["flowgauge", "nobody"];
 /// Connections at once, and of one user.
 const MOST_CONNECTIONS: u64 = 1024;
 const MOST_OF_A_USER: usize = 32;
+/// Devices of a user's own.
+const MOST_DEVICES: usize = 16;
 /// How often it is looked whether the sensor is to end.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -107,6 +110,8 @@ pub struct Sensor {
 struct State {
     checked: Checked,
     devices: BTreeMap<String, Arc<Device>>,
+    /// Whose those are that the configuration does not have.
+    owners: BTreeMap<String, Asker>,
     flows: BTreeMap<u64, Flow>,
     /// What users of connections may still look at of flows that ended without them.
     ended: Vec<(u64, Arc<FlowRing>)>,
@@ -131,6 +136,8 @@ struct Flow {
     ring: Arc<FlowRing>,
     /// All for whom the stack runs.
     readers: Arc<Readers>,
+    /// What its components write to.
+    _files: Vec<Handed>,
 }
 
 /// A socket that is freed when it is not listened on any more.
@@ -221,6 +228,7 @@ impl Sensor {
             state: Mutex::new(State {
                 checked,
                 devices,
+                owners: BTreeMap::new(),
                 flows: BTreeMap::new(),
                 ended: Vec::new(),
                 users: BTreeMap::new(),
@@ -366,12 +374,21 @@ impl Sensor {
             !is_its
         });
         state.ended.retain(|(session, _)| *session != asker.session);
+        let owned = state
+            .owners
+            .extract_if(.., |_, owner| owner.session == asker.session);
+        let owned: Vec<String> = owned.map(|(name, _)| name).collect();
+        let owned: Vec<_> = owned
+            .iter()
+            .filter_map(|name| state.devices.remove(name))
+            .collect();
         devices.sort();
         devices.dedup();
         for device in devices {
             let _ = state.run(&device);
         }
         drop(state);
+        drop(owned);
         self.leave(asker.peer.user);
     }
 
@@ -383,7 +400,10 @@ impl Sensor {
     pub(crate) fn status(&self, asker: &Asker, rights: &Rights) -> Status {
         let state = self.state.lock();
         let devices = state.devices.iter();
-        let devices = devices.filter(|(name, _)| rights.may_use(name));
+        let devices = devices.filter(|(name, _)| match state.owners.get(*name) {
+            Some(owner) => rights.admin || owner.session == asker.session,
+            None => rights.may_use(name),
+        });
         let devices = devices.map(|(name, device)| {
             let (mut status, shown) = device.status(name);
             for (stack, _, failure) in shown.into_iter().flat_map(|shown| shown.stacks) {
@@ -426,16 +446,12 @@ impl Sensor {
     /// Why it may not be.
     pub(crate) fn checked(
         &self,
+        asker: &Asker,
         rights: &Rights,
         device: &str,
         text: &str,
     ) -> Result<Stack, Refusal> {
-        if !rights.may_use(device) || !self.state.lock().devices.contains_key(device) {
-            return Err(Refusal::with_hint(
-                format!("device \"{device}\" is not there, or not for you"),
-                "flowgauge sensor status shows the devices",
-            ));
-        }
+        let rights = self.state.lock().rights_on(asker, rights, device)?;
         rights.allow_text(text)?;
         let stack = text::stack("flow", &rights.forced(text)).map_err(Refusal::new)?;
         rights.allow(&stack)?;
@@ -452,10 +468,12 @@ impl Sensor {
         rights: &Rights,
         device: &str,
         text: &str,
+        files: Vec<OwnedFd>,
     ) -> Result<(OpenedFlow, Vec<OwnedFd>), Refusal> {
         let number = self.flows.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut stack = self.checked(rights, device, text)?;
+        let mut stack = self.checked(asker, rights, device, text)?;
         stack.name = Some(format!("flow {number}"));
+        let files = name_files(&mut stack, files)?;
         let mut state = self.state.lock();
         let of_user = |flow: &&Flow| flow.by.peer.user == asker.peer.user;
         let flows = state.flows.values().filter(of_user).count();
@@ -476,7 +494,7 @@ impl Sensor {
         let user = state.users.get(&asker.peer.user);
         let user = user.ok_or_else(|| Refusal::new("you are not known any more"))?;
         let made = user.memory.ring(number, &stack, base.as_ref());
-        let (ring, files) = made.map_err(|error| {
+        let (ring, shared) = made.map_err(|error| {
             Refusal::new(format!("no memory can be shared for the flow: {error}"))
         })?;
         let ring = Arc::new(ring);
@@ -490,13 +508,14 @@ impl Sensor {
             by: asker.clone(),
             ring,
             readers,
+            _files: files,
         };
         state.flows.insert(number, flow);
         if is_new && let Err(error) = state.run(device) {
             state.flows.remove(&number);
             return Err(Refusal::new(error));
         }
-        Ok((OpenedFlow { number, components }, files))
+        Ok((OpenedFlow { number, components }, shared))
     }
 
     /// The results of a flow of a connection.
@@ -544,16 +563,80 @@ impl Sensor {
         }))
     }
 
+    /// A device of a user's file. Returns its name.
+    ///
+    /// # Errors
+    /// When the file cannot be read, and when there may be no more.
+    pub(crate) fn create_device(
+        &self,
+        asker: &Asker,
+        files: Vec<OwnedFd>,
+    ) -> Result<String, Refusal> {
+        let [file] = <[OwnedFd; 1]>::try_from(files)
+            .map_err(|files| Refusal::new(format!("{} descriptors came, not one", files.len())))?;
+        let unread = |error: &dyn core::fmt::Display| {
+            Refusal::with_hint(
+                format!("the file cannot be read: {error}"),
+                "it must be a capture file, on a disk, open to be read",
+            )
+        };
+        let file = HandedInput::new(file).map_err(|error| unread(&error))?;
+        let is_room = |state: &State| {
+            let owners = state.owners.values();
+            let of_user = owners.filter(|owner| owner.peer.user == asker.peer.user);
+            match of_user.count() < MOST_DEVICES {
+                true => Ok(()),
+                false => Err(Refusal::new(format!(
+                    "a user has {MOST_DEVICES} devices at most"
+                ))),
+            }
+        };
+        is_room(&self.state.lock())?;
+        let opened = Opened::of_user(file, asker.peer.user).map_err(|error| unread(&error))?;
+        let mut state = self.state.lock();
+        is_room(&state)?;
+        let number = self.flows.fetch_add(1, Ordering::Relaxed) + 1;
+        // No device of a configuration has such a name.
+        let name = format!("file+{number}");
+        let device = opened.start(&name, Vec::new(), true);
+        let device = device.map_err(|error| Refusal::new(error.to_string()))?;
+        state.devices.insert(name.clone(), Arc::new(device));
+        state.owners.insert(name.clone(), asker.clone());
+        Ok(name)
+    }
+
+    /// Ends a device of a user's file.
+    ///
+    /// # Errors
+    /// When the connection has no such device.
+    pub(crate) fn delete_device(&self, asker: &Asker, device: &str) -> Result<(), Refusal> {
+        let mut state = self.state.lock();
+        let owner = state.owners.get(device);
+        if owner.is_none_or(|owner| owner.session != asker.session) {
+            let error = format!("there is no device \"{device}\" of yours");
+            return Err(Refusal::new(error));
+        }
+        state.owners.remove(device);
+        state.end(|_, flow| flow.device == device);
+        let device = state.devices.remove(device);
+        drop(state);
+        drop(device);
+        Ok(())
+    }
+
     /// Reads the files of a device that holds.
     ///
     /// # Errors
     /// When there is no such device.
-    pub(crate) fn start_device(&self, rights: &Rights, device: &str) -> Result<(), Refusal> {
+    pub(crate) fn start_device(
+        &self,
+        asker: &Asker,
+        rights: &Rights,
+        device: &str,
+    ) -> Result<(), Refusal> {
         let state = self.state.lock();
-        let found = state.devices.get(device).filter(|_| rights.may_use(device));
-        let found =
-            found.ok_or_else(|| Refusal::new(format!("there is no device \"{device}\"")))?;
-        found.start();
+        state.rights_on(asker, rights, device)?;
+        state.device(device).map_err(Refusal::new)?.start();
         Ok(())
     }
 
@@ -577,7 +660,9 @@ impl Sensor {
         let opened = state.open_changed(&checked)?;
         let before = core::mem::replace(&mut state.checked, checked);
         state.end_forbidden(self.owner, &mut said);
-        let gone: Vec<String> = state.devices.keys().cloned().collect();
+        let gone = state.devices.keys();
+        let gone = gone.filter(|name| !state.owners.contains_key(*name));
+        let gone: Vec<String> = gone.cloned().collect();
         for name in gone {
             if !state.checked.config.devices.contains_key(&name) {
                 state.end(|_, flow| flow.device == name);
@@ -606,7 +691,7 @@ impl Sensor {
             state.devices.insert(name.clone(), Arc::new(device));
             new.push(name);
         }
-        let names: Vec<String> = state.devices.keys().cloned().collect();
+        let names: Vec<String> = state.checked.config.devices.keys().cloned().collect();
         for name in names {
             let changed = changed(&before, &state.checked, &name);
             let is_new = new.contains(&name);
@@ -675,9 +760,14 @@ impl State {
     /// Ends flows that their users may not have any more.
     fn end_forbidden(&mut self, owner: u32, said: &mut Vec<String>) {
         let config = self.checked.config.clone();
+        let owners = self.owners.clone();
         self.end(|number, flow| {
             let rights = flow.by.rights(&config, owner);
-            let is_allowed = rights.may_use(&flow.device) && rights.allow(&flow.stack).is_ok();
+            let (rights, may_use) = match owners.contains_key(&flow.device) {
+                true => (rights.on_own(), true),
+                false => (rights.clone(), rights.may_use(&flow.device)),
+            };
+            let is_allowed = may_use && rights.allow(&flow.stack).is_ok();
             if !is_allowed {
                 said.push(format!("flow {number} is not allowed any more"));
             }
@@ -695,6 +785,24 @@ impl State {
             flow.ring.end();
             self.ended.push((flow.by.session, flow.ring));
         }
+    }
+
+    /// What somebody may do on a device.
+    ///
+    /// # Errors
+    /// Nothing, or it is not there.
+    fn rights_on(&self, asker: &Asker, rights: &Rights, device: &str) -> Result<Rights, Refusal> {
+        let found = match self.owners.get(device) {
+            Some(owner) => (owner.session == asker.session).then(|| rights.on_own()),
+            None => rights.may_use(device).then(|| rights.clone()),
+        };
+        let found = found.filter(|_| self.devices.contains_key(device));
+        found.ok_or_else(|| {
+            Refusal::with_hint(
+                format!("device \"{device}\" is not there, or not for you"),
+                "flowgauge sensor status shows the devices",
+            )
+        })
     }
 
     fn flow(&self, asker: &Asker, number: u64) -> Result<&Flow, Refusal> {
@@ -752,6 +860,34 @@ impl State {
         let found = self.devices.get(name).map(Arc::as_ref);
         found.ok_or_else(|| format!("there is no device \"{name}\""))
     }
+}
+
+/// Names the files that came with a flow in the place of `fd:0` and so on.
+///
+/// # Errors
+/// One that is not there, or that nobody may write to.
+fn name_files(stack: &mut Stack, files: Vec<OwnedFd>) -> Result<Vec<Handed>, Refusal> {
+    let mut files: Vec<Option<OwnedFd>> = files.into_iter().map(Some).collect();
+    let mut handed = Vec::new();
+    for node in &mut stack.nodes {
+        let Some(number) = node.settings.text("file").and_then(files::handed_number) else {
+            continue;
+        };
+        let unwritten = |why: &dyn core::fmt::Display| {
+            Refusal::with_hint(
+                format!("{}: fd:{number} cannot be written: {why}", node.label),
+                "fd:0 is the first descriptor that comes with the flow, of a file on a disk; each is for one component",
+            )
+        };
+        let file = usize::try_from(number)
+            .ok()
+            .and_then(|at| files.get_mut(at)?.take());
+        let file = file.ok_or_else(|| unwritten(&"it did not come"))?;
+        let file = Handed::new(file).map_err(|error| unwritten(&error))?;
+        node.settings.set_text("file", file.name());
+        handed.push(file);
+    }
+    Ok(handed)
 }
 
 fn give_up_root(user: Option<&str>) -> Result<(), StartError> {

@@ -21,13 +21,13 @@ pub(crate) fn serve(sensor: &Sensor, connection: &Connection, asker: &Asker) {
             Ok(false) => continue,
             Err(_) => return,
         }
-        let len = match connection.receive(&mut message) {
-            Ok(len) => len,
+        let (len, files) = match connection.receive_files(&mut message) {
+            Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(_) => return,
         };
         let answer = match serde_json::from_slice(&message[..len]) {
-            Ok(request) => answer(sensor, asker, request),
+            Ok(request) => answer(sensor, asker, request, files),
             Err(error) => Err(Refusal::new(format!("this is no request: {error}"))),
         };
         let (answer, files) =
@@ -42,7 +42,12 @@ pub(crate) fn serve(sensor: &Sensor, connection: &Connection, asker: &Asker) {
 /// An answer, and the descriptors that go with it.
 type Answered = (Answer, Vec<OwnedFd>);
 
-fn answer(sensor: &Sensor, asker: &Asker, request: Request) -> Result<Answered, Refusal> {
+fn answer(
+    sensor: &Sensor,
+    asker: &Asker,
+    request: Request,
+    files: Vec<OwnedFd>,
+) -> Result<Answered, Refusal> {
     let rights = sensor.rights(asker);
     let for_admins = |what: &str| match rights.admin {
         true => Ok(()),
@@ -54,17 +59,22 @@ fn answer(sensor: &Sensor, asker: &Asker, request: Request) -> Result<Answered, 
     let answer = match request {
         Request::Status => Answer::Status(sensor.status(asker, &rights)),
         Request::Check { device, stack } => {
-            sensor.checked(&rights, &device, &stack)?;
+            sensor.checked(asker, &rights, &device, &stack)?;
             Answer::Done(Vec::new())
         }
         Request::Open { device, stack } => {
-            let (opened, files) = sensor.open(asker, &rights, &device, &stack)?;
+            let (opened, files) = sensor.open(asker, &rights, &device, &stack, files)?;
             return Ok((Answer::Flow(opened), files));
         }
         Request::Results { flow } => Answer::Results(sensor.results(asker, flow)?),
         Request::Close { flow } => Answer::Results(sensor.close(asker, flow)?),
+        Request::CreateDevice => Answer::Device(sensor.create_device(asker, files)?),
+        Request::DeleteDevice { device } => {
+            sensor.delete_device(asker, &device)?;
+            Answer::Done(Vec::new())
+        }
         Request::Start { device } => {
-            sensor.start_device(&rights, &device)?;
+            sensor.start_device(asker, &rights, &device)?;
             Answer::Done(Vec::new())
         }
         Request::Reload => {

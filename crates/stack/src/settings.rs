@@ -334,6 +334,14 @@ impl Settings {
         self.is_live
     }
 
+    /// Changes the value of an option that is a text.
+    pub fn set_text(&mut self, option: &str, text: String) {
+        let mut settings = self.settings.iter_mut();
+        if let Some(setting) = settings.find(|setting| setting.option.name == option) {
+            setting.value = OptionValue::Text(text);
+        }
+    }
+
     /// Gives the component something that no option can say, as what takes its packets.
     pub fn attach<T: Any + Send + Sync>(&mut self, what: T) {
         self.attached = Attached(Some(Arc::new(what)));

@@ -354,9 +354,9 @@ fn branches_of_a_copy_see_what_goes_on() {
             &packets,
             size,
         );
-        let numbers = ["long", "flows", "short", "last"].map(|label| run.number(label));
+        let numbers = ["long", "flows", "short", "last"].map(|label| run.result(label));
         assert_eq!(numbers, [3, 1, 3, 3]);
-        assert_eq!(run.number("binary_operation"), 6);
+        assert_eq!(run.result("binary_operation"), 6);
     }
 }
 
@@ -367,6 +367,6 @@ fn times_are_told_in_the_fixed_point_of_mapi() {
         (3 * SECOND + 1, packet(60)),
     ];
     let run = run("packet_info { ticks } gap { ticks }", &packets, 2);
-    assert_eq!(run.number("packet_info"), (3 << 32) + 4);
-    assert_eq!(run.number("gap"), (3 << 31) + 4);
+    assert_eq!(run.result("packet_info"), (3 << 32) + 4);
+    assert_eq!(run.result("gap"), (3 << 31) + 4);
 }

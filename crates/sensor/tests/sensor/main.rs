@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 
+mod own_files;
 mod shared;
 
 use std::fs::{self, File};
@@ -120,6 +121,16 @@ fn of_file(stack: &str, file: &Path) -> Vec<(String, Option<u64>, usize)> {
     components.collect()
 }
 
+/// What a flow has, as [`of_file`].
+fn seen(results: &Results) -> Vec<(String, Option<u64>, usize)> {
+    let components = results.components.iter().map(|it| {
+        let value = it.value.as_ref().and_then(serde_json::Value::as_u64);
+        let rows = it.rows.as_ref().map_or(0, Vec::len);
+        (it.component.clone(), value, rows)
+    });
+    components.collect()
+}
+
 const STACKS: &[&str] = &[
     "count bytes",
     "filter { tcp port 80 } count bytes",
@@ -138,7 +149,7 @@ fn flows_give_what_their_stacks_give_over_the_same_packets() {
         let clients: Vec<_> = (STACKS.iter())
             .map(|stack| {
                 let client = running.client();
-                let flow = client.open("mix", stack).unwrap();
+                let flow = client.open("mix", stack, &[]).unwrap();
                 (stack, client, flow)
             })
             .collect();
@@ -147,16 +158,7 @@ fn flows_give_what_their_stacks_give_over_the_same_packets() {
             let results = last(flow);
             assert_eq!(results.failure, None);
             let expected = of_file(stack, &running.trace());
-            let seen: Vec<_> = (results.components.iter())
-                .map(|it| {
-                    let value = it.value.as_ref().and_then(serde_json::Value::as_u64);
-                    (
-                        it.component.clone(),
-                        value,
-                        it.rows.as_ref().map_or(0, Vec::len),
-                    )
-                })
-                .collect();
+            let seen = seen(&results);
             assert_eq!(seen, expected, "{stack}, {workers} workers");
             assert!(
                 seen.iter()
@@ -170,8 +172,8 @@ fn flows_give_what_their_stacks_give_over_the_same_packets() {
 fn flows_end_with_their_connection_and_belong_to_it() {
     let running = Running::start(1, "");
     let (one, other) = (running.client(), running.client());
-    let flow = one.open("mix", "count").unwrap();
-    let second = other.open("mix", "bytes").unwrap();
+    let flow = one.open("mix", "count", &[]).unwrap();
+    let second = other.open("mix", "bytes", &[]).unwrap();
     assert_eq!(running.flows(), 2);
     for refused in [
         other.results(flow.number()),
@@ -209,7 +211,7 @@ fn equal_flows_are_counted_once_and_each_from_its_beginning() {
     let running = Running::start(1, &tables);
     let open = |stack: &str| {
         let client = running.client();
-        client.open("slow", stack).unwrap()
+        client.open("slow", stack, &[]).unwrap()
     };
     let number = |results: &Results, at: usize| {
         let value = results.components[at].value.as_ref();
@@ -287,7 +289,7 @@ fn what_is_no_request_is_refused_and_nothing_else_happens() {
         ("mix", "pcap { file = /etc/passwd } count"),
         ("mix", "output { file = /tmp/x }"),
     ] {
-        let refused = client.open(device, stack);
+        let refused = client.open(device, stack, &[]);
         let Err(ClientError::Refused(refused)) = refused else {
             panic!("{stack}: {refused:?}");
         };
@@ -310,7 +312,7 @@ fn a_configuration_is_taken_anew_or_nothing_changes() {
         fs::write(&file, config_text(running.folder.path(), 1, tables)).unwrap();
     };
     let client = running.client();
-    let flow = client.open("mix", "count").unwrap();
+    let flow = client.open("mix", "count", &[]).unwrap();
     assert_eq!(client.reload().unwrap(), ["nothing has changed"]);
     write("[stacks.a]\nstack = \"cuont\"\n");
     let Err(ClientError::Refused(refusal)) = client.reload() else {
@@ -344,7 +346,7 @@ fn a_replaced_device_counts_anew_and_what_fails_changes_nothing() {
     };
     let open = || {
         let client = running.client();
-        let flow = client.open("mix", "count").unwrap();
+        let flow = client.open("mix", "count", &[]).unwrap();
         (client, flow)
     };
     let flows = [open(), open()];
@@ -407,7 +409,7 @@ fn a_stack_that_failed_begins_anew_with_a_reload_only() {
     // It could begin now, and would write over what it wrote before.
     fs::create_dir(folder.path().join("gone")).unwrap();
     for _ in 0..3 {
-        let flow = client.open("mix", "bytes").unwrap();
+        let flow = client.open("mix", "bytes", &[]).unwrap();
         assert_eq!(failures(), ["bad"]);
         flow.close().unwrap();
         assert_eq!(failures(), ["bad"]);
@@ -445,7 +447,7 @@ fn many_users_come_and_go_while_packets_are_read() {
                 for round in 0..10 {
                     let stack =
                         ["count", "filter { tcp } count bytes", "flows count"][(user + round) % 3];
-                    let flow = client.open("slow", stack).unwrap();
+                    let flow = client.open("slow", stack, &[]).unwrap();
                     let results = flow.results().unwrap();
                     assert_eq!(results.failure, None);
                     flow.close().unwrap();

@@ -61,7 +61,7 @@ fn numbers_are_those_of_the_results() {
         let running = Running::start(workers, "");
         let client = running.client();
         let flows: Vec<_> = (STACKS.iter())
-            .map(|stack| client.open("mix", stack).unwrap())
+            .map(|stack| client.open("mix", stack, &[]).unwrap())
             .collect();
         let first = flows[0].readings();
         assert_eq!((first.read(0).value, first.read(0).items), (Some(0), 0));
@@ -105,7 +105,7 @@ fn packets_are_those_of_the_file_for_each_flow() {
         let clients = [running.client(), running.client()];
         let stack = "filter { tcp } to_buffer";
         let mut flows: Vec<Flow> = (clients.iter())
-            .map(|client| client.open("long", stack).unwrap())
+            .map(|client| client.open("long", stack, &[]).unwrap())
             .collect();
         let stacks = clients[0].status().unwrap().devices[0].stacks.clone();
         assert_eq!(stacks[0].flows.len(), 2, "one stack does for both");
@@ -125,8 +125,10 @@ fn who_does_not_read_is_not_waited_for_long() {
     let (running, path) = with_long(1, 60_000);
     let expected = packets_of(&path);
     let (idle, busy) = (running.client(), running.client());
-    let mut stopped = idle.open("long", "filter { tcp } to_buffer").unwrap();
-    let mut reading = busy.open("long", "filter { tcp } to_buffer count").unwrap();
+    let mut stopped = idle.open("long", "filter { tcp } to_buffer", &[]).unwrap();
+    let mut reading = busy
+        .open("long", "filter { tcp } to_buffer count", &[])
+        .unwrap();
     busy.start("long").unwrap();
     compare(&mut reading, &expected);
     // What it did not get is counted, and what it got is whole.
@@ -146,7 +148,7 @@ fn who_lies_about_what_it_has_read_harms_nobody_else() {
     let expected = packets_of(&path);
     let mut honest = running
         .client()
-        .open("long", "filter { tcp } to_buffer")
+        .open("long", "filter { tcp } to_buffer", &[])
         .unwrap();
     let socket = running.folder.path().join("sock");
     let mut pages = Vec::new();
@@ -187,7 +189,7 @@ fn who_lies_about_what_it_has_read_harms_nobody_else() {
 fn flows_that_end_without_their_users_say_so() {
     let running = Running::start(1, "");
     let client = running.client();
-    let mut flow = client.open("mix", "to_buffer").unwrap();
+    let mut flow = client.open("mix", "to_buffer", &[]).unwrap();
     let waiting = thread::spawn(move || {
         let came = flow.next(Duration::from_secs(60)).unwrap().is_some();
         (came, flow.readings().read(0))
@@ -207,7 +209,7 @@ fn flows_that_end_without_their_users_say_so() {
 fn a_sensor_that_is_gone_ends_what_waits() {
     let running = Running::start(1, "");
     let client = running.client();
-    let mut flow = client.open("mix", "to_buffer").unwrap();
+    let mut flow = client.open("mix", "to_buffer", &[]).unwrap();
     let waiting = thread::spawn(move || {
         flow.next(Duration::from_secs(60))
             .is_ok_and(|it| it.is_some())
