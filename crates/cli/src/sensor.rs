@@ -263,11 +263,15 @@ pub(crate) fn mapi(options: &FlowOptions) -> Result<(), Failure> {
     let calls = flowgauge_mapi::parse(&options.stack).map_err(wrong)?;
     let names = calls.iter().map(|call| call.function.name.to_owned());
     let names: Vec<String> = names.collect();
-    flow(
-        options,
-        &flowgauge_mapi::flow(&options.stack).map_err(wrong)?,
-        &names,
-    )
+    let stack = flowgauge_mapi::flow(&options.stack).map_err(wrong)?;
+    if !stack.files.is_empty() {
+        let what = "TO_FILE and RES2FILE write files of programs";
+        return Err(Failure::usage(
+            what,
+            "write such a program with libmapi: docs/mapi.md",
+        ));
+    }
+    flow(options, &stack.text, &names)
 }
 
 /// Has a flow run, and writes its results. Its components are called by `names`, if there are any.
@@ -296,6 +300,10 @@ fn flow(options: &FlowOptions, stack: &str, names: &[String]) -> Result<(), Fail
             if let Some(component) = results.components.get_mut(component) {
                 component.rows.get_or_insert_default().push(packet);
             }
+        }
+        if !names.is_empty() {
+            let is_function = |name: &str| name != flowgauge_mapi::PASSED;
+            results.components.retain(|it| is_function(&it.component));
         }
         let before = results.components.len().saturating_sub(names.len());
         for (component, name) in results.components[before..].iter_mut().zip(names) {

@@ -96,6 +96,8 @@ pub enum Branches {
     ByOptions,
     /// As many as are written, all of the same kind.
     Any,
+    /// As many as are written. Each gets what the switch says, and what follows it gets everything.
+    Copies,
 }
 
 /// What a component takes.
@@ -515,6 +517,11 @@ pub trait Outlet {
     /// What the component that an option names has found for each packet of the batch at work.
     fn values(&self, _option: &str) -> Option<&PacketValues> {
         None
+    }
+
+    /// The same of all components that an option names.
+    fn all_values(&self, _option: &str) -> Vec<Option<&PacketValues>> {
+        Vec::new()
     }
 
     /// The number of the batch at work: [`PacketValues::begin`] wants it.

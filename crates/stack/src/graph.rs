@@ -32,8 +32,8 @@ use self::by_key::ByKey;
 use self::exit::Exit;
 use crate::account::Account;
 use crate::component::{
-    Component, Failure, Items, Outlet, Packets, Received, RecordItem, ResultValue, SettingError,
-    StreamChunk,
+    Branches, Component, ComponentKind, Failure, Items, Outlet, Packets, Received, RecordItem,
+    ResultValue, SettingError, StreamChunk,
 };
 use crate::deadline::first_after;
 use crate::engine::{self, Engine, Step};
@@ -102,6 +102,8 @@ struct Running {
     /// Not here while it is at work.
     component: Option<Box<dyn Component>>,
     inner: Inner,
+    /// Of a switch: what goes to its branches goes on, too.
+    copies: bool,
     next: Option<NodeId>,
     parent: Option<NodeId>,
     /// Whose results its options name.
@@ -148,6 +150,7 @@ impl Running {
         Running {
             component: None,
             inner: self.inner.clone(),
+            copies: self.copies,
             next: self.next,
             parent: self.parent,
             references: self.references.clone(),
@@ -250,6 +253,7 @@ impl<T: Tail> Graph<T> {
             nodes.push(Running {
                 component,
                 inner: node.inner.clone(),
+                copies: node.info.kind == ComponentKind::Switch(Branches::Copies),
                 next: node.next.filter(|next| range.contains(&next.0)),
                 parent: node.parent,
                 references: node.references.clone(),
@@ -705,6 +709,7 @@ impl<T: Tail> Graph<T> {
             return;
         };
         let count = firsts.len();
+        let copies = self.nodes[id.index()].copies;
         let mut routes = [Selection::NONE; 8];
         let mut more = Vec::new();
         let branches = if count <= routes.len() {
@@ -714,13 +719,16 @@ impl<T: Tail> Graph<T> {
             &mut more[..]
         };
         self.with(id, |component, _| component.route(packets, branches));
+        let all = packets.selected;
         let mut left = packets.selected;
         for (branch, selected) in branches.iter().enumerate() {
             let selected = selected.and(left);
             if selected.is_empty() {
                 continue;
             }
-            left = left.without(selected);
+            if !copies {
+                left = left.without(selected);
+            }
             packets.selected = packets.selected.without(selected);
             let first = self.branch(id, branch);
             let mut items = Items::Packets(Packets {
@@ -731,6 +739,9 @@ impl<T: Tail> Graph<T> {
             if let Items::Packets(out) = items {
                 packets.selected = packets.selected.or(out.selected);
             }
+        }
+        if copies {
+            packets.selected = all;
         }
     }
 
