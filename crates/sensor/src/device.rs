@@ -13,7 +13,7 @@ use flowgauge_runtime::shared::Service;
 use flowgauge_runtime::stacks::{Ended, Runner, RunnerOptions, SetupError, StackState};
 use flowgauge_sensor_client::layout;
 use flowgauge_sensor_client::protocol::{DeviceStatus, Results};
-use flowgauge_stack::{Program, RunEnd, Stack};
+use flowgauge_stack::{NodeId, Program, RunEnd, Stack};
 use flowgauge_sys::files::HandedInput;
 use flowgauge_wire::{Ledger, Place};
 
@@ -183,7 +183,8 @@ enum Order {
     /// These stacks run from the next packet on, those that failed only if all begin anew; what is known of those that ended
     /// comes back.
     Run(Running, bool, Sender<Result<Vec<Ended>, String>>),
-    Show(Sender<Shown>),
+    /// A component of a stack, by their names, forgets its result.
+    Show(Option<(String, String)>, Sender<Shown>),
     Start,
     Stop,
 }
@@ -258,8 +259,13 @@ impl Device {
     }
 
     pub(crate) fn show(&self) -> Option<Shown> {
+        self.take(None)
+    }
+
+    /// What is known of it. A component of a stack, by their names, forgets its result.
+    pub(crate) fn take(&self, what: Option<(String, String)>) -> Option<Shown> {
         let (sender, answer) = mpsc::channel();
-        self.orders.send(Order::Show(sender)).ok()?;
+        self.orders.send(Order::Show(what, sender)).ok()?;
         answer.recv().ok()
     }
 
@@ -355,8 +361,8 @@ impl Work {
                 Ok(Order::Run(running, anew, answer)) => {
                     let _ = answer.send(self.change(running, anew));
                 }
-                Ok(Order::Show(answer)) => {
-                    let _ = answer.send(self.shown());
+                Ok(Order::Show(take, answer)) => {
+                    let _ = answer.send(self.shown(take));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -519,15 +525,17 @@ impl Work {
         self.numbers.resize_with(stacks.len(), Vec::new);
         for (numbers, stack) in self.numbers.iter_mut().zip(stacks) {
             numbers.clear();
-            numbers.resize(stack.nodes.len(), (0, None));
+            numbers.resize(stack.nodes.len(), (0, None, 0));
         }
         self.runner.numbers(&mut |number| {
             let of_stack = self.numbers.get_mut(number.stack);
-            let Some((items, value)) = of_stack.and_then(|all| all.get_mut(number.id.index()))
+            let Some((items, value, rows)) =
+                of_stack.and_then(|all| all.get_mut(number.id.index()))
             else {
                 return;
             };
             *items += number.items;
+            *rows += number.rows;
             match (value, number.value) {
                 (Some(mine), Some(theirs)) => mine.merge(&theirs),
                 (mine, theirs) => *mine = theirs,
@@ -605,10 +613,29 @@ impl Work {
         }
     }
 
-    fn shown(&mut self) -> Shown {
-        let snapshot = self.runner.snapshot();
+    fn shown(&mut self, take: Option<(String, String)>) -> Shown {
+        let mut snapshot = self.runner.snapshot();
+        let mut over = self.over.clone();
+        if let Some((name, label)) = take {
+            let is_it = |stack: &Stack| stack.name.as_ref() == Some(&name);
+            let place = |stack: &Stack| stack.nodes.iter().position(|node| node.label == label);
+            let running = self.runner.stacks().iter().position(is_it);
+            if let Some(at) = running
+                && let Some(node) = place(&self.runner.stacks()[at])
+            {
+                let taken = self.runner.take(at, NodeId(node as u32));
+                snapshot.stacks[at].components[node].result = taken;
+            }
+            // What has failed is told once more.
+            let mut failed = self.over.iter_mut().filter(|(stack, _)| is_it(stack));
+            if let Some((stack, state)) = failed.next()
+                && let Some(node) = place(stack)
+            {
+                state.components[node].result = None;
+            }
+        }
         let stacks = self.runner.stacks().iter().cloned().zip(snapshot.stacks);
-        let stacks = stacks.chain(self.over.iter().cloned());
+        let stacks = stacks.chain(over.drain(..));
         let stacks = stacks.map(|(stack, state)| {
             let failure = self.failures.get(&name_of(&stack)).cloned();
             (stack, state, failure)

@@ -12,7 +12,7 @@ use flowgauge_runtime::stacks::Ended;
 use flowgauge_sensor_client::protocol::{
     Answer, FlowStatus, OpenedFlow, Refusal, Results, StackStatus, Status, send_answer,
 };
-use flowgauge_stack::Stack;
+use flowgauge_stack::{Node, Stack};
 use flowgauge_sys::files::{self, Handed, HandedInput};
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
 use flowgauge_sys::{privileges, process};
@@ -583,20 +583,40 @@ impl Sensor {
         Ok((OpenedFlow { number, components }, shared))
     }
 
-    /// The results of a flow of a connection.
+    /// The results of a flow of a connection; with `take`, the table of that component, which forgets it.
     ///
     /// # Errors
-    /// When it has no such flow.
-    pub(crate) fn results(&self, asker: &Asker, number: u64) -> Result<Results, Refusal> {
+    /// When it has no such flow, and no such component with a table.
+    pub(crate) fn results(
+        &self,
+        asker: &Asker,
+        number: u64,
+        take: Option<&str>,
+    ) -> Result<Results, Refusal> {
         let state = self.state.lock();
         let flow = state.flow(asker, number)?;
         let (stack, base) = (flow.stack.clone(), flow.base.clone());
         let device = state.devices.get(&flow.device).map(Arc::clone);
         drop(state);
-        let shown = device.and_then(|device| device.show());
+        if let Some(label) = take {
+            let has_table = |node: &Node| node.info.result.is_some_and(|it| !it.columns.is_empty());
+            let mut nodes = stack.nodes.iter();
+            if !nodes.any(|node| node.label == label && has_table(node)) {
+                let error = format!("the flow has no component {label} with a table");
+                return Err(Refusal::new(error));
+            }
+        }
+        let name = stack.name.clone().unwrap_or_default();
+        let what = take.map(|label| (name, label.to_owned()));
+        let shown = device.and_then(|device| device.take(what));
         let shown = shown.ok_or_else(|| Refusal::new("the device has ended"))?;
         let results = shown.results(&stack);
         let results = results.ok_or_else(|| Refusal::new("the flow has ended with its device"))?;
+        let mut results = results;
+        if let Some(label) = take {
+            results.components.retain(|it| it.component == label);
+            return Ok(results);
+        }
         Ok(match base {
             Some(base) => since(results, &base),
             None => results,
@@ -608,7 +628,7 @@ impl Sensor {
     /// # Errors
     /// When it has no such flow.
     pub(crate) fn close(&self, asker: &Asker, number: u64) -> Result<Results, Refusal> {
-        let mut last = self.results(asker, number)?;
+        let mut last = self.results(asker, number, None)?;
         last.is_last = true;
         let mut state = self.state.lock();
         let Some(flow) = state.flows.remove(&number) else {

@@ -4,6 +4,7 @@
 
 mod own_files;
 mod shared;
+mod taken;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
