@@ -7,14 +7,15 @@ CARGO ?= cargo
 XTASK := $(CARGO) build --quiet --bin xtask && $(CARGO_TARGET_DIR)/debug/xtask
 SETUP := xtask/checkout.sh "$(CARGO_TARGET_DIR)" && xtask/setup.sh
 
-.PHONY: help demo build capi install test lint docs bench fuzz clean
+.PHONY: help demo build capi mapi install test lint docs bench fuzz clean
 
 help:
 	@echo 'make demo     install what is missing, build, run the main job on a generated trace'
 	@echo 'make test     build and run all tests (installs what they need)'
 	@echo 'make build    build the release binary'
 	@echo 'make capi     build libscap (scap.h for C programs, shared and static)'
-	@echo 'make install  build both and install them under PREFIX (default /usr/local; DESTDIR for packages)'
+	@echo 'make mapi     build libmapi (mapi.h for C programs, shared and static)'
+	@echo 'make install  build all three and install them under PREFIX (default /usr/local; DESTDIR for packages)'
 	@echo 'make lint     formatting and clippy, warnings denied'
 	@echo 'make docs     API documentation, warnings denied'
 	@echo 'make bench    compare with other tools; writes docs/benchmarks.md'
@@ -34,11 +35,17 @@ capi:
 	@$(SETUP) build
 	$(CARGO) rustc --release --package flowgauge-capi --lib --crate-type cdylib,staticlib
 
+mapi:
+	@$(SETUP) build
+	$(CARGO) rustc --release --package flowgauge-libmapi --lib --crate-type cdylib,staticlib
+
 PREFIX ?= /usr/local
-install: build capi
+install: build capi mapi
 	install -D -m 755 $(CARGO_TARGET_DIR)/release/flowgauge $(DESTDIR)$(PREFIX)/bin/flowgauge
 	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' \
 		crates/capi/install.sh $(CARGO_TARGET_DIR)/release
+	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' MANDIR='$(MANDIR)' \
+		crates/libmapi/install.sh $(CARGO_TARGET_DIR)/release
 
 test:
 	@$(SETUP) build test

@@ -15,8 +15,12 @@ import time
 
 def connect(path):
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.connect(path)
-    return connection
+    while True:
+        try:
+            connection.connect(path)
+            return connection
+        except (ConnectionRefusedError, FileNotFoundError):
+            time.sleep(0.1)
 
 
 def ask(connection, **request):

@@ -82,13 +82,19 @@ impl Key {
         if let Ok(bytes) = <[u8; Key::BYTES]>::try_from(text.as_slice()) {
             return Ok(Some(Key(bytes)));
         }
-        let digits = text.trim_ascii();
+        Key::from_digits(text.trim_ascii())
+            .ok_or_else(no_key)
+            .map(Some)
+    }
+
+    /// Of 64 hexadecimal digits.
+    pub fn from_digits(digits: &[u8]) -> Option<Key> {
         if digits.len() != Key::BYTES * 2 {
-            return Err(no_key());
+            return None;
         }
         let mut bytes = [0; Key::BYTES];
-        (HEXLOWER_PERMISSIVE.decode_mut(digits, &mut bytes)).map_err(|_| no_key())?;
-        Ok(Some(Key(bytes)))
+        let decoded = HEXLOWER_PERMISSIVE.decode_mut(digits, &mut bytes);
+        decoded.ok().map(|_| Key(bytes))
     }
 
     /// A new one in a file; `None`: something of the name is there.

@@ -1,5 +1,6 @@
 //! `flowgauge sensor`: a permanent process that captures for many, and what its users ask of it.
 
+use std::collections::VecDeque;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -7,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use flowgauge_runtime::shared;
 use flowgauge_sensor::config::most_memory;
-use flowgauge_sensor::protocol::{Results, Status};
-use flowgauge_sensor::{Alone, Client, ClientError, Config, Sensor, StartError};
+use flowgauge_sensor::{Alone, Config, Sensor, StartError};
+use flowgauge_sensor_client::protocol::{Results, Status};
+use flowgauge_sensor_client::{Client, ClientError, Flow};
 use flowgauge_sys::privileges;
 use sd_notify::NotifyState;
 
@@ -291,18 +293,22 @@ pub(crate) fn mapi(options: &FlowOptions) -> Result<(), Failure> {
     let calls = flowgauge_mapi::parse(&options.stack).map_err(wrong)?;
     let names = calls.iter().map(|call| call.function.name.to_owned());
     let names: Vec<String> = names.collect();
-    flow(
-        options,
-        &flowgauge_mapi::flow(&options.stack).map_err(wrong)?,
-        &names,
-    )
+    let stack = flowgauge_mapi::flow(&options.stack).map_err(wrong)?;
+    if !stack.files.is_empty() {
+        let what = "TO_FILE and RES2FILE write files of programs";
+        return Err(Failure::usage(
+            what,
+            "write such a program with libmapi: docs/mapi.md",
+        ));
+    }
+    flow(options, &stack.text, &names)
 }
 
 /// Has a flow run, and writes its results. Its components are called by `names`, if there are any.
 fn flow(options: &FlowOptions, stack: &str, names: &[String]) -> Result<(), Failure> {
     let control = Control::install()?;
     let client = connect(&options.sensor.socket)?;
-    let flow = client.open(&options.device, stack).map_err(failed)?;
+    let mut flow = client.open(&options.device, stack, &[]).map_err(failed)?;
     control.begin();
     if options.start {
         client.start(&options.device).map_err(failed)?;
@@ -310,13 +316,25 @@ fn flow(options: &FlowOptions, stack: &str, names: &[String]) -> Result<(), Fail
     let every = Duration::from_nanos(options.every.0.max(1_000_000));
     let mut left = options.count.unwrap_or(u64::MAX);
     while left > 0 {
-        let is_over = wait(&control, every) || client.results(flow).map_err(failed)?.is_last;
+        let mut packets = VecDeque::new();
+        let is_over = wait(&control, every, &mut flow, &mut packets)?;
+        let is_over = is_over || flow.results().map_err(failed)?.is_last;
+        take(&mut flow, &mut packets)?;
         left = if is_over { 1 } else { left };
         let results = match left {
-            1 => client.close(flow),
-            _ => client.results(flow),
+            1 => client.close(flow.number()),
+            _ => flow.results(),
         };
         let mut results = results.map_err(failed)?;
+        for (component, packet) in packets {
+            if let Some(component) = results.components.get_mut(component) {
+                component.rows.get_or_insert_default().push(packet);
+            }
+        }
+        if !names.is_empty() {
+            let is_function = |name: &str| name != flowgauge_mapi::PASSED;
+            results.components.retain(|it| is_function(&it.component));
+        }
         let before = results.components.len().saturating_sub(names.len());
         for (component, name) in results.components[before..].iter_mut().zip(names) {
             component.component.clone_from(name);
@@ -333,16 +351,48 @@ fn flow(options: &FlowOptions, stack: &str, names: &[String]) -> Result<(), Fail
     Ok(())
 }
 
-/// Waits so long. Whether the run is to end.
-fn wait(control: &Control, time: Duration) -> bool {
+/// A packet that came to a component, to be shown.
+type Row = (usize, serde_json::Map<String, serde_json::Value>);
+
+/// Takes the packets that wait; the last are kept.
+fn take(flow: &mut Flow, packets: &mut VecDeque<Row>) -> Result<(), Failure> {
+    const KEPT: usize = 1000;
+
+    while let Some(packet) = flow.next(Duration::ZERO).map_err(failed)? {
+        if packets.len() == KEPT {
+            packets.pop_front();
+        }
+        let bytes = packet.bytes().iter();
+        let bytes: String = bytes.map(|byte| format!("{byte:02x}")).collect();
+        let nanos = ((packet.time() & u64::from(u32::MAX)) * 1_000_000_000) >> 32;
+        let time = (packet.time() >> 32) * 1_000_000_000 + nanos;
+        let row = [
+            ("time", time.into()),
+            ("length", packet.wire_len().into()),
+            ("bytes", bytes.into()),
+        ];
+        let row = row.map(|(name, value)| (name.to_owned(), value));
+        packets.push_back((packet.component, row.into_iter().collect()));
+    }
+    Ok(())
+}
+
+/// Waits so long, and takes packets meanwhile. Whether the run is to end.
+fn wait(
+    control: &Control,
+    time: Duration,
+    flow: &mut Flow,
+    packets: &mut VecDeque<Row>,
+) -> Result<bool, Failure> {
     const LOOK: Duration = Duration::from_millis(50);
 
     let until = std::time::Instant::now() + time;
     loop {
         let left = until.saturating_duration_since(std::time::Instant::now());
         if control.stopped() || left.is_zero() {
-            return control.stopped();
+            return Ok(control.stopped());
         }
+        take(flow, packets)?;
         std::thread::sleep(left.min(LOOK));
     }
 }

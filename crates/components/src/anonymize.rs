@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use flowgauge_anonymize::{Anonymizer, Error, Others, Policy, Rule};
+use flowgauge_anonymize::{Anonymizer, Error, Key, Others, Policy, Rule};
 use flowgauge_record::OwnedRecord;
 use flowgauge_record::http::{HTTP_MESSAGE_SCHEMA, HttpMessage};
 use flowgauge_stack::{
@@ -38,6 +38,7 @@ options! {
     struct Options;
     rules: Text, "PROTO,FIELD,FUNCTION[,parameter...], with semicolons between; everything else stays";
     policy: InputFile, "what is kept and replaced, in TOML";
+    secret: Text, "the key in 64 hexadecimal digits, in place of a file";
     key: InputFile, "the key, where the policy names none; it is made if there is no such file";
 }
 
@@ -47,6 +48,7 @@ struct Shared {
     rules: Vec<Rule>,
     policy: Option<String>,
     key: Option<String>,
+    secret: Option<Key>,
     read: Mutex<Option<Policy>>,
 }
 
@@ -85,10 +87,15 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
                 SettingError::of("rules", error.to_string()).hinted(error.hint())
             })?;
         }
+        let secret = options.secret.as_deref().map(|digits| {
+            let wrong = || SettingError::of("secret", "is no key of 64 hexadecimal digits");
+            Key::from_digits(digits.as_bytes()).ok_or_else(wrong)
+        });
         Ok(Shared {
             rules,
             policy: options.policy,
             key: options.key,
+            secret: secret.transpose()?,
             read: Mutex::new(None),
         })
     })?;
@@ -109,6 +116,9 @@ impl Shared {
             (None, []) => Policy::built_in()?,
             (None, rules) => Policy::new(rules.to_vec(), Others::Unchanged)?,
         };
+        if let Some(key) = &self.secret {
+            return Ok(policy.with_key(key.clone()));
+        }
         let policy = match &self.key {
             Some(path) if policy.is_ephemeral() => {
                 policy.with_key_of(files::named(), Path::new(path))?

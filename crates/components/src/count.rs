@@ -1,8 +1,11 @@
 //! `count`: how many packets, or other items, came.
 
 use flowgauge_stack::{
-    Component, ComponentInfo, Input, Items, Outlet, ResultInfo, ResultValue, forked,
+    Component, ComponentInfo, Input, Items, Outlet, PacketValues, ResultInfo, ResultValue, forked,
+    options,
 };
+
+use crate::per_packet::values::{self, VALUES};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "count",
@@ -13,25 +16,48 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     is_end: true,
     decodes: true,
     result: Some(ResultInfo::number("items so far", "items")),
-    make: |_| Ok(Box::new(Count(0))),
+    options: Options::ALL,
+    sequential: values::sequential,
+    make: |settings| {
+        Ok(Box::new(Count {
+            sum: 0,
+            values: values::of(settings),
+        }))
+    },
     ..flowgauge_kit::OF_PACKETS
 };
 
+options! {
+    struct Options;
+    [VALUES];
+}
+
 #[derive(Clone)]
-struct Count(u64);
+struct Count {
+    sum: u64,
+    /// After each packet.
+    values: Option<PacketValues>,
+}
 
 impl Component for Count {
     forked!();
 
-    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
-        self.0 += items.len() as u64;
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let (Some(values), Items::Packets(packets)) = (&mut self.values, &*items) {
+            values::fill(values, packets, out, self.sum, |_| 1);
+        }
+        self.sum += items.len() as u64;
     }
 
     fn result(&self) -> Option<ResultValue> {
-        Some(ResultValue::Sum(self.0))
+        Some(ResultValue::Sum(self.sum))
+    }
+
+    fn values(&self) -> Option<&PacketValues> {
+        self.values.as_ref()
     }
 
     fn reset(&mut self) {
-        self.0 = 0;
+        self.sum = 0;
     }
 }

@@ -70,6 +70,8 @@ columns! {
     destination_port Unsigned Max "destination port";
     protocol Unsigned Max "IP protocol";
     ttl Unsigned Max "time to live of the first packet";
+    number Unsigned Max "number of the flow among those kept or forgotten, from 0";
+    before Unsigned Max "packets of the flows with lower numbers";
 }
 
 #[derive(Clone, Copy)]
@@ -207,7 +209,16 @@ impl Component for ExpiredFlows {
 
     fn result(&self) -> Option<ResultValue> {
         let mut table = Table::new(&COLUMNS, self.options.flows);
-        table.rows = self.ended.iter().map(row).collect();
+        let mut number = self.counts.dropped.flows;
+        let mut before = self.counts.dropped.packets;
+        let rows = self.ended.iter().map(|flow| {
+            let mut all = row(flow);
+            all.extend([number, before].map(Cell::Unsigned));
+            number += 1;
+            before += flow.packets;
+            all
+        });
+        table.rows = rows.collect();
         let mut sent = Count::default();
         self.ended.iter().for_each(|flow| sent.add(flow));
         let counts = [
@@ -224,6 +235,10 @@ impl Component for ExpiredFlows {
             .push(flows.chain(packets).map(Cell::Unsigned).collect());
         table.head = Some(Box::new(head));
         Some(ResultValue::Table(table))
+    }
+
+    fn rows(&self) -> Option<usize> {
+        Some(self.ended.len())
     }
 
     fn reset(&mut self) {

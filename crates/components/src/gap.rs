@@ -2,6 +2,7 @@
 
 use flowgauge_stack::{
     Component, ComponentInfo, Items, Outlet, PacketValues, Parallel, ResultInfo, ResultValue,
+    options,
 };
 use flowgauge_wire::Nanos;
 
@@ -10,17 +11,29 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "measures the time between the last two packets",
     help: "0 until there are two packets, and where time went backwards.",
     is_end: true,
+    options: Options::ALL,
     result: Some(ResultInfo::per_packet(
         "time between the last two packets",
         "ns",
     )),
     parallel: Parallel::Never("packets on other cores lie between"),
-    make: |_| Ok(Box::<Gap>::default()),
+    make: |settings| {
+        Ok(Box::new(Gap {
+            in_ticks: Options::read(settings).unit == "ticks",
+            ..Gap::default()
+        }))
+    },
     ..flowgauge_kit::OF_PACKETS
 };
 
+options! {
+    struct Options;
+    unit: Choice("ns", "ticks") = "ns", "nanoseconds, or 2^-32 seconds as MAPI has them";
+}
+
 #[derive(Default)]
 struct Gap {
+    in_ticks: bool,
     last: Option<Nanos>,
     gap: u64,
     values: PacketValues,
@@ -32,7 +45,10 @@ impl Component for Gap {
             self.values.begin(packets, out);
             for (index, packet) in packets.iter() {
                 let before = self.last.replace(packet.time).unwrap_or(packet.time);
-                self.gap = packet.time.0.saturating_sub(before.0);
+                self.gap = match self.in_ticks {
+                    true => packet.time.ticks().saturating_sub(before.ticks()),
+                    false => packet.time.0.saturating_sub(before.0),
+                };
                 self.values.set(index, self.gap);
             }
         }
@@ -47,6 +63,7 @@ impl Component for Gap {
     }
 
     fn reset(&mut self) {
-        *self = Gap::default();
+        self.last = None;
+        self.gap = 0;
     }
 }

@@ -22,6 +22,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         let options = Options::read(settings);
         Ok(Box::new(Sampler {
             kept: VecDeque::with_capacity(options.samples),
+            number: 0,
             options,
         }))
     },
@@ -44,10 +45,13 @@ columns! {
     sequence Unsigned Max "TCP sequence number";
     tcp_flags Unsigned Max "TCP flags, the low eight bits";
     protocol Unsigned Max "IP protocol";
+    number Unsigned Max "number of the packet among those chosen, from 0";
 }
 
 struct Sampler {
     options: Options,
+    /// Of those chosen the number of the next.
+    number: u64,
     kept: VecDeque<Decoded>,
 }
 
@@ -71,13 +75,19 @@ impl Component for Sampler {
             if self.options.samples > 0 {
                 self.kept.push_back(*packet);
             }
+            self.number += 1;
         }
     }
 
     fn result(&self) -> Option<ResultValue> {
         let mut table = Table::new(&COLUMNS, self.options.samples);
-        table.rows = self.kept.iter().map(row).collect();
+        let numbers = self.number - self.kept.len() as u64..;
+        table.rows = numbers.zip(&self.kept).map(row).collect();
         Some(ResultValue::Table(table))
+    }
+
+    fn rows(&self) -> Option<usize> {
+        Some(self.kept.len())
     }
 
     fn reset(&mut self) {
@@ -85,7 +95,7 @@ impl Component for Sampler {
     }
 }
 
-fn row(packet: &Decoded) -> Vec<Cell> {
+fn row((number, packet): (u64, &Decoded)) -> Vec<Cell> {
     let version = packet.key.version;
     let (source, destination) = (packet.source(), packet.destination());
     vec![
@@ -97,5 +107,6 @@ fn row(packet: &Decoded) -> Vec<Cell> {
         Cell::Unsigned(packet.seq.into()),
         Cell::Unsigned(packet.tcp_flags.0.into()),
         Cell::Unsigned(packet.key.protocol.into()),
+        Cell::Unsigned(number),
     ]
 }

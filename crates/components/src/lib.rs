@@ -24,6 +24,7 @@ mod chunked;
 mod chunks;
 mod condition;
 mod cook;
+mod copy;
 mod count;
 mod cutter;
 mod deduplicate;
@@ -93,6 +94,7 @@ pub static PACKETS: &[&ComponentInfo] = &[
     &filter::INFO,
     &sample::INFO,
     &deduplicate::INFO,
+    &copy::INFO,
     &count::INFO,
     &bytes::INFO,
     &gap::INFO,

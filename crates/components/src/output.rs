@@ -55,6 +55,7 @@ options! {
         "how records are written (csv_safe: no cell is a formula to a spreadsheet); where it is not said, \
          the name of the file says it";
     fields: Text, "of records only these fields, as \"time, src_ip, uri\", in the order that they have";
+    packets: Integer(1, i64::MAX) as u64, "no more than so many packets are written; all are passed on";
     rotate_size: Size, "begin a new file when this one would become larger";
     rotate_time: Duration as u64,
         "begin a new file every so often, on the clock of the capture; the name is a strftime format";
@@ -92,6 +93,8 @@ struct ToFile {
     /// Go on at the end of a file that is there.
     appends: bool,
     rotation: Rotation,
+    /// Packets to be written.
+    most: u64,
     /// Which file is written to, where they are rotated and no captures.
     rotator: Option<Rotator>,
     sink: Sink,
@@ -179,6 +182,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         kind: None,
         appends,
         rotation,
+        most: options.packets.unwrap_or(u64::MAX),
         rotator: rotator.clone(),
         sink: Sink::None,
         interfaces: Vec::new(),
@@ -259,6 +263,10 @@ impl ToFile {
     }
 
     fn packets(&mut self, packets: &Packets<'_>) -> Result<(), Stop> {
+        let left = self.most - self.written().min(self.most);
+        if left == 0 {
+            return self.close();
+        }
         if let Sink::None = self.sink {
             let options = SinkOptions {
                 format: self.file_format(),
@@ -271,7 +279,10 @@ impl ToFile {
         }
         let before = self.interfaces.len();
         self.chosen.clear();
-        for (_, packet) in packets.iter() {
+        for (_, packet) in packets
+            .iter()
+            .take(usize::try_from(left).unwrap_or(usize::MAX))
+        {
             let descriptor = packets.batch.packets.get(usize::from(packet.index));
             let Some(descriptor) = descriptor else {
                 continue;
@@ -290,6 +301,9 @@ impl ToFile {
         }
         let batch = Batch::new(packets.batch.memory, &self.chosen);
         sink.write(&batch).map_err(Stop::from)?;
+        if sink.written().packets >= self.most {
+            return self.close();
+        }
         if sink.is_full() {
             sink.close().map_err(Stop::from)?;
             return Err(Stop::NotWanted);
@@ -515,7 +529,7 @@ impl Component for ToFile {
 
     fn finish(&mut self, out: &mut dyn Outlet) {
         let result = match self.sink {
-            Sink::None => self.nothing_came(),
+            Sink::None if self.written == 0 => self.nothing_came(),
             _ => self.close(),
         };
         let done = || finished(self.thread.as_ref(), &self.path);

@@ -9,11 +9,12 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     aliases: &["pktinfo"],
     summary: "reports the size or the time of each packet",
     options: Options::ALL,
-    result: Some(ResultInfo::per_packet("of the last packet", "bytes or ns")),
+    result: Some(ResultInfo::per_packet("of the last packet", "")),
     make: |settings| {
         Ok(match Options::read(settings).info {
             "captured" => each(|packets, packet| Some(packets.bytes(packet).len() as u64)),
-            "time" | "0" => each(|_, packet| Some(packet.time.0)),
+            "time" => each(|_, packet| Some(packet.time.0)),
+            "ticks" | "0" => each(|_, packet| Some(packet.time.ticks())),
             _ => each(|_, packet| Some(u64::from(packet.wire_len))),
         })
     },
@@ -22,7 +23,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    info: Choice("size", "captured", "time", "0", "1") = "size",
-        "size on the wire, bytes captured, or capture time in nanoseconds since 1970; MAPI's numbers: 0 is \
-         time, 1 is size";
+    info: Choice("size", "captured", "time", "ticks", "0", "1") = "size",
+        "size on the wire, bytes captured, or capture time since 1970 in nanoseconds, or in 2^-32 seconds (ticks); \
+         MAPI's numbers: 0 is ticks, 1 is size";
 }

@@ -5,6 +5,44 @@ use flowgauge_stack::{
 };
 use flowgauge_wire::Decoded;
 
+/// What a count comes to after each packet, for components that take values of packets.
+pub(crate) mod values {
+    use flowgauge_stack::{Outlet, PacketValues, Packets, Settings, options};
+    use flowgauge_wire::Decoded;
+
+    options! {
+        pub(crate) const;
+        /// Option `values`.
+        VALUES = values: Flag = "no",
+            "packets have a value each, the count with them, for components that take such values (statistics, distribution)";
+    }
+
+    pub(crate) fn of(settings: &Settings) -> Option<PacketValues> {
+        let is_wanted = settings.value(&VALUES) == Some(true);
+        is_wanted.then(PacketValues::default)
+    }
+
+    pub(crate) fn sequential(settings: &Settings) -> Option<&'static str> {
+        let because = "its values count all packets";
+        of(settings).map(|_| because)
+    }
+
+    /// Notes the values of packets that each add something to a sum.
+    pub(crate) fn fill(
+        values: &mut PacketValues,
+        packets: &Packets<'_>,
+        out: &dyn Outlet,
+        mut sum: u64,
+        adds: impl Fn(&Decoded) -> u64,
+    ) {
+        values.begin(packets, out);
+        for (index, packet) in packets.iter() {
+            sum += adds(packet);
+            values.set(index, sum);
+        }
+    }
+}
+
 /// The description of one, its name, result and `make` still to be filled in.
 pub(crate) const OF_EACH_PACKET: ComponentInfo = ComponentInfo {
     is_end: true,

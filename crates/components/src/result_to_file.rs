@@ -4,13 +4,13 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use flowgauge_kit::file_name::Name;
-use flowgauge_kit::measure::Intervals;
+use flowgauge_kit::measure::{Growth, Intervals};
 use flowgauge_kit::writing::{Stop, account, begun, stop};
 use flowgauge_record::results::{ReadingRow, Value};
 use flowgauge_record::{Encoder, Output, OutputError, RecordWriter, WholeWrites, WriterThread};
 use flowgauge_stack::{
-    Account, Cell, Component, ComponentInfo, Failure, Input, Outlet, Parallel, ResultInfo,
-    ResultValue, options,
+    Account, Cell, Component, ComponentInfo, Failure, Input, Items, Outlet, Packets, Parallel,
+    ResultInfo, ResultValue, SettingError, options,
 };
 use flowgauge_sys::files::{self, How};
 use flowgauge_wire::Nanos;
@@ -42,6 +42,9 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
                 _ => Format::Text,
             },
             header: options.header,
+            types: options.types.as_deref().map(kinds).transpose()?,
+            each: options.each,
+            growth: options.reset.then(Vec::new),
             intervals: (options.interval > 0).then(|| Intervals::new(options.interval)),
             now: Nanos(0),
             writer: None,
@@ -62,7 +65,23 @@ options! {
          nanoseconds, in seconds; json: a line for each number and row. MAPI's numbers: 0 is raw, 1 and 3 \
          are text, 2 is seconds";
     header: Text, "what the file begins with";
+    types: Text, "MAPI's form in place of format: a number for each component, 0 its bytes behind their length in eight bytes, 1 a decimal \
+         number, 2 a number of 2^-32 seconds in seconds, 3 statistics";
+    each: Flag = "no", "with types: a line for each packet, where components have values of packets";
+    reset: Flag = "no", "with types: of counts what was added since the line before";
 }
+
+/// MAPI's types of results.
+fn kinds(text: &str) -> Result<Vec<u8>, SettingError> {
+    let kinds = text
+        .split(',')
+        .map(|kind| kind.trim().parse().ok().filter(|kind| *kind <= 3));
+    let kinds: Option<Vec<u8>> = kinds.collect();
+    kinds.ok_or_else(|| SettingError::of("types", "are not numbers from 0 to 3, as 1,3"))
+}
+
+/// Lines of intervals without packets that are written at once.
+const MOST_EMPTY: u64 = 100_000;
 
 enum Format {
     Text,
@@ -78,6 +97,11 @@ struct ToFile {
     path: Option<String>,
     format: Format,
     header: Option<String>,
+    /// MAPI's types, where its form is wanted.
+    types: Option<Vec<u8>>,
+    each: bool,
+    /// Of each component, where only growth is written.
+    growth: Option<Vec<Growth>>,
     intervals: Option<Intervals>,
     now: Nanos,
     writer: Option<RecordWriter>,
@@ -88,10 +112,24 @@ struct ToFile {
 
 impl ToFile {
     fn write(&mut self, time: Nanos, out: &mut dyn Outlet) {
-        let results = out.results("of");
+        let mut results = out.results("of");
+        if let Some(growth) = &mut self.growth {
+            growth.resize(results.len(), Growth::default());
+            for ((_, result), growth) in results.iter_mut().zip(growth) {
+                if let ResultValue::Sum(_) | ResultValue::Difference(_) = result {
+                    let since = u64::try_from(growth.since(result));
+                    *result = ResultValue::Last(since.unwrap_or(0));
+                }
+            }
+        }
         let Some(writer) = &mut self.writer else {
             return;
         };
+        if let Some(types) = &self.types {
+            writer.write_by(|_, lines| mapi(lines, types, &results));
+            self.written += 1;
+            return self.flush(out);
+        }
         writer.write_by(|encoder, lines| match self.format {
             Format::Raw => raw(lines, &results),
             Format::Text => text(lines, time, &results, false).unwrap_or(()),
@@ -99,10 +137,38 @@ impl ToFile {
             Format::Json => json(encoder, time, &results, lines),
         });
         self.written += 1;
-        // Somebody may be reading the file as it grows.
-        writer.flush();
-        let done = writer.check();
-        self.check(done, out);
+        self.flush(out);
+    }
+
+    /// Somebody may be reading the file as it grows.
+    fn flush(&mut self, out: &mut dyn Outlet) {
+        if let Some(writer) = &mut self.writer {
+            writer.flush();
+            let done = writer.check();
+            self.check(done, out);
+        }
+    }
+
+    /// A line for each packet.
+    fn write_each(&mut self, packets: &Packets<'_>, out: &mut dyn Outlet) {
+        let (Some(writer), Some(types)) = (&mut self.writer, &self.types) else {
+            return;
+        };
+        let results = out.results("of");
+        let values = out.all_values("of");
+        for (index, _) in packets.iter() {
+            let of_packet: Vec<(String, ResultValue)> = (results.iter().zip(&values))
+                .map(|((label, result), values)| {
+                    let value = values.and_then(|values| values.at(packets, index, out));
+                    (
+                        label.clone(),
+                        value.map_or_else(|| result.clone(), ResultValue::Last),
+                    )
+                })
+                .collect();
+            writer.write_by(|_, lines| mapi(lines, types, &of_packet));
+            self.written += 1;
+        }
     }
 
     fn open(&mut self) -> Result<(), OutputError> {
@@ -184,7 +250,55 @@ fn text(
     Ok(())
 }
 
+/// A line of MAPI: each value and a blank.
+fn mapi(out: &mut Vec<u8>, types: &[u8], results: &[(String, ResultValue)]) {
+    const SECOND: i128 = 1 << 32;
+    for (kind, (_, result)) in types.iter().zip(results) {
+        let number = result.number().unwrap_or(0);
+        let _ = match (kind, result) {
+            (0, _) => {
+                out.extend_from_slice(&8_u64.to_le_bytes());
+                out.extend_from_slice(&(number as u64).to_le_bytes());
+                Ok(())
+            }
+            (2, _) => {
+                let fraction =
+                    (number.rem_euclid(SECOND) * 1_000_000_000_000 + SECOND / 2) / SECOND;
+                let (seconds, fraction) = match fraction {
+                    1_000_000_000_000 => (number.div_euclid(SECOND) + 1, 0),
+                    fraction => (number.div_euclid(SECOND), fraction),
+                };
+                write!(out, "{seconds}.{fraction:012} ")
+            }
+            (3, ResultValue::Table(table)) => {
+                let row = table.rows.first().map(Vec::as_slice).unwrap_or_default();
+                let number = |at: usize| row.get(at).map_or(0.0, float);
+                let [count, sum, squares, max, min] = [0, 1, 2, 3, 4].map(number);
+                write!(out, "{count:.0}  {sum:.6} {squares:.6} {min:.6} {max:.6} ")
+            }
+            _ => write!(out, "{number} "),
+        };
+    }
+    out.push(b'\n');
+}
+
+fn float(cell: &Cell) -> f64 {
+    match cell {
+        Cell::Unsigned(value) => *value as f64,
+        Cell::Signed(value) => *value as f64,
+        Cell::Float(value) => *value,
+        _ => 0.0,
+    }
+}
+
 impl Component for ToFile {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let (true, Items::Packets(packets)) = (self.each, &*items) {
+            self.write_each(packets, out);
+            self.flush(out);
+        }
+    }
+
     fn start(&mut self) -> Result<(), Failure> {
         match self.path {
             Some(_) => begun(self.open().map_err(|error| self.stopped(error))),
@@ -216,6 +330,13 @@ impl Component for ToFile {
         let length = intervals.length();
         if let Some((start, ended)) = intervals.advance(now).filter(|(_, ended)| *ended > 0) {
             self.write(Nanos(start.0 + length * ended), out);
+            // Nothing came in the others.
+            if let (Some(writer), Some(types)) = (&mut self.writer, &self.types) {
+                let zeros = "0 ".repeat(types.len()) + "\n";
+                for _ in 1..ended.min(MOST_EMPTY) {
+                    writer.write_by(|_, lines| lines.extend_from_slice(zeros.as_bytes()));
+                }
+            }
         }
     }
 
@@ -224,7 +345,9 @@ impl Component for ToFile {
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {
-        self.write(self.now, out);
+        if !self.each {
+            self.write(self.now, out);
+        }
         if let Some(thread) = &self.thread {
             self.check(thread.finish(), out);
         }

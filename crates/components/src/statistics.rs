@@ -1,7 +1,7 @@
 //! `statistics`: count, sum, sum of squares, smallest and largest value of a result.
 
 use flowgauge_kit::measure::{EVERY, Measured, OF, Summary, cell};
-use flowgauge_stack::{Cell, ComponentInfo, Parallel, ResultInfo, Table, columns};
+use flowgauge_stack::{Cell, ComponentInfo, Parallel, ResultInfo, Table, columns, options};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "statistics",
@@ -11,12 +11,24 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            else what was added to a count in each interval, or the value at its end, for intervals with \
            packets.",
     is_end: true,
-    options: &[OF.required(), EVERY],
+    options: Options::ALL,
     result: Some(ResultInfo::table("of all values", &COLUMNS)),
     parallel: Parallel::Never("a result that packets do not have each is that of all packets"),
-    make: |settings| Ok(Box::new(Measured::new(settings, Sums::default()))),
+    make: |settings| {
+        let sums = Sums {
+            skip: Options::read(settings).skip,
+            ..Sums::default()
+        };
+        Ok(Box::new(Measured::new(settings, sums)))
+    },
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    [OF.required(), EVERY];
+    skip: Integer(0, i64::MAX) as u64 = "0", "values left out at the beginning, as the first of gap, before which no packet was";
+}
 
 columns! {
     static COLUMNS;
@@ -29,6 +41,8 @@ columns! {
 
 #[derive(Default)]
 struct Sums {
+    /// Values that are still left out.
+    skip: u64,
     count: u64,
     sum: i128,
     squares: i128,
@@ -38,6 +52,10 @@ struct Sums {
 
 impl Summary for Sums {
     fn add(&mut self, value: i128) {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return;
+        }
         self.count += 1;
         self.sum = self.sum.saturating_add(value);
         self.squares = self.squares.saturating_add(value.saturating_mul(value));
@@ -59,6 +77,9 @@ impl Summary for Sums {
     }
 
     fn clear(&mut self) {
-        *self = Sums::default();
+        *self = Sums {
+            skip: self.skip,
+            ..Sums::default()
+        };
     }
 }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use data_encoding::HEXLOWER;
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, Items, Outlet, Parallel, ResultInfo, ResultValue, Table,
-    columns, options,
+    Cell, Component, ComponentInfo, Items, Outlet, Parallel, ResultInfo, ResultValue, SharedSink,
+    Table, columns, options,
 };
 use flowgauge_wire::{LinkType, Nanos};
 
@@ -13,7 +13,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "to_buffer",
     summary: "keeps the last packets",
     help: "When it is full the oldest packets are dropped. Memory is `packets` times the largest of them, \
-           `snap` bytes at most.",
+           `snap` bytes at most. In a flow of a sensor it keeps none: they go to the flow's user.",
     is_end: true,
     options: Options::ALL,
     result: Some(ResultInfo::table("the last packets", &COLUMNS)),
@@ -22,6 +22,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         Ok(Box::new(Ring {
             options: Options::read(settings),
             kept: VecDeque::new(),
+            sink: settings.attached().cloned(),
         }))
     },
     ..flowgauge_kit::OF_PACKETS
@@ -51,6 +52,8 @@ struct Kept {
 struct Ring {
     options: Options,
     kept: VecDeque<Kept>,
+    /// What takes the packets in its place.
+    sink: Option<SharedSink>,
 }
 
 impl Component for Ring {
@@ -58,6 +61,9 @@ impl Component for Ring {
         let Items::Packets(packets) = items else {
             return;
         };
+        if let Some(sink) = &self.sink {
+            return sink.packets(packets, self.options.snap);
+        }
         for (_, packet) in packets.iter() {
             let bytes = packets.bytes(packet);
             let descriptor = packets.batch.packets.get(usize::from(packet.index));

@@ -46,6 +46,7 @@ columns! {
     packets Unsigned Sum "its packets";
     bytes Unsigned Sum "their bytes on the wire";
     error Unsigned Max "packets or bytes it may have had more";
+    since Time Min "when counting began: with the first packet, or the interval";
 }
 
 /// A value, by what it is.
@@ -101,6 +102,8 @@ struct Top {
     sums: HashMap<Key, Sums, FoldedState>,
     /// The most that a value had that was forgotten.
     forgotten: u64,
+    /// When counting began.
+    since: Option<Nanos>,
     /// Of the last whole interval.
     last: Option<Vec<Vec<Cell>>>,
 }
@@ -131,6 +134,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         options,
         sums: HashMap::default(),
         forgotten: 0,
+        since: None,
         last: None,
     }))
 }
@@ -168,6 +172,7 @@ impl Top {
             let numbers = [sums.packets, sums.bytes, sums.error];
             let mut row = vec![key.cell()];
             row.extend(numbers.map(Cell::Unsigned));
+            row.push(self.since.map_or(Cell::None, Cell::Time));
             row
         })
         .collect()
@@ -180,6 +185,7 @@ impl Component for Top {
             return;
         };
         for (_, decoded) in packets.iter() {
+            self.since.get_or_insert(decoded.time);
             let packet = Packet::new(packets, decoded);
             for number in 0..self.fields.len() {
                 let field = self.fields[number];
@@ -210,6 +216,7 @@ impl Component for Top {
             self.last = Some(self.rows());
             self.sums.clear();
             self.forgotten = 0;
+            self.since = self.intervals.and_then(|it| it.start());
         }
     }
 
@@ -223,6 +230,7 @@ impl Component for Top {
     fn reset(&mut self) {
         self.sums.clear();
         self.forgotten = 0;
+        self.since = None;
         self.last = None;
     }
 }

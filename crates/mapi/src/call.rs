@@ -1,5 +1,7 @@
 //! A function with its arguments.
 
+use chrono::{Local, NaiveDateTime};
+
 use crate::functions::{Becomes, Function};
 
 /// An argument of a function.
@@ -9,9 +11,11 @@ pub enum Argument {
     Text(String),
     /// A number: of an int, of 64 bits, of a flow or of a function.
     Number(i128),
+    /// No text where one belongs.
+    Null,
 }
 
-/// Why a function cannot be applied, with MAPI's number of the error.
+/// Why a call failed, with MAPI's number of the error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -21,30 +25,36 @@ pub struct Error {
     pub message: String,
 }
 
-/// An argument is wrong, and nothing says which.
-const ARGUMENTS: i32 = 7000;
-/// No such function of the flow.
-const NO_FUNCTION: i32 = 6147;
-
 impl Error {
-    pub(crate) fn new(number: i32, message: impl Into<String>) -> Error {
+    /// An argument is wrong, and nothing says which.
+    pub const ARGUMENTS: i32 = 7000;
+    /// No such function of the flow.
+    pub const NO_FUNCTION: i32 = 6147;
+    /// A file cannot be opened.
+    pub const FILE: i32 = 6155;
+    /// A function cannot be applied any more; a format that is not written.
+    pub const NOT_NOW: i32 = 7006;
+
+    /// An error with its number.
+    pub fn new(number: i32, message: impl Into<String>) -> Error {
         Error {
             number,
             message: message.into(),
         }
     }
 
-    /// Of an argument by its place from 0: 7001 to 7005 are the first five, 7011 the sixth.
-    fn of(place: usize, function: &Function, what: &str) -> Error {
-        let number = match place {
-            0..5 => ARGUMENTS + 1 + place as i32,
+    /// The number of an error in an argument by its place from 0: 7001 to 7005 are the first five, 7011 the sixth.
+    pub fn number_of(place: usize) -> i32 {
+        match place {
+            0..5 => Error::ARGUMENTS + 1 + place as i32,
             5 => 7011,
-            _ => ARGUMENTS,
-        };
-        Error::new(
-            number,
-            format!("argument {} of {}: {what}", place + 1, function.name),
-        )
+            _ => Error::ARGUMENTS,
+        }
+    }
+
+    pub(crate) fn of(place: usize, function: &Function, what: &str) -> Error {
+        let message = format!("argument {} of {}: {what}", place + 1, function.name);
+        Error::new(Error::number_of(place), message)
     }
 }
 
@@ -57,54 +67,61 @@ pub struct Call {
     pub arguments: Vec<Argument>,
 }
 
-/// The label of a flow's function by its number.
-pub fn label(number: usize) -> String {
-    format!("f{number}")
+/// What a call needs to know of its flow to become a component.
+pub(crate) struct Place<'a> {
+    /// Its label.
+    pub(crate) label: String,
+    /// The label of a function of a flow.
+    pub(crate) find: &'a mut dyn FnMut(i128, i128) -> Result<String, Error>,
+    /// Files that the program opens, by number.
+    pub(crate) files: &'a mut Vec<String>,
+    /// Whether the value after each packet is asked for.
+    pub(crate) has_values: bool,
 }
 
 impl Call {
-    /// The component that function `number` of a flow is, whose functions before are those below.
-    ///
-    /// # Errors
-    /// An argument that is missing, of another kind, or names no function before.
-    pub fn component(&self, number: usize) -> Result<String, Error> {
+    /// The component.
+    pub(crate) fn component(&self, place: &mut Place<'_>) -> Result<String, Error> {
         let function = self.function;
         if self.arguments.len() < function.required {
-            let what = "is missing";
-            return Err(Error::of(self.arguments.len(), function, what));
+            return Err(Error::of(self.arguments.len(), function, "is missing"));
         }
         if self.arguments.len() > function.becomes.len() {
-            return Err(Error::of(
-                function.becomes.len(),
-                function,
-                "is one too many",
-            ));
+            let last = function.becomes.len();
+            return Err(Error::of(last, function, "is one too many"));
         }
-        let mut options = vec![format!("as = {}", label(number))];
+        let mut options = vec![format!("as = {}", place.label)];
+        let mut flow = 0;
         let letters = function.arguments.chars();
         let given = self.arguments.iter().zip(function.becomes).zip(letters);
-        for (place, ((argument, becomes), letter)) in given.enumerate() {
-            let wrong = |what: &str| Error::of(place, function, what);
-            let is_text = matches!(letter, 's' | 'S' | 'w');
-            let text = match argument {
-                Argument::Text(text) if is_text => quoted(text),
-                Argument::Number(number) if !is_text => number.to_string(),
-                Argument::Text(_) => return Err(wrong("is no number")),
-                Argument::Number(_) => return Err(wrong("is no text")),
+        for (at, ((argument, becomes), letter)) in given.enumerate() {
+            let wrong = |what: &str| Error::of(at, function, what);
+            let (text, value) = match (argument, letter) {
+                (Argument::Null, 'w') => {
+                    return Err(Error::new(Error::FILE, "there is no name of a file"));
+                }
+                (Argument::Text(text), 's' | 'S' | 'w') => (text.as_str(), 0),
+                (Argument::Number(number), 'i' | 'c' | 'l' | 'r' | 'f') => ("", *number),
+                (Argument::Null | Argument::Number(_), _) => return Err(wrong("is no text")),
+                (Argument::Text(_), _) => return Err(wrong("is no number")),
             };
-            let value = match argument {
-                Argument::Number(value) => *value,
-                Argument::Text(_) => 0,
+            let shown = match argument {
+                Argument::Text(text) if function.name == "ANONYMIZE" => quoted(&rules(text)),
+                Argument::Text(text) => quoted(text),
+                _ => value.to_string(),
             };
             options.extend(match *becomes {
-                Becomes::Option(name) => Some(format!("{name} = {text}")),
+                Becomes::Option(name) => Some(format!("{name} = {shown}")),
                 Becomes::Time(name) => {
-                    let Argument::Text(time) = argument else {
-                        return Err(wrong("is no text"));
-                    };
-                    let time = time_of(time).ok_or_else(|| wrong("is no time, as 500ms"))?;
+                    let time = time_of(text).ok_or_else(|| wrong("is no time, as 500ms"))?;
                     Some(format!("{name} = {time}"))
                 }
+                Becomes::Ticks(name) => {
+                    let ticks = ticks_of(text);
+                    let ticks = ticks.ok_or_else(|| wrong("is no number, and no time as 500ms"))?;
+                    Some(format!("{name} = {ticks}"))
+                }
+                Becomes::When(name) => Some(format!("{name} = {}", quoted(&utc(text)))),
                 Becomes::Nanos(name, nanos) => {
                     let nanos = u64::try_from(value)
                         .ok()
@@ -112,32 +129,165 @@ impl Call {
                     let nanos = nanos.ok_or_else(|| wrong("is too large, or less than 0"))?;
                     Some(format!("{name} = {nanos}ns"))
                 }
-                Becomes::Flag(name) => Some(format!("{name} = {}", yes(value))),
-                Becomes::Function(name) => {
-                    let before = usize::try_from(value).ok();
-                    let before = before.filter(|before| (1..number).contains(before));
-                    let before = before.ok_or_else(|| {
-                        Error::new(
-                            NO_FUNCTION,
-                            format!("{value} is no function before {}", function.name),
-                        )
-                    })?;
-                    Some(format!("{name} = {}", label(before)))
+                Becomes::Flag(_) if !(0..=1).contains(&value) => {
+                    return Err(wrong("is neither 0 nor 1"));
                 }
-                Becomes::Flow | Becomes::Nothing | Becomes::Special => None,
+                Becomes::Flag(name) => Some(format!("{name} = {}", ["no", "yes"][value as usize])),
+                Becomes::Function(name) => Some(format!("{name} = {}", (place.find)(flow, value)?)),
+                Becomes::Flow => {
+                    flow = value;
+                    None
+                }
+                Becomes::Nothing | Becomes::Special => None,
             });
         }
-        if function.name == "TOP" {
-            options.push(format!("by = {}", self.top_field()?));
-        }
-        Ok(format!(
-            "{} {{ {} }}",
-            function.component,
-            options.join(", ")
-        ))
+        self.special(place, &mut options)?;
+        let name = function.component;
+        let component = format!("{name} {{ {} }}", options.join(", "));
+        Ok(match function.name {
+            "FLOW_REPORT" => format!("copy ( {component} discard )"),
+            _ => component,
+        })
     }
 
-    /// The field of `TOP`, by its number within its protocol.
+    /// A number among the arguments, if it was given.
+    pub fn number(&self, at: usize) -> Option<i128> {
+        match self.arguments.get(at) {
+            Some(Argument::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// A text among the arguments, if it was given.
+    pub fn text(&self, at: usize) -> Option<&str> {
+        match self.arguments.get(at) {
+            Some(Argument::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// What a function's arguments become together.
+    fn special(&self, place: &mut Place<'_>, options: &mut Vec<String>) -> Result<(), Error> {
+        let wrong = |at: usize, what: &str| Error::of(at, self.function, what);
+        match self.function.name {
+            "PKT_COUNTER" | "BYTE_COUNTER" if place.has_values => {
+                options.push("values = yes".to_owned());
+            }
+            "GAP" => options.push("unit = ticks".to_owned()),
+            "PKTINFO" if self.arguments.is_empty() => options.push("info = ticks".to_owned()),
+            "HASHSAMP" if self.number(1) == Some(0) => options.push("samples = 0".to_owned()),
+            "TOP" => {
+                if self
+                    .number(0)
+                    .is_some_and(|count| !(1..=1000).contains(&count))
+                {
+                    return Err(wrong(0, "is not between 1 and 1000"));
+                }
+                options.push(format!("by = {}", quoted(self.top_field()?)));
+                if self.number(3).is_none() {
+                    options.push("sort = packets".to_owned());
+                }
+            }
+            "STATS" => options.extend(match self.text(2) {
+                None | Some("0") => None,
+                Some("1") => Some("skip = 1".to_owned()),
+                Some(time) => {
+                    let time = time_of(time).ok_or_else(|| wrong(2, "is no time, as 500ms"))?;
+                    Some(format!("every = {time}"))
+                }
+            }),
+            "THRESHOLD" => {
+                let kind = self.number(0).unwrap_or(0);
+                if !(0..=2).contains(&(kind & 63)) || kind & !0xff != 0 {
+                    return Err(wrong(0, "is no type: 0 char, 1 int, 2 unsigned long long"));
+                }
+                let divider = self.number(6).unwrap_or(1).max(1);
+                let count = match self.number(7).unwrap_or(1) {
+                    0 => 100_000,
+                    count => count,
+                };
+                options.push("interval = 10ms".to_owned());
+                options.push(format!("divider = {divider}, count = {count}"));
+            }
+            "TO_FILE" => {
+                if self.number(0) != Some(0) {
+                    let what = "only MFF_PCAP is written";
+                    return Err(Error::new(Error::NOT_NOW, what));
+                }
+                options.push(file(place, self.text(1)));
+                if let Some(count) = self.number(2).filter(|count| *count != 0) {
+                    options.push(format!("packets = {count}"));
+                }
+            }
+            "TO_BUFFER" => {
+                // Whether the program waits is its own affair.
+                if self.number(0).is_some_and(|wait| !(0..=1).contains(&wait)) {
+                    return Err(wrong(0, "is neither WAIT nor NOWAIT"));
+                }
+            }
+            "RES2FILE" => self.results_to_file(place, options)?,
+            "ANONYMIZEIP" => {
+                let rules = "IP,SRC_IP,PREFIX_PRESERVING; IP,DST_IP,PREFIX_PRESERVING";
+                options.push(format!("rules = \"{rules}\""));
+                if let Some(key) = self.text(0) {
+                    let key = key_of(key);
+                    let key = key.ok_or_else(|| {
+                        wrong(0, "is no key of 32 bytes or 64 hexadecimal digits")
+                    })?;
+                    options.push(format!("secret = {key}"));
+                }
+            }
+            "FLOW_REPORT" => {
+                let to = self.text(1).unwrap_or("SHMEM");
+                if to != "SHMEM" {
+                    return Err(wrong(1, "records are counted only, with SHMEM"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// `RES2FILE`: its types and functions are lists that belong together.
+    fn results_to_file(
+        &self,
+        place: &mut Place<'_>,
+        options: &mut Vec<String>,
+    ) -> Result<(), Error> {
+        let wrong = |at: usize, what: &str| Error::of(at, self.function, what);
+        let mut labels = Vec::new();
+        for entry in self.text(1).unwrap_or_default().split(',') {
+            let (function, flow) = entry.split_once('@').unwrap_or((entry, "0"));
+            let numbers = (function.trim().parse(), flow.trim().parse());
+            let (Ok(function), Ok(flow)) = numbers else {
+                return Err(wrong(1, "is no list as 1@1,2@1"));
+            };
+            let label = (place.find)(flow, function);
+            labels.push(label.map_err(|error| wrong(1, &error.message))?);
+        }
+        let types = self.text(0).unwrap_or_default();
+        let is_type = |text: &str| matches!(text.trim(), "0" | "1" | "2" | "3");
+        if !types.split(',').all(is_type) {
+            return Err(wrong(1, "its types are not 0 to 3"));
+        }
+        if types.split(',').count() != labels.len() {
+            return Err(wrong(0, "are not as many types as functions"));
+        }
+        options.push(format!("of = \"{}\"", labels.join(", ")));
+        options.push(format!("types = \"{types}\""));
+        options.extend(match self.text(4).unwrap_or_default() {
+            "-1" => None,
+            "0" => Some("each = yes".to_owned()),
+            time => {
+                let time = time_of(time).ok_or_else(|| wrong(4, "is no time, as 5s"))?;
+                Some(format!("interval = {time}"))
+            }
+        });
+        options.push(file(place, self.text(3)));
+        Ok(())
+    }
+
+    /// The fields of `TOP`, by their number through all protocols.
     fn top_field(&self) -> Result<&'static str, Error> {
         const FIELDS: [&[&str]; 3] = [
             &[
@@ -148,8 +298,8 @@ impl Call {
                 "ip.ttl",
                 "ip.proto",
                 "ip.checksum",
-                "ip.src",
-                "ip.dst",
+                "ip.src ipv6.src",
+                "ip.dst ipv6.dst",
             ],
             &[
                 "tcp.srcport",
@@ -163,32 +313,22 @@ impl Call {
             ],
             &["udp.srcport", "udp.dstport", "udp.length", "udp.checksum"],
         ];
-        let number = |place: usize| match self.arguments.get(place) {
-            Some(Argument::Number(number)) => usize::try_from(*number).unwrap_or(0),
-            _ => 0,
-        };
-        let wrong = |place: usize, what: &str| Error::of(place, self.function, what);
+        let number = |at: usize| usize::try_from(self.number(at).unwrap_or(0)).unwrap_or(0);
+        let wrong = |at: usize, what: &str| Error::of(at, self.function, what);
         let fields = number(1).checked_sub(1).and_then(|at| FIELDS.get(at));
         let fields = fields.ok_or_else(|| wrong(1, "is no protocol: 1 IP, 2 TCP, 3 UDP"))?;
-        let before: usize = FIELDS
-            .iter()
-            .take(number(1) - 1)
-            .map(|fields| fields.len())
-            .sum();
-        let field = number(2)
-            .checked_sub(before + 1)
-            .and_then(|at| fields.get(at));
-        field
-            .copied()
-            .ok_or_else(|| wrong(2, "is no field of that protocol"))
+        let before = FIELDS.iter().take(number(1) - 1);
+        let before: usize = before.map(|fields| fields.len()).sum();
+        let field = number(2).checked_sub(before + 1);
+        let field = field.and_then(|at| fields.get(at)).copied();
+        field.ok_or_else(|| wrong(2, "is no field of that protocol"))
     }
 }
 
-fn yes(value: i128) -> &'static str {
-    match value {
-        0 => "no",
-        _ => "yes",
-    }
+/// A file that the program opens.
+fn file(place: &mut Place<'_>, path: Option<&str>) -> String {
+    place.files.push(path.unwrap_or_default().to_owned());
+    format!("file = fd:{}", place.files.len() - 1)
 }
 
 fn quoted(text: &str) -> String {
@@ -196,13 +336,73 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace(['\n', '\r'], " "))
 }
 
-/// A time of MAPI's as one of stacks: without a unit, seconds.
-fn time_of(text: &str) -> Option<String> {
+/// Rules of `ANONYMIZE` in the words of the component. What is no one-way function is replaced by one.
+fn rules(text: &str) -> String {
+    let words = text.split(',').map(|word| match word.trim() {
+        "SHA" => "SHA1",
+        "SHA_2" | "CRC32" | "TRIPLEDES" | "AES" | "DES" => "SHA256",
+        "UDP_DATAGRAM_LENGTH" => "LENGTH",
+        "FLOW" => "FLOW_LABEL",
+        "MAX_FORWRDS" => "MAX_FORWARDS",
+        _ => word,
+    });
+    words.collect::<Vec<_>>().join(",")
+}
+
+/// A number, and its unit.
+fn split(text: &str) -> Option<(u64, &str)> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let is_number = !digits.is_empty() && digits.chars().all(|digit| digit.is_ascii_digit());
-    match &text[digits.len()..] {
-        "" => is_number.then(|| format!("{digits}s")),
-        "us" | "ms" | "s" | "m" => is_number.then(|| text.to_owned()),
+    let number = digits.parse().ok()?;
+    Some((number, &text[digits.len()..]))
+}
+
+/// A time of MAPI's as one of stacks: without a unit, seconds. 0 is none.
+fn time_of(text: &str) -> Option<String> {
+    match split(text)? {
+        (0, _) => None,
+        (number, "") => Some(format!("{number}s")),
+        (number, unit @ ("us" | "ms" | "s" | "m")) => Some(format!("{number}{unit}")),
+        _ => None,
+    }
+}
+
+/// A number, or a time in 2^-32 seconds.
+fn ticks_of(text: &str) -> Option<u64> {
+    let (number, unit) = split(text)?;
+    let nanos: u64 = match unit {
+        "" => return Some(number),
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        _ => return None,
+    };
+    number.checked_mul(nanos).map(ticks)
+}
+
+/// Nanoseconds as seconds in 32.32 fixed point.
+pub fn ticks(nanos: u64) -> u64 {
+    ((u128::from(nanos) << 32) / 1_000_000_000) as u64
+}
+
+/// A date in the program's time zone as one of UTC; other texts as they are.
+fn utc(text: &str) -> String {
+    const FORM: &str = "%Y-%m-%d %H:%M:%S";
+
+    let date = NaiveDateTime::parse_from_str(text, FORM).ok();
+    let date = date.and_then(|date| date.and_local_timezone(Local).earliest());
+    date.map_or_else(
+        || text.to_owned(),
+        |date| date.naive_utc().format(FORM).to_string(),
+    )
+}
+
+/// A key in hexadecimal digits.
+fn key_of(text: &str) -> Option<String> {
+    let is_digits = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match text.len() {
+        64 if is_digits => Some(text.to_owned()),
+        32 => Some(text.bytes().map(|byte| format!("{byte:02x}")).collect()),
         _ => None,
     }
 }

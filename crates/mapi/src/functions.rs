@@ -15,10 +15,45 @@ pub(crate) enum Becomes {
     Function(&'static str),
     /// The flow of the function that follows; only the flow itself.
     Flow,
+    /// A number, or a time in 2^-32 seconds.
+    Ticks(&'static str),
+    /// A point in time, local where it is a date.
+    When(&'static str),
     /// It is taken, and means nothing here.
     Nothing,
     /// It becomes something together with others, as the function says.
     Special,
+}
+
+/// What programs read of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Nothing.
+    Nothing,
+    /// A number of so many bytes, written in eight.
+    Number(u8),
+    /// `stats_t`.
+    Stats,
+    /// `dist_t`.
+    Dist,
+    /// `burst_category_t`, one for each row.
+    Burst,
+    /// `struct bucket_data`, one with each read.
+    Bucket,
+    /// `struct sample`, one with each read.
+    Sample,
+    /// `struct threshold_result`, once the bound is reached.
+    Threshold,
+    /// A number of `struct topx_result`.
+    Top,
+    /// `flows_stat`, and a number of `flow_data`.
+    ExpiredFlows,
+    /// Three times.
+    Times,
+    /// Whether a file is still written.
+    File,
+    /// Packets, by `mapi_get_next_pkt`.
+    Packets,
 }
 
 /// A function.
@@ -36,7 +71,25 @@ pub struct Function {
     pub required: usize,
     /// The component.
     pub component: &'static str,
+    /// Its result.
+    pub result: Shape,
     pub(crate) becomes: &'static [Becomes],
+}
+
+impl Function {
+    /// The argument that an option of its component is, by its place from 0.
+    pub fn place_of(&self, option: &str) -> core::option::Option<usize> {
+        self.becomes.iter().position(|becomes| match becomes {
+            Option(name)
+            | Time(name)
+            | Ticks(name)
+            | When(name)
+            | Nanos(name, _)
+            | Flag(name)
+            | Of(name) => *name == option,
+            Flow | Nothing | Special => false,
+        })
+    }
 }
 
 /// The function of a name as MAPI's programs write it: `BYTE_COUNTER`, `stdflib:BYTE_COUNTER`, `BYTE_COUNTER!1`.
@@ -57,7 +110,7 @@ pub fn find(name: &str) -> core::option::Option<&'static Function> {
 }
 
 macro_rules! functions {
-    ($($library:ident { $($name:ident($arguments:literal, $required:literal) = $component:literal [$($becomes:expr),*], $description:literal;)* })*) => {
+    ($($library:ident { $($name:ident($arguments:literal, $required:literal) = $component:literal [$($becomes:expr),*] $result:expr, $description:literal;)* })*) => {
         /// All functions, by library.
         pub const FUNCTIONS: &[Function] = &[$($(Function {
             name: stringify!($name),
@@ -66,51 +119,65 @@ macro_rules! functions {
             arguments: $arguments,
             required: $required,
             component: $component,
+            result: $result,
             becomes: &[$($becomes),*],
         },)*)*];
     };
 }
 
-use Becomes::{Flag, Flow, Function as Of, Nanos, Nothing, Option, Special, Time};
+use Becomes::{Flag, Flow, Function as Of, Nanos, Nothing, Option, Special, Ticks, Time, When};
+use Shape::{Nothing as NoResult, Number};
 
 functions! {
     stdflib {
-        BPF_FILTER("si", 1) = "filter" [Option("expression"), Nothing], "passes packets that a capture filter selects";
-        PKT_COUNTER("", 0) = "count" [], "counts packets";
-        BYTE_COUNTER("", 0) = "bytes" [], "counts bytes on the wire";
-        STR_SEARCH("sii", 1) = "search" [Option("pattern"), Option("offset"), Option("depth")], "passes packets that contain a text";
-        TO_BUFFER("i", 0) = "to_buffer" [Nothing], "keeps packets for the program";
-        SAMPLE("ii", 1) = "sample" [Option("value"), Option("mode")], "passes one packet of so many, or a percentage";
-        HASHSAMP("ii", 1) = "hash_sample" [Option("range"), Nothing], "passes flows whose hash is in a range";
-        HASH("i", 0) = "hash" [Option("layer")], "a hash of the packet";
-        BUCKET("rfsi", 3) = "bucket" [Flow, Of("of"), Time("interval"), Flag("reset")], "another function's result per interval";
-        BINOP("irfrf", 5) = "binary_operation" [Option("operation"), Flow, Of("of"), Flow, Of("with")], "adds or subtracts two results";
-        DIST("rfsss", 5) = "distribution" [Flow, Of("of"), Option("min"), Option("max"), Option("interval")], "a histogram of another function's results";
-        GAP("", 0) = "gap" [], "time since the packet before";
-        PKTINFO("i", 0) = "packet_info" [Option("info")], "time or size of the packet";
-        PROTINFO("s", 1) = "protocol_field" [Option("field")], "a field of the packet";
-        STARTSTOP("ss", 1) = "start_stop" [Option("start"), Option("stop")], "passes packets between two times";
-        STATS("rfs", 2) = "statistics" [Flow, Of("of"), Time("every")], "count, sums, least and largest of another function's results";
-        BURST("iiiiiii", 3) = "burst" [Option("min"), Option("max"), Option("step"), Nanos("iftime", 1), Nanos("late", 1), Nanos("early", 1), Option("speed")], "bursts of packets by size";
-        ETHEREAL("s", 1) = "display_filter" [Option("expression")], "passes packets that a display filter selects";
+        BPF_FILTER("si", 1) = "filter" [Option("expression"), Nothing] NoResult, "passes packets that a capture filter selects";
+        PKT_COUNTER("", 0) = "count" [] Number(8), "counts packets";
+        BYTE_COUNTER("", 0) = "bytes" [] Number(8), "counts bytes on the wire";
+        STR_SEARCH("sii", 1) = "search" [Option("pattern"), Option("offset"), Option("depth")] NoResult, "passes packets that contain a text";
+        TO_BUFFER("i", 0) = "to_buffer" [Special] Shape::Packets, "keeps packets for the program";
+        SAMPLE("ii", 1) = "sample" [Option("value"), Option("mode")] NoResult, "passes one packet of so many, or a percentage";
+        HASHSAMP("ii", 1) = "hash_sample" [Option("range"), Special] Shape::Sample, "passes flows whose hash is in a range, and keeps samples of them";
+        TO_FILE("iwl", 2) = "output" [Special, Special, Special] Shape::File, "writes packets to a file";
+        HASH("i", 0) = "hash" [Option("layer")] Number(4), "a hash of the packet";
+        BUCKET("rfsi", 3) = "bucket" [Flow, Of("of"), Time("interval"), Flag("reset")] Shape::Bucket, "another function's result per interval";
+        THRESHOLD("irfliiii", 5) = "threshold" [Special, Flow, Of("of"), Option("threshold"), Option("boundary"), Nothing, Special, Special] Shape::Threshold, "waits until another function's result reaches a bound";
+        BINOP("irfrf", 5) = "binary_operation" [Option("operation"), Flow, Of("of"), Flow, Of("with")] Number(8), "adds or subtracts two results";
+        DIST("rfsss", 5) = "distribution" [Flow, Of("of"), Ticks("min"), Ticks("max"), Ticks("interval")] Shape::Dist, "a histogram of another function's results";
+        GAP("", 0) = "gap" [] Number(8), "time since the packet before, in 2^-32 seconds";
+        PKTINFO("i", 0) = "packet_info" [Option("info")] Number(8), "time (in 2^-32 seconds) or size of the packet";
+        PROTINFO("s", 1) = "protocol_field" [Option("field")] Number(8), "a field of the packet";
+        RES2FILE("sSswsi", 5) = "result_to_file" [Special, Special, Option("header"), Special, Special, Flag("reset")] NoResult, "writes results of functions to a file";
+        STARTSTOP("ss", 1) = "start_stop" [When("start"), When("stop")] Shape::Times, "passes packets between two times";
+        STATS("rfs", 2) = "statistics" [Flow, Of("of"), Special] Shape::Stats, "count, sums, least and largest of another function's results";
+        BURST("iiiiiii", 3) = "burst" [Option("min"), Option("max"), Option("step"), Nanos("iftime", 1), Nanos("late", 1), Nanos("early", 1), Option("speed")] Shape::Burst, "bursts of packets by size";
+        SYNC("s", 1) = "identity" [Special] NoResult, "passes packets once all of several flows are connected";
+        ETHEREAL("s", 1) = "display_filter" [Option("expression")] NoResult, "passes packets that a display filter selects";
     }
     extraflib {
-        COOKING("iiii", 0) = "cook" [Option("threshold"), Nanos("timeout", 1_000_000_000), Flag("once"), Option("side")], "streams as packets";
-        REGEXP("s", 1) = "regexp" [Option("expression")], "passes packets that match a regular expression";
-        TOP("iiiii", 3) = "top" [Option("count"), Special, Special, Option("sort"), Nanos("interval", 1_000_000_000)], "the most frequent values of a field";
-        EXPIRED_FLOWS("iii", 0) = "expired_flows" [Nothing, Option("flows"), Option("least")], "flows that have ended";
+        COOKING("iiii", 0) = "cook" [Option("threshold"), Nanos("timeout", 1_000_000_000), Flag("once"), Option("side")] NoResult, "streams as packets";
+        REGEXP("s", 1) = "regexp" [Option("expression")] NoResult, "passes packets that match a regular expression";
+        TOP("iiiii", 3) = "top" [Option("count"), Special, Special, Option("sort"), Nanos("interval", 1_000_000_000)] Shape::Top, "the most frequent values of a field";
+        EXPIRED_FLOWS("iii", 0) = "expired_flows" [Nothing, Option("flows"), Option("least")] Shape::ExpiredFlows, "flows that have ended";
+        ANONYMIZEIP("s", 0) = "anonymize" [Special] NoResult, "replaces addresses so that common prefixes stay common";
+        FLOW_REPORT("ssss", 0) = "flows" [Special, Special, Special, Special] Number(8), "counts records of flows";
+    }
+    anonflib {
+        ANONYMIZE("s", 1) = "anonymize" [Option("rules")] NoResult, "replaces a field of packets";
     }
     trackflib {
-        TRACK_FTP("", 0) = "track_ftp" [], "passes packets of FTP";
-        TRACK_GRID_FTP("", 0) = "track_grid_ftp" [], "passes packets of GridFTP";
-        TRACK_DC("", 0) = "track_dc" [], "passes packets of Direct Connect";
-        TRACK_GNUTELLA("", 0) = "track_gnutella" [], "passes packets of Gnutella";
-        TRACK_EDONKEY("", 0) = "track_edonkey" [], "passes packets of eDonkey";
-        TRACK_TORRENT("", 0) = "track_torrent" [], "passes packets of BitTorrent";
-        TRACK_SKYPE("", 0) = "track_skype" [], "passes packets of Skype";
-        TRACK_IPOVERIP("", 0) = "track_ipoverip" [], "passes packets of IP in IP";
-        TRACK_IRC("", 0) = "track_irc" [], "passes packets of IRC";
-        TRACK_WEB("", 0) = "track_web" [], "passes packets of the web";
-        TRACK_MAPI("", 0) = "track_mapi" [], "passes packets of MAPI";
+        TRACK_FTP("", 0) = "track_ftp" [] NoResult, "passes packets of FTP";
+        TRACK_GRID_FTP("", 0) = "track_grid_ftp" [] NoResult, "passes packets of GridFTP";
+        TRACK_DC("", 0) = "track_dc" [] NoResult, "passes packets of Direct Connect";
+        TRACK_GNUTELLA("", 0) = "track_gnutella" [] NoResult, "passes packets of Gnutella";
+        TRACK_EDONKEY("", 0) = "track_edonkey" [] NoResult, "passes packets of eDonkey";
+        TRACK_TORRENT("", 0) = "track_torrent" [] NoResult, "passes packets of BitTorrent";
+        TRACK_SKYPE("", 0) = "track_skype" [] NoResult, "passes packets of Skype";
+        TRACK_IPOVERIP("", 0) = "track_ipoverip" [] NoResult, "passes packets of IP in IP";
+        TRACK_IRC("", 0) = "track_irc" [] NoResult, "passes packets of IRC";
+        TRACK_WEB("", 0) = "track_web" [] NoResult, "passes packets of the web";
+        TRACK_MAPI("", 0) = "track_mapi" [] NoResult, "passes packets of MAPI";
     }
 }
+
+/// The libraries, in the order of [`FUNCTIONS`].
+pub const LIBRARIES: [&str; 4] = ["stdflib", "extraflib", "anonflib", "trackflib"];

@@ -3,6 +3,7 @@
 //! A function of the flow is named by its number, from 1; the flow before it is left out.
 
 use crate::call::{Argument, Call, Error};
+use crate::flow::{Stack, stack};
 use crate::functions::{Becomes, find};
 
 /// No such function.
@@ -120,14 +121,9 @@ fn value(word: &str) -> Option<Argument> {
 /// The stack that functions are.
 ///
 /// # Errors
-/// [`parse`], [`Call::component`].
-pub fn flow(text: &str) -> Result<String, Error> {
-    let calls = parse(text)?;
-    let components = (1..)
-        .zip(&calls)
-        .map(|(number, call)| call.component(number));
-    let components: Vec<String> = components.collect::<Result<_, _>>()?;
-    Ok(components.join(" "))
+/// [`parse`], [`stack`].
+pub fn flow(text: &str) -> Result<Stack, Error> {
+    stack(&parse(text)?, 0, &|_| None)
 }
 
 #[cfg(test)]
@@ -179,12 +175,22 @@ mod tests {
         "TOP(10, 2, 10, SORT_BY_PACKETS, 60)",
         "EXPIRED_FLOWS(10, 100, 1)",
         "PKT_COUNTER,BYTE_COUNTER",
+        "PKT_COUNTER THRESHOLD(2, 1, 1000, 1, 60, 1, 1)",
+        "TO_FILE(0, \"x.pcap\", 0)",
+        "PKT_COUNTER GAP RES2FILE(\"1,2\", \"1,2\", \"packets, gap\", \"x\", \"1s\", 1)",
+        "PKTINFO(PKT_SIZE) STATS(1) RES2FILE(\"3\", \"2@0\", \"\", \"x\", \"-1\")",
+        "SYNC(\"1,2\")",
+        "ANONYMIZE(\"IP,SRC_IP,HASHED,SHA_2,UNCHANGED;UDP,UDP_DATAGRAM_LENGTH,ZERO\")",
+        "ANONYMIZEIP(\"0123456789abcdef0123456789abcdef\")",
+        "FLOW_REPORT(\"IPFIX\", \"SHMEM\")",
     ];
 
     #[test]
     fn every_function_is_a_component_with_all_its_arguments() {
         for text in CALLS {
-            let stack = flow(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let stack = flow(text)
+                .unwrap_or_else(|error| panic!("{text}: {error}"))
+                .text;
             assert_eq!(fault(&stack), None, "{text}: {stack}");
             let calls = parse(text).unwrap();
             let last = calls.last().unwrap();
@@ -240,7 +246,10 @@ mod tests {
             ("TOP(5, 3, 18)", "udp.srcport"),
         ] {
             assert!(
-                flow(call).unwrap().contains(&format!("by = {field}")),
+                flow(call)
+                    .unwrap()
+                    .text
+                    .contains(&format!("by = \"{field}")),
                 "{call}"
             );
         }
@@ -259,6 +268,21 @@ mod tests {
             ("TOP(5, 4, 1)", 7002),
             ("TOP(5, 2, 1)", 7003),
             ("BPF_FILTER(\"tcp", 6144),
+            (
+                "PKT_COUNTER RES2FILE(\"1\", \"2\", \"\", \"x\", \"1s\")",
+                7002,
+            ),
+            (
+                "PKT_COUNTER RES2FILE(\"1\", \"1@7\", \"\", \"x\", \"1s\")",
+                7002,
+            ),
+            (
+                "PKT_COUNTER RES2FILE(\"1,1\", \"1\", \"\", \"x\", \"1s\")",
+                7001,
+            ),
+            ("TO_FILE(2, \"x\", 0)", 7006),
+            ("ANONYMIZEIP(\"short\")", 7001),
+            ("THRESHOLD(3, 1, 1, 1)", 6147),
         ] {
             let error = flow(text).expect_err(text);
             assert_eq!(error.number, number, "{text}: {error}");
@@ -266,10 +290,30 @@ mod tests {
     }
 
     #[test]
+    fn functions_of_other_flows_are_computed_beside() {
+        let others =
+            |flow| (flow == 2).then(|| parse("BPF_FILTER(\"tcp\") PKT_COUNTER TO_BUFFER").unwrap());
+        let of = |text: &str, flow: i128, function: i128| {
+            let mut calls = parse(text).unwrap();
+            let last = calls.last_mut().unwrap();
+            last.arguments = [0, 1, 1, flow, function].map(Argument::Number).to_vec();
+            stack(&calls, 1, &others)
+        };
+        let found = of("BYTE_COUNTER BINOP(ADD, 1, 1)", 2, 2).unwrap();
+        assert_eq!(fault(&found.text), None);
+        let copied = "copy ( filter { as = g2_1, expression = \"tcp\" } count { as = g2_2 } discard ) bytes ";
+        assert!(found.text.starts_with(copied), "{}", found.text);
+        for (flow, function) in [(2, 4), (3, 1), (2, 0)] {
+            let error = of("BYTE_COUNTER BINOP(ADD, 1, 1)", flow, function).unwrap_err();
+            assert_eq!(error.number, 6147, "{error}");
+        }
+    }
+
+    #[test]
     fn texts_cannot_leave_their_option() {
         let hostile =
             "BPF_FILTER(\"tcp\\\" } output { file = /tmp/x } filter { expression = \\\"udp\")";
-        let stack = flow(hostile).unwrap();
+        let stack = flow(hostile).unwrap().text;
         let names = |stack: &str| {
             let mut sources = Sources::default();
             let file = sources.add("flow", stack.to_owned()).unwrap();

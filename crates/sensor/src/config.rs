@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
+use flowgauge_sensor_client::DEFAULT_SOCKET;
 use flowgauge_stack::Stack;
 use flowgauge_sys::files::Folder;
 use flowgauge_sys::process;
@@ -27,8 +28,6 @@ use crate::text;
 
 /// Where the configuration is, unless something else is said.
 pub const DEFAULT_FILE: &str = "/etc/flowgauge/sensor.toml";
-/// Where users come to, unless the configuration says something else.
-pub const DEFAULT_SOCKET: &str = "/run/flowgauge/sensor.sock";
 /// The longest configuration that is read.
 const MAX_BYTES: u64 = 4 << 20;
 

@@ -1,21 +1,26 @@
 //! A device: the thread that takes its packets through stacks.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowgauge_capture::live::{LiveConfig, LiveSource, StopHandle};
-use flowgauge_capture::{Error, Filtered, PacketSource, SnapLen};
+use flowgauge_capture::{Error, Filtered, PacketSource, SnapLen, open_reader};
 use flowgauge_runtime::shared::Service;
 use flowgauge_runtime::stacks::{Ended, Runner, RunnerOptions, SetupError, StackState};
-use flowgauge_stack::{Program, RunEnd, Stack};
+use flowgauge_sensor_client::layout;
+use flowgauge_sensor_client::protocol::{DeviceStatus, Results};
+use flowgauge_stack::{NodeId, Program, RunEnd, Stack};
+use flowgauge_sys::files::HandedInput;
 use flowgauge_wire::{Ledger, Place};
 
 use crate::config::{DeviceConfig, Speed};
 use crate::paced::Paced;
-use crate::protocol::{DeviceStatus, Results};
-use crate::results::results;
+use crate::readers::{Number, Readers};
+use crate::results::{now, results};
 use crate::sharing::Sharing;
 
 type Source = Box<dyn PacketSource + Send>;
@@ -24,6 +29,10 @@ type Source = Box<dyn PacketSource + Send>;
 const TICK_MS: u32 = 5;
 /// ... and a device that reads nothing.
 const LOOK: Duration = Duration::from_secs(1);
+/// ... and one whose readers have no room. Numbers are told as often.
+const WAIT: Duration = Duration::from_millis(1);
+/// How long a device of files waits for a flow's user who does not read.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Errors of a source that are kept.
 const MOST_ERRORS: usize = 16;
 
@@ -33,6 +42,8 @@ pub(crate) struct Opened {
     source: Source,
     describes: String,
     stop: StopHandle,
+    /// How long it waits for a flow's user who does not read; `None`: not at all.
+    patience: Option<Duration>,
 }
 
 /// An interface as it is opened.
@@ -78,6 +89,22 @@ impl Opened {
             source,
             describes,
             stop,
+            patience: config.interface(name).is_none().then_some(PATIENCE),
+        })
+    }
+
+    /// A device of a user's file. It waits for its user as long as it takes: there is nobody else.
+    pub(crate) fn of_user(file: HandedInput, user: u32) -> Result<Opened, Error> {
+        let describes = format!("a file of user {user}");
+        Ok(Opened {
+            config: DeviceConfig {
+                files: vec![PathBuf::from(&describes)],
+                ..DeviceConfig::default()
+            },
+            source: open_reader(file, &describes)?,
+            describes,
+            stop: StopHandle::default(),
+            patience: Some(Duration::MAX),
         })
     }
 
@@ -111,6 +138,13 @@ impl Opened {
             errors: Vec::new(),
             failures: BTreeMap::new(),
             over: Vec::new(),
+            patience: self.patience,
+            readers: BTreeMap::new(),
+            is_settled: true,
+            numbers: Vec::new(),
+            told: Instant::now(),
+            idle: 0,
+            is_told: false,
             service: None,
             sharing,
         };
@@ -148,10 +182,18 @@ pub(crate) struct Device {
 enum Order {
     /// These stacks run from the next packet on, those that failed only if all begin anew; what is known of those that ended
     /// comes back.
-    Run(Vec<Stack>, bool, Sender<Result<Vec<Ended>, String>>),
-    Show(Sender<Shown>),
+    Run(Running, bool, Sender<Result<Vec<Ended>, String>>),
+    /// A component of a stack, by their names, forgets its result.
+    Show(Option<(String, String)>, Sender<Shown>),
     Start,
     Stop,
+}
+
+/// Stacks to run, and who reads what they make, by name.
+#[derive(Default)]
+pub(crate) struct Running {
+    pub(crate) stacks: Vec<Stack>,
+    pub(crate) readers: BTreeMap<String, Arc<Readers>>,
 }
 
 /// What is known of a device.
@@ -191,9 +233,9 @@ impl Device {
     ///
     /// # Errors
     /// Why they cannot; nothing has changed then.
-    pub(crate) fn run(&self, stacks: Vec<Stack>, anew: bool) -> Result<Vec<Ended>, String> {
+    pub(crate) fn run(&self, running: Running, anew: bool) -> Result<Vec<Ended>, String> {
         let (sender, answer) = mpsc::channel();
-        let asked = self.orders.send(Order::Run(stacks, anew, sender));
+        let asked = self.orders.send(Order::Run(running, anew, sender));
         let gone = || "the device has ended".to_owned();
         asked.map_err(|_| gone())?;
         answer.recv().map_err(|_| gone())?
@@ -217,8 +259,13 @@ impl Device {
     }
 
     pub(crate) fn show(&self) -> Option<Shown> {
+        self.take(None)
+    }
+
+    /// What is known of it. A component of a stack, by their names, forgets its result.
+    pub(crate) fn take(&self, what: Option<(String, String)>) -> Option<Shown> {
         let (sender, answer) = mpsc::channel();
-        self.orders.send(Order::Show(sender)).ok()?;
+        self.orders.send(Order::Show(what, sender)).ok()?;
         answer.recv().ok()
     }
 
@@ -282,6 +329,16 @@ struct Work {
     failures: BTreeMap<String, String>,
     /// Those of them that the runner has let go: what others change does not begin them anew, which would write over what they wrote.
     over: Vec<(Stack, StackState)>,
+    patience: Option<Duration>,
+    /// By the names of stacks.
+    readers: BTreeMap<String, Arc<Readers>>,
+    /// Whether they have what they are waited for.
+    is_settled: bool,
+    /// What was counted, as they were told last, and when; how often since there were no packets; whether that is the end.
+    numbers: Vec<Vec<Number>>,
+    told: Instant,
+    idle: u32,
+    is_told: bool,
     /// Looks after programs with libscap, where the source is an interface that they may share.
     service: Option<Service>,
     sharing: Option<Sharing>,
@@ -301,24 +358,39 @@ impl Work {
                 }
                 Ok(Order::Start) if self.state == State::Holding => self.state = State::Reading,
                 Ok(Order::Start) => {}
-                Ok(Order::Run(stacks, anew, answer)) => {
-                    let _ = answer.send(self.change(stacks, anew));
+                Ok(Order::Run(running, anew, answer)) => {
+                    let _ = answer.send(self.change(running, anew));
                 }
-                Ok(Order::Show(answer)) => {
-                    let _ = answer.send(self.shown());
+                Ok(Order::Show(take, answer)) => {
+                    let _ = answer.send(self.shown(take));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
+            self.is_settled = true;
+            for readers in self.readers.values() {
+                self.is_settled &= readers.settle();
+            }
             match self.state {
-                State::Reading => self.read(),
+                State::Reading if self.is_settled => self.read(),
+                State::Ended if self.is_settled && !self.is_told => {
+                    self.tell();
+                    self.is_told = true;
+                }
                 State::Away if !is_stopping => self.take_again(),
                 _ => {}
             }
+        }
+        if !self.is_told {
+            self.state = State::Ended;
+            self.tell();
         }
         self.ledger()
     }
 
     fn next_order(&self) -> Result<Order, RecvTimeoutError> {
+        if !self.is_settled {
+            return self.orders.recv_timeout(WAIT);
+        }
         if self.state != State::Reading {
             return self.orders.recv_timeout(LOOK);
         }
@@ -337,11 +409,12 @@ impl Work {
         };
         let is_away = matches!(step, Ok(None)) && !self.stop.is_stopped();
         match step {
-            Ok(Some(_)) => {
+            Ok(Some(step)) => {
                 let mut service = self.service.as_mut();
                 if service.as_mut().is_some_and(|it| it.attend_to(source)) {
                     self.end();
                 }
+                self.tell_now_and_then(step.packets > 0);
             }
             Ok(None) if is_away && self.interface.is_some() && !self.lingers() => {
                 self.unshare("the interface has gone away");
@@ -432,7 +505,62 @@ impl Work {
         }
     }
 
-    fn change(&mut self, stacks: Vec<Stack>, anew: bool) -> Result<Vec<Ended>, String> {
+    /// Tells readers what was counted, every millisecond while packets come, and for a while once none do: threads tell it late.
+    fn tell_now_and_then(&mut self, comes: bool) {
+        const IDLE: u32 = 20;
+        self.idle = if comes { 0 } else { (self.idle + 1).min(IDLE) };
+        let is_due = match comes {
+            true => self.told.elapsed() >= WAIT,
+            false => self.idle < IDLE,
+        };
+        if is_due && !self.readers.is_empty() {
+            self.told = Instant::now();
+            self.tell();
+        }
+    }
+
+    /// Tells readers what was counted.
+    fn tell(&mut self) {
+        let stacks = self.runner.stacks();
+        self.numbers.resize_with(stacks.len(), Vec::new);
+        for (numbers, stack) in self.numbers.iter_mut().zip(stacks) {
+            numbers.clear();
+            numbers.resize(stack.nodes.len(), (0, None, 0));
+        }
+        self.runner.numbers(&mut |number| {
+            let of_stack = self.numbers.get_mut(number.stack);
+            let Some((items, value, rows)) =
+                of_stack.and_then(|all| all.get_mut(number.id.index()))
+            else {
+                return;
+            };
+            *items += number.items;
+            *rows += number.rows;
+            match (value, number.value) {
+                (Some(mine), Some(theirs)) => mine.merge(&theirs),
+                (mine, theirs) => *mine = theirs,
+            }
+        });
+        let time = now();
+        let is_last = match self.state {
+            State::Ended => layout::IS_LAST,
+            _ => 0,
+        };
+        for (numbers, stack) in self.numbers.iter().zip(stacks) {
+            let name = stack.name.as_deref().unwrap_or_default();
+            let Some(readers) = self.readers.get(name) else {
+                continue;
+            };
+            let has_failed = match self.failures.contains_key(name) {
+                true => layout::HAS_FAILED,
+                false => 0,
+            };
+            readers.tell(time, is_last | has_failed, numbers);
+        }
+    }
+
+    fn change(&mut self, running: Running, anew: bool) -> Result<Vec<Ended>, String> {
+        let Running { stacks, readers } = running;
         if self.state == State::Ended {
             // What has been read stays to be asked for.
             return match stacks.iter().all(|stack| self.has(stack)) {
@@ -456,6 +584,11 @@ impl Work {
         let names: Vec<String> = over.iter().map(name_of).collect();
         self.failures.retain(|name, _| names.contains(name));
         self.take_failures();
+        readers
+            .values()
+            .for_each(|it| it.set_patience(self.patience));
+        self.readers = readers;
+        self.tell();
         Ok(change.ended)
     }
 
@@ -480,10 +613,29 @@ impl Work {
         }
     }
 
-    fn shown(&mut self) -> Shown {
-        let snapshot = self.runner.snapshot();
+    fn shown(&mut self, take: Option<(String, String)>) -> Shown {
+        let mut snapshot = self.runner.snapshot();
+        let mut over = self.over.clone();
+        if let Some((name, label)) = take {
+            let is_it = |stack: &Stack| stack.name.as_ref() == Some(&name);
+            let place = |stack: &Stack| stack.nodes.iter().position(|node| node.label == label);
+            let running = self.runner.stacks().iter().position(is_it);
+            if let Some(at) = running
+                && let Some(node) = place(&self.runner.stacks()[at])
+            {
+                let taken = self.runner.take(at, NodeId(node as u32));
+                snapshot.stacks[at].components[node].result = taken;
+            }
+            // What has failed is told once more.
+            let mut failed = self.over.iter_mut().filter(|(stack, _)| is_it(stack));
+            if let Some((stack, state)) = failed.next()
+                && let Some(node) = place(stack)
+            {
+                state.components[node].result = None;
+            }
+        }
         let stacks = self.runner.stacks().iter().cloned().zip(snapshot.stacks);
-        let stacks = stacks.chain(self.over.iter().cloned());
+        let stacks = stacks.chain(over.drain(..));
         let stacks = stacks.map(|(stack, state)| {
             let failure = self.failures.get(&name_of(&stack)).cloned();
             (stack, state, failure)

@@ -2,16 +2,15 @@
 //!
 //! A [`Config`] names devices (interfaces, or files for tests and replays), stacks that always run, and users with their
 //! rights. Each device has a thread that takes its packets through the stacks of the configuration and those of users, which
-//! share engines as stacks of one run do. Users come to a local socket ([`protocol`], [`Client`]); a *flow* of theirs is a
+//! share engines as stacks of one run do. Users come to a local socket ([`flowgauge_sensor_client`]); a *flow* of theirs is a
 //! stack, as MAPI's flows are, and ends with their connection.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-mod client;
 pub mod config;
 mod device;
 mod paced;
-pub mod protocol;
+mod readers;
 mod results;
 mod rights;
 mod sensor;
@@ -19,7 +18,6 @@ mod session;
 mod sharing;
 mod text;
 
-pub use client::{Client, ClientError};
 pub use config::{Config, ConfigError};
 pub use rights::Rights;
 pub use sensor::{Alone, Sensor, StartError};

@@ -4,45 +4,41 @@ use std::time::SystemTime;
 
 use flowgauge_record::results::{Cell, Table, TableColumn};
 use flowgauge_runtime::stacks::StackState;
+use flowgauge_sensor_client::protocol::{ComponentResult, Results};
 use flowgauge_stack::{ComponentKind, NodeId, Parallel, ResultValue, Stack};
 use serde_json::{Map, Value};
 
-use crate::protocol::{ComponentResult, Results};
+use crate::readers::TO_BUFFER;
 
 /// Whether several flows can have one such stack in common, whenever each began: what it passes on does not depend on what
 /// it saw before, and what it counts since a moment is a difference.
 pub(crate) fn is_shared(stack: &Stack, state: &StackState) -> bool {
     let components = stack.nodes.iter().zip(&state.components);
     components.into_iter().all(|(node, state)| {
-        let counts = match &state.result {
-            Some(ResultValue::Sum(_) | ResultValue::Difference(_)) => true,
-            Some(_) => false,
-            None => node.info.result.is_none(),
-        };
+        // Its packets go to whoever reads.
+        let counts = node.info.name == TO_BUFFER
+            || match &state.result {
+                Some(ResultValue::Sum(_) | ResultValue::Difference(_)) => true,
+                Some(_) => false,
+                None => node.info.result.is_none(),
+            };
         counts
             && !(node.info.effects)(&node.settings)
             && node.info.kind == ComponentKind::Simple
-            && node.info.parallel == Parallel::Anyhow
+            && (node.info.parallel == Parallel::Anyhow || node.info.name == TO_BUFFER)
     })
 }
 
-impl Results {
-    /// What has come since others.
-    pub(crate) fn since(mut self, base: &Results) -> Results {
-        for (mine, theirs) in self.components.iter_mut().zip(&base.components) {
-            mine.items = mine.items.saturating_sub(theirs.items);
-            if let (Some(value), Some(before)) = (&mine.value, &theirs.value) {
-                let exact = |value: &Value| {
-                    let unsigned = value.as_u64().map(i128::from);
-                    unsigned
-                        .or_else(|| value.as_i64().map(i128::from))
-                        .unwrap_or(0)
-                };
-                mine.value = Some(number(exact(value) - exact(before)));
-            }
+/// What has come since others.
+pub(crate) fn since(mut results: Results, base: &Results) -> Results {
+    for (mine, theirs) in results.components.iter_mut().zip(&base.components) {
+        mine.items = mine.items.saturating_sub(theirs.items);
+        if let (Some(value), Some(before)) = (&mine.value, &theirs.value) {
+            let since = exact(value).unwrap_or(0) - exact(before).unwrap_or(0);
+            mine.value = Some(number(since));
         }
-        self
     }
+    results
 }
 
 /// What is known of a stack as it is told.
@@ -75,6 +71,12 @@ pub(crate) fn results(
         failure,
         components: components.collect(),
     }
+}
+
+/// A whole number.
+pub(crate) fn exact(value: &Value) -> Option<i128> {
+    let unsigned = value.as_u64().map(i128::from);
+    unsigned.or_else(|| value.as_i64().map(i128::from))
 }
 
 fn number(number: i128) -> Value {
@@ -110,7 +112,7 @@ fn value(cell: &Cell) -> Value {
 }
 
 /// Nanoseconds since 1970.
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| {
         u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

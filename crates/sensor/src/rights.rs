@@ -1,15 +1,16 @@
 //! What users may do.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
+use flowgauge_sensor_client::protocol::Refusal;
 use flowgauge_stack::{ComponentKind, Input, Node, OptionValue, Stack};
 use flowgauge_sys::local::Peer;
-use flowgauge_sys::privileges;
+use flowgauge_sys::{files, privileges};
 use parking_lot::RwLock;
 use serde::Deserialize;
 
 use crate::config::Config;
-use crate::protocol::Refusal;
 use crate::text::{self, quoted};
 
 /// What a user, or a member of a group, may do.
@@ -26,6 +27,8 @@ pub struct Rights {
     pub filter: Option<String>,
     /// Flows at once.
     pub most_flows: u32,
+    /// Bytes of packets that may wait for the user in shared memory.
+    pub memory: u64,
     /// May see everybody's flows, reload and stop the sensor.
     pub admin: bool,
 }
@@ -38,6 +41,7 @@ impl Default for Rights {
             functions: None,
             filter: None,
             most_flows: 64,
+            memory: 64 << 20,
             admin: false,
         }
     }
@@ -115,16 +119,21 @@ const COUNTING: &[&str] = &[
     "bucket",
     "burst",
     "bytes",
+    "copy",
     "count",
     "distribution",
     "filter",
     "gap",
+    "identity",
+    "result_to_file",
     "sample",
     "start_stop",
     "statistics",
     "threshold",
 ];
 
+/// What `memory` may be.
+const MEMORY: RangeInclusive<u64> = 1 << 20..=64 << 30;
 /// Components that a flow may have.
 const MOST_COMPONENTS: usize = 32;
 /// The longest text of a flow: a filter takes longer to compile than it is.
@@ -165,6 +174,15 @@ impl Rights {
         }
     }
 
+    /// Those for files that the user brings: what is in them is not the sensor's to hide.
+    pub(crate) fn on_own(&self) -> Rights {
+        Rights {
+            packets: Visible::Payload,
+            filter: None,
+            ..self.clone()
+        }
+    }
+
     /// Whether nothing is allowed.
     pub(crate) fn is_nothing(&self) -> bool {
         *self == Rights::none()
@@ -179,6 +197,10 @@ impl Rights {
         }
         if let Err(found) = text::stack("filter", &self.forced("count")) {
             return Some((found, "filter is as for tcpdump"));
+        }
+        if !MEMORY.contains(&self.memory) {
+            let message = format!("memory = {} cannot be", self.memory);
+            return Some((message, "a user has 1 MiB to 64 GiB, in bytes"));
         }
         let registry = flowgauge_registry::registry();
         let mut functions = self.functions.iter().flatten();
@@ -279,12 +301,13 @@ impl Rights {
         if node.info.kind == ComponentKind::Thread {
             return Err(refused("the sensor decides about threads"));
         }
-        if (node.info.effects)(&node.settings) {
+        if (node.info.effects)(&node.settings) && !writes_to_user(node) {
             return Err(refused("it reads or writes something outside of the flow"));
         }
         let names_file = node.settings.iter().any(|setting| {
             let text = node.settings.text(setting.option.name).unwrap_or_default();
-            setting.option.kind.paths(text).next().is_some()
+            let mut paths = setting.option.kind.paths(text);
+            paths.any(|_| setting.option.name != "file" || !writes_to_user(node))
         });
         if names_file {
             return Err(refused("it names a file of the sensor's"));
@@ -315,6 +338,19 @@ impl Rights {
     }
 }
 
+/// Whether a component writes to a file that came with the flow, and to nothing else.
+fn writes_to_user(node: &Node) -> bool {
+    const ELSEWHERE: [&str; 4] = ["to", "rotate_size", "rotate_time", "rotate_files"];
+
+    let settings = &node.settings;
+    let file = settings.text("file").and_then(files::handed_number);
+    matches!(node.info.name, "output" | "result_to_file")
+        && file.is_some()
+        && ELSEWHERE
+            .iter()
+            .all(|option| settings.setting(option).is_none())
+}
+
 /// What of a component's options asks for too much memory.
 fn too_large(node: &Node) -> Option<String> {
     for setting in node.settings.iter() {
@@ -328,6 +364,7 @@ fn too_large(node: &Node) -> Option<String> {
         let most = MOST.iter().find(|(name, _)| *name == option.name);
         if let Some((name, most)) = most
             && value > *most
+            && !writes_to_user(node)
             && default.as_ref() != Some(&setting.value)
         {
             return Some(format!("{name} is at most {most}"));

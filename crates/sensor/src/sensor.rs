@@ -1,7 +1,7 @@
 //! The sensor: its devices, and who comes to its socket.
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,16 +9,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flowgauge_runtime::stacks::Ended;
-use flowgauge_stack::Stack;
+use flowgauge_sensor_client::protocol::{
+    Answer, FlowStatus, OpenedFlow, Refusal, Results, StackStatus, Status, send_answer,
+};
+use flowgauge_stack::{Node, Stack};
+use flowgauge_sys::files::{self, Handed, HandedInput};
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
 use flowgauge_sys::{privileges, process};
 use flowgauge_wire::Ledger;
 use parking_lot::Mutex;
 
 use crate::config::{Checked, Config, ConfigError, DeviceConfig};
-use crate::device::{Device, Opened};
-use crate::protocol::{Answer, FlowStatus, Refusal, Results, StackStatus, Status, send_answer};
-use crate::results::{is_shared, results};
+use crate::device::{Device, Opened, Running};
+use crate::readers::{FlowRing, Readers, UserMemory};
+use crate::results::{is_shared, results, since};
 use crate::rights::{People, Rights, Visible};
 use crate::session;
 use crate::sharing::Sharing;
@@ -29,6 +33,8 @@ const USERS: [&str; 2] = ["flowgauge", "nobody"];
 /// Connections at once, and of one user.
 const MOST_CONNECTIONS: u64 = 1024;
 const MOST_OF_A_USER: usize = 32;
+/// Devices of a user's own.
+const MOST_DEVICES: usize = 16;
 /// How often it is looked whether the sensor is to end.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -106,11 +112,20 @@ pub struct Sensor {
 struct State {
     checked: Checked,
     devices: BTreeMap<String, Arc<Device>>,
+    /// Whose those are that the configuration does not have.
+    owners: BTreeMap<String, Asker>,
     flows: BTreeMap<u64, Flow>,
-    /// Connections of each user.
-    users: BTreeMap<u32, usize>,
+    /// What users of connections may still look at of flows that ended without them.
+    ended: Vec<(u64, Arc<FlowRing>)>,
+    users: BTreeMap<u32, User>,
     /// Where programs with libscap come to, by interface: whose peers see root there though it was given up.
     shared: BTreeMap<String, Arc<Listener>>,
+}
+
+/// A user with connections.
+struct User {
+    connections: usize,
+    memory: Arc<UserMemory>,
 }
 
 /// A sensor of one interface for programs with libscap, without a configuration.
@@ -134,6 +149,11 @@ struct Flow {
     base: Option<Results>,
     /// Whose it is.
     by: Asker,
+    ring: Arc<FlowRing>,
+    /// All for whom the stack runs.
+    readers: Arc<Readers>,
+    /// What its components write to.
+    _files: Vec<Handed>,
 }
 
 /// A socket that is freed when it is not listened on any more.
@@ -226,7 +246,9 @@ impl Sensor {
             state: Mutex::new(State {
                 checked,
                 devices: BTreeMap::new(),
+                owners: BTreeMap::new(),
                 flows: BTreeMap::new(),
+                ended: Vec::new(),
                 users: BTreeMap::new(),
                 shared: BTreeMap::new(),
             }),
@@ -355,18 +377,26 @@ impl Sensor {
             Some("you have no rights here")
         } else {
             let users = &mut self.state.lock().users;
-            let of_user = users.entry(peer.user).or_default();
+            let of_user = users.entry(peer.user).or_insert_with(|| User {
+                connections: 0,
+                memory: Arc::new(UserMemory::new(rights.memory)),
+            });
             let (all, reserve) = match rights.admin {
                 true => (u64::MAX, usize::MAX),
                 false => (MOST_CONNECTIONS, MOST_OF_A_USER),
             };
-            let is_room = self.connections.load(Ordering::Relaxed) < all && *of_user < reserve;
-            *of_user += usize::from(is_room);
+            let is_room =
+                self.connections.load(Ordering::Relaxed) < all && of_user.connections < reserve;
+            of_user.connections += usize::from(is_room);
             (!is_room).then_some("there are too many connections")
         };
         if let Some(why) = refused {
             let hint = "the sensor's configuration has the rights of users";
-            let _ = send_answer(&connection, &Answer::Refused(Refusal::with_hint(why, hint)));
+            let _ = send_answer(
+                &connection,
+                &Answer::Refused(Refusal::with_hint(why, hint)),
+                &[],
+            );
             connection.stop_receiving();
             return;
         }
@@ -389,8 +419,8 @@ impl Sensor {
         self.connections.fetch_sub(1, Ordering::Relaxed);
         let users = &mut self.state.lock().users;
         if let Some(of_user) = users.get_mut(&user) {
-            *of_user -= 1;
-            if *of_user == 0 {
+            of_user.connections -= 1;
+            if of_user.connections == 0 {
                 users.remove(&user);
             }
         }
@@ -400,17 +430,30 @@ impl Sensor {
     fn forget(&self, asker: &Asker) {
         let mut state = self.state.lock();
         let mut devices = Vec::new();
-        state.flows.retain(|_, flow| {
+        state.flows.retain(|number, flow| {
             let is_its = flow.by.session == asker.session;
-            if is_its && !devices.contains(&flow.device) {
+            if is_its {
+                flow.readers.remove(*number);
                 devices.push(flow.device.clone());
             }
             !is_its
         });
+        state.ended.retain(|(session, _)| *session != asker.session);
+        let owned = state
+            .owners
+            .extract_if(.., |_, owner| owner.session == asker.session);
+        let owned: Vec<String> = owned.map(|(name, _)| name).collect();
+        let owned: Vec<_> = owned
+            .iter()
+            .filter_map(|name| state.devices.remove(name))
+            .collect();
+        devices.sort();
+        devices.dedup();
         for device in devices {
             let _ = state.run(&device);
         }
         drop(state);
+        drop(owned);
         self.leave(asker.peer.user);
     }
 
@@ -422,7 +465,10 @@ impl Sensor {
     pub(crate) fn status(&self, asker: &Asker, rights: &Rights) -> Status {
         let state = self.state.lock();
         let devices = state.devices.iter();
-        let devices = devices.filter(|(name, _)| rights.may_use(name));
+        let devices = devices.filter(|(name, _)| match state.owners.get(*name) {
+            Some(owner) => rights.admin || owner.session == asker.session,
+            None => rights.may_use(name),
+        });
         let devices = devices.map(|(name, device)| {
             let (mut status, shown) = device.status(name);
             for (stack, _, failure) in shown.into_iter().flat_map(|shown| shown.stacks) {
@@ -459,7 +505,25 @@ impl Sensor {
         }
     }
 
-    /// A new flow. Returns its number.
+    /// The stack of a flow.
+    ///
+    /// # Errors
+    /// Why it may not be.
+    pub(crate) fn checked(
+        &self,
+        asker: &Asker,
+        rights: &Rights,
+        device: &str,
+        text: &str,
+    ) -> Result<Stack, Refusal> {
+        let rights = self.state.lock().rights_on(asker, rights, device)?;
+        rights.allow_text(text)?;
+        let stack = text::stack("flow", &rights.forced(text)).map_err(Refusal::new)?;
+        rights.allow(&stack)?;
+        Ok(stack)
+    }
+
+    /// A new flow, and descriptors of the memory that is shared with its user.
     ///
     /// # Errors
     /// Why it may not be, or cannot.
@@ -469,18 +533,12 @@ impl Sensor {
         rights: &Rights,
         device: &str,
         text: &str,
-    ) -> Result<u64, Refusal> {
-        if !rights.may_use(device) {
-            return Err(Refusal::with_hint(
-                format!("device \"{device}\" is not there, or not for you"),
-                "flowgauge sensor status shows the devices",
-            ));
-        }
-        rights.allow_text(text)?;
+        files: Vec<OwnedFd>,
+    ) -> Result<(OpenedFlow, Vec<OwnedFd>), Refusal> {
         let number = self.flows.fetch_add(1, Ordering::Relaxed) + 1;
-        let stack = text::stack(&format!("flow {number}"), &rights.forced(text));
-        let stack = stack.map_err(Refusal::new)?;
-        rights.allow(&stack)?;
+        let mut stack = self.checked(asker, rights, device, text)?;
+        stack.name = Some(format!("flow {number}"));
+        let files = name_files(&mut stack, files)?;
         let mut state = self.state.lock();
         let of_user = |flow: &&Flow| flow.by.peer.user == asker.peer.user;
         let flows = state.flows.values().filter(of_user).count();
@@ -490,41 +548,77 @@ impl Sensor {
                 "close others; most_flows of the sensor's configuration says how many",
             ));
         }
-        let (stack, base) = match state.running(device, &stack) {
-            Some((stack, base)) => (stack, Some(base)),
-            None => (stack, None),
+        let (stack, base, readers) = match state.running(device, &stack) {
+            Some((stack, base, readers)) => (stack, Some(base), readers),
+            None => {
+                let readers = Arc::<Readers>::default();
+                readers.attach(&mut stack);
+                (stack, None, readers)
+            }
         };
+        let user = state.users.get(&asker.peer.user);
+        let user = user.ok_or_else(|| Refusal::new("you are not known any more"))?;
+        let made = user.memory.ring(number, &stack, base.as_ref());
+        let (ring, shared) = made.map_err(|error| {
+            Refusal::new(format!("no memory can be shared for the flow: {error}"))
+        })?;
+        let ring = Arc::new(ring);
+        readers.add(Arc::clone(&ring));
         let is_new = base.is_none();
+        let components = stack.nodes.iter().map(|node| node.label.clone()).collect();
         let flow = Flow {
             device: device.to_owned(),
             stack,
             base,
             by: asker.clone(),
+            ring,
+            readers,
+            _files: files,
         };
         state.flows.insert(number, flow);
         if is_new && let Err(error) = state.run(device) {
             state.flows.remove(&number);
             return Err(Refusal::new(error));
         }
-        Ok(number)
+        Ok((OpenedFlow { number, components }, shared))
     }
 
-    /// The results of a flow of a connection.
+    /// The results of a flow of a connection; with `take`, the table of that component, which forgets it.
     ///
     /// # Errors
-    /// When it has no such flow.
-    pub(crate) fn results(&self, asker: &Asker, number: u64) -> Result<Results, Refusal> {
+    /// When it has no such flow, and no such component with a table.
+    pub(crate) fn results(
+        &self,
+        asker: &Asker,
+        number: u64,
+        take: Option<&str>,
+    ) -> Result<Results, Refusal> {
         let state = self.state.lock();
         let flow = state.flow(asker, number)?;
         let (stack, base) = (flow.stack.clone(), flow.base.clone());
         let device = state.devices.get(&flow.device).map(Arc::clone);
         drop(state);
-        let shown = device.and_then(|device| device.show());
+        if let Some(label) = take {
+            let has_table = |node: &Node| node.info.result.is_some_and(|it| !it.columns.is_empty());
+            let mut nodes = stack.nodes.iter();
+            if !nodes.any(|node| node.label == label && has_table(node)) {
+                let error = format!("the flow has no component {label} with a table");
+                return Err(Refusal::new(error));
+            }
+        }
+        let name = stack.name.clone().unwrap_or_default();
+        let what = take.map(|label| (name, label.to_owned()));
+        let shown = device.and_then(|device| device.take(what));
         let shown = shown.ok_or_else(|| Refusal::new("the device has ended"))?;
         let results = shown.results(&stack);
         let results = results.ok_or_else(|| Refusal::new("the flow has ended with its device"))?;
+        let mut results = results;
+        if let Some(label) = take {
+            results.components.retain(|it| it.component == label);
+            return Ok(results);
+        }
         Ok(match base {
-            Some(base) => results.since(&base),
+            Some(base) => since(results, &base),
             None => results,
         })
     }
@@ -534,12 +628,13 @@ impl Sensor {
     /// # Errors
     /// When it has no such flow.
     pub(crate) fn close(&self, asker: &Asker, number: u64) -> Result<Results, Refusal> {
-        let mut last = self.results(asker, number)?;
+        let mut last = self.results(asker, number, None)?;
         last.is_last = true;
         let mut state = self.state.lock();
         let Some(flow) = state.flows.remove(&number) else {
             return Ok(last);
         };
+        flow.readers.remove(number);
         let ended = state.run(&flow.device).map_err(Refusal::new)?;
         let mut ended = ended.into_iter();
         let ended = ended.find(|ended| ended.stack.name == flow.stack.name);
@@ -547,22 +642,86 @@ impl Sensor {
             let failure = ended.failure.map(|failure| failure.to_string());
             let results = results(&ended.stack, &ended.state, failure, true);
             match &flow.base {
-                Some(base) => results.since(base),
+                Some(base) => since(results, base),
                 None => results,
             }
         }))
+    }
+
+    /// A device of a user's file. Returns its name.
+    ///
+    /// # Errors
+    /// When the file cannot be read, and when there may be no more.
+    pub(crate) fn create_device(
+        &self,
+        asker: &Asker,
+        files: Vec<OwnedFd>,
+    ) -> Result<String, Refusal> {
+        let [file] = <[OwnedFd; 1]>::try_from(files)
+            .map_err(|files| Refusal::new(format!("{} descriptors came, not one", files.len())))?;
+        let unread = |error: &dyn core::fmt::Display| {
+            Refusal::with_hint(
+                format!("the file cannot be read: {error}"),
+                "it must be a capture file, on a disk, open to be read",
+            )
+        };
+        let file = HandedInput::new(file).map_err(|error| unread(&error))?;
+        let is_room = |state: &State| {
+            let owners = state.owners.values();
+            let of_user = owners.filter(|owner| owner.peer.user == asker.peer.user);
+            match of_user.count() < MOST_DEVICES {
+                true => Ok(()),
+                false => Err(Refusal::new(format!(
+                    "a user has {MOST_DEVICES} devices at most"
+                ))),
+            }
+        };
+        is_room(&self.state.lock())?;
+        let opened = Opened::of_user(file, asker.peer.user).map_err(|error| unread(&error))?;
+        let mut state = self.state.lock();
+        is_room(&state)?;
+        let number = self.flows.fetch_add(1, Ordering::Relaxed) + 1;
+        // No device of a configuration has such a name.
+        let name = format!("file+{number}");
+        let device = opened.start(&name, Vec::new(), None, true);
+        let device = device.map_err(|error| Refusal::new(error.to_string()))?;
+        state.devices.insert(name.clone(), Arc::new(device));
+        state.owners.insert(name.clone(), asker.clone());
+        Ok(name)
+    }
+
+    /// Ends a device of a user's file.
+    ///
+    /// # Errors
+    /// When the connection has no such device.
+    pub(crate) fn delete_device(&self, asker: &Asker, device: &str) -> Result<(), Refusal> {
+        let mut state = self.state.lock();
+        let owner = state.owners.get(device);
+        if owner.is_none_or(|owner| owner.session != asker.session) {
+            let error = format!("there is no device \"{device}\" of yours");
+            return Err(Refusal::new(error));
+        }
+        state.owners.remove(device);
+        state.end(|_, flow| flow.device == device);
+        let device = state.devices.remove(device);
+        drop(state);
+        drop(device);
+        Ok(())
     }
 
     /// Reads the files of a device that holds.
     ///
     /// # Errors
     /// When there is no such device.
-    pub(crate) fn start_device(&self, rights: &Rights, device: &str) -> Result<(), Refusal> {
+    pub(crate) fn start_device(
+        &self,
+        asker: &Asker,
+        rights: &Rights,
+        device: &str,
+    ) -> Result<(), Refusal> {
         let state = self.state.lock();
-        let found = state.devices.get(device).filter(|_| rights.may_use(device));
-        let found =
-            found.ok_or_else(|| Refusal::new(format!("there is no device \"{device}\"")))?;
-        found.start();
+        state.rights_on(asker, rights, device)?;
+        state.device(device).map_err(Refusal::new)?.start();
         Ok(())
     }
 
@@ -590,11 +749,13 @@ impl Sensor {
         let before = core::mem::replace(&mut state.checked, checked);
         self.people.change(&state.checked.config);
         state.end_forbidden(&self.people, &mut said);
-        let gone: Vec<String> = state.devices.keys().cloned().collect();
+        let gone = state.devices.keys();
+        let gone = gone.filter(|name| !state.owners.contains_key(*name));
+        let gone: Vec<String> = gone.cloned().collect();
         for name in gone {
             if !state.checked.config.devices.contains_key(&name) {
+                state.end(|_, flow| flow.device == name);
                 state.devices.remove(&name);
-                state.flows.retain(|_, flow| flow.device != name);
                 said.push(format!("device {name} ended"));
             }
         }
@@ -603,7 +764,10 @@ impl Sensor {
             // The files of its stacks are closed before others open them.
             let was = state.devices.remove(&name).is_some();
             let of_it = state.flows.values_mut().filter(|flow| flow.device == name);
-            of_it.for_each(|flow| flow.base = None);
+            for flow in of_it {
+                flow.base = None;
+                flow.ring.begin_anew();
+            }
             let sharing = state.sharing(&self.people, &name, None);
             let device = source.start(&name, Vec::new(), sharing, true);
             let device = device.map_err(|error| StartError::Stacks {
@@ -617,7 +781,7 @@ impl Sensor {
             state.devices.insert(name.clone(), Arc::new(device));
             new.push(name);
         }
-        let names: Vec<String> = state.devices.keys().cloned().collect();
+        let names: Vec<String> = state.checked.config.devices.keys().cloned().collect();
         for name in names {
             let changed = changed(&before, &state.checked, &name);
             let is_new = new.contains(&name);
@@ -685,14 +849,49 @@ impl State {
 
     /// Ends flows that their users may not have any more.
     fn end_forbidden(&mut self, people: &People, said: &mut Vec<String>) {
-        self.flows.retain(|number, flow| {
+        let owners = self.owners.clone();
+        self.end(|number, flow| {
             let rights = people.rights(flow.by.peer, &flow.by.groups);
-            let is_allowed = rights.may_use(&flow.device) && rights.allow(&flow.stack).is_ok();
+            let (rights, may_use) = match owners.contains_key(&flow.device) {
+                true => (rights.on_own(), true),
+                false => (rights.clone(), rights.may_use(&flow.device)),
+            };
+            let is_allowed = may_use && rights.allow(&flow.stack).is_ok();
             if !is_allowed {
                 said.push(format!("flow {number} is not allowed any more"));
             }
-            is_allowed
+            !is_allowed
         });
+    }
+
+    /// Ends flows without their users, who may be looking at what they share.
+    fn end(&mut self, mut ends: impl FnMut(u64, &Flow) -> bool) {
+        let ended = self
+            .flows
+            .extract_if(.., |number, flow| ends(*number, flow));
+        for (number, flow) in ended {
+            flow.readers.remove(number);
+            flow.ring.end();
+            self.ended.push((flow.by.session, flow.ring));
+        }
+    }
+
+    /// What somebody may do on a device.
+    ///
+    /// # Errors
+    /// Nothing, or it is not there.
+    fn rights_on(&self, asker: &Asker, rights: &Rights, device: &str) -> Result<Rights, Refusal> {
+        let found = match self.owners.get(device) {
+            Some(owner) => (owner.session == asker.session).then(|| rights.on_own()),
+            None => rights.may_use(device).then(|| rights.clone()),
+        };
+        let found = found.filter(|_| self.devices.contains_key(device));
+        found.ok_or_else(|| {
+            Refusal::with_hint(
+                format!("device \"{device}\" is not there, or not for you"),
+                "flowgauge sensor status shows the devices",
+            )
+        })
     }
 
     fn flow(&self, asker: &Asker, number: u64) -> Result<&Flow, Refusal> {
@@ -715,7 +914,7 @@ impl State {
     }
 
     /// What a device runs already for a flow of these components, and what that has counted, if one more may have it.
-    fn running(&self, device: &str, stack: &Stack) -> Option<(Stack, Results)> {
+    fn running(&self, device: &str, stack: &Stack) -> Option<(Stack, Results, Arc<Readers>)> {
         let mut flows = self.flows.values().filter(|flow| flow.device == device);
         let mut named = stack.clone();
         let same = flows.find(|flow| {
@@ -726,23 +925,21 @@ impl State {
         let (_, state, _) = shown.of(&same.stack)?;
         let base = shown.results(&same.stack)?;
         let is_shared = is_shared(stack, state) && base.failure.is_none();
-        is_shared.then(|| (same.stack.clone(), base))
+        is_shared.then(|| (same.stack.clone(), base, Arc::clone(&same.readers)))
     }
 
     /// The stacks of a device: those of the configuration, and of flows.
-    fn stacks_of(&self, device: &str) -> Vec<Stack> {
+    fn stacks_of(&self, device: &str) -> Running {
         let always = self.checked.stacks.get(device).into_iter().flatten();
         let mut stacks: Vec<Stack> = always.cloned().collect();
-        let own = stacks.len();
+        let mut readers = BTreeMap::new();
         for flow in self.flows.values().filter(|flow| flow.device == device) {
-            if !stacks[own..]
-                .iter()
-                .any(|stack| stack.name == flow.stack.name)
-            {
+            let name = flow.stack.name.clone().unwrap_or_default();
+            if readers.insert(name, Arc::clone(&flow.readers)).is_none() {
                 stacks.push(flow.stack.clone());
             }
         }
-        stacks
+        Running { stacks, readers }
     }
 
     /// Whether a stack is none of the configuration's.
@@ -765,6 +962,34 @@ impl State {
         let found = self.devices.get(name).map(Arc::as_ref);
         found.ok_or_else(|| format!("there is no device \"{name}\""))
     }
+}
+
+/// Names the files that came with a flow in the place of `fd:0` and so on.
+///
+/// # Errors
+/// One that is not there, or that nobody may write to.
+fn name_files(stack: &mut Stack, files: Vec<OwnedFd>) -> Result<Vec<Handed>, Refusal> {
+    let mut files: Vec<Option<OwnedFd>> = files.into_iter().map(Some).collect();
+    let mut handed = Vec::new();
+    for node in &mut stack.nodes {
+        let Some(number) = node.settings.text("file").and_then(files::handed_number) else {
+            continue;
+        };
+        let unwritten = |why: &dyn core::fmt::Display| {
+            Refusal::with_hint(
+                format!("{}: fd:{number} cannot be written: {why}", node.label),
+                "fd:0 is the first descriptor that comes with the flow, of a file on a disk; each is for one component",
+            )
+        };
+        let file = usize::try_from(number)
+            .ok()
+            .and_then(|at| files.get_mut(at)?.take());
+        let file = file.ok_or_else(|| unwritten(&"it did not come"))?;
+        let file = Handed::new(file).map_err(|error| unwritten(&error))?;
+        node.settings.set_text("file", file.name());
+        handed.push(file);
+    }
+    Ok(handed)
 }
 
 /// Opens all devices of a configuration.

@@ -1,11 +1,12 @@
 //! A connection of a user: requests one after the other.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use flowgauge_sensor_client::protocol::{Answer, PART_BYTES, Refusal, Request, send_answer};
 use flowgauge_sys::local::Connection;
 
-use crate::protocol::{Answer, PART_BYTES, Refusal, Request, send_answer};
 use crate::sensor::{Asker, Sensor};
 
 /// How often it is looked whether the sensor ends.
@@ -20,23 +21,33 @@ pub(crate) fn serve(sensor: &Sensor, connection: &Connection, asker: &Asker) {
             Ok(false) => continue,
             Err(_) => return,
         }
-        let len = match connection.receive(&mut message) {
-            Ok(len) => len,
+        let (len, files) = match connection.receive_files(&mut message) {
+            Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(_) => return,
         };
         let answer = match serde_json::from_slice(&message[..len]) {
-            Ok(request) => answer(sensor, asker, request),
+            Ok(request) => answer(sensor, asker, request, files),
             Err(error) => Err(Refusal::new(format!("this is no request: {error}"))),
         };
-        let answer = answer.unwrap_or_else(Answer::Refused);
-        if send_answer(connection, &answer).is_err() {
+        let (answer, files) =
+            answer.unwrap_or_else(|refusal| (Answer::Refused(refusal), Vec::new()));
+        let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
+        if send_answer(connection, &answer, &files).is_err() {
             return;
         }
     }
 }
 
-fn answer(sensor: &Sensor, asker: &Asker, request: Request) -> Result<Answer, Refusal> {
+/// An answer, and the descriptors that go with it.
+type Answered = (Answer, Vec<OwnedFd>);
+
+fn answer(
+    sensor: &Sensor,
+    asker: &Asker,
+    request: Request,
+    files: Vec<OwnedFd>,
+) -> Result<Answered, Refusal> {
     let rights = sensor.rights(asker);
     let for_admins = |what: &str| match rights.admin {
         true => Ok(()),
@@ -45,15 +56,27 @@ fn answer(sensor: &Sensor, asker: &Asker, request: Request) -> Result<Answer, Re
             "admin = true of a user in its configuration allows it",
         )),
     };
-    Ok(match request {
+    let answer = match request {
         Request::Status => Answer::Status(sensor.status(asker, &rights)),
-        Request::Open { device, stack } => {
-            Answer::Flow(sensor.open(asker, &rights, &device, &stack)?)
+        Request::Check { device, stack } => {
+            sensor.checked(asker, &rights, &device, &stack)?;
+            Answer::Done(Vec::new())
         }
-        Request::Results { flow } => Answer::Results(sensor.results(asker, flow)?),
+        Request::Open { device, stack } => {
+            let (opened, files) = sensor.open(asker, &rights, &device, &stack, files)?;
+            return Ok((Answer::Flow(opened), files));
+        }
+        Request::Results { flow, take } => {
+            Answer::Results(sensor.results(asker, flow, take.as_deref())?)
+        }
         Request::Close { flow } => Answer::Results(sensor.close(asker, flow)?),
+        Request::CreateDevice => Answer::Device(sensor.create_device(asker, files)?),
+        Request::DeleteDevice { device } => {
+            sensor.delete_device(asker, &device)?;
+            Answer::Done(Vec::new())
+        }
         Request::Start { device } => {
-            sensor.start_device(&rights, &device)?;
+            sensor.start_device(asker, &rights, &device)?;
             Answer::Done(Vec::new())
         }
         Request::Reload => {
@@ -69,5 +92,6 @@ fn answer(sensor: &Sensor, asker: &Asker, request: Request) -> Result<Answer, Re
             sensor.stop();
             Answer::Done(Vec::new())
         }
-    })
+    };
+    Ok((answer, Vec::new()))
 }

@@ -540,13 +540,17 @@ fn a_sensor_serves_programs_beside_its_stacks(lab: &Lab) {
     let portions = trace(Preset::Web, 0.002);
     let witness = Process::start("tcp", "", PLENTY);
     assert_eq!(witness.service, sensor.id());
-    let flows = flowgauge_sensor::Client::connect(&folder.path().join("sock")).unwrap();
-    let flow = flows.open("cable", "count").unwrap();
+    let flows = flowgauge_sensor_client::Client::connect(&folder.path().join("sock")).unwrap();
+    let flow = flows.open("cable", "count", &[]).unwrap();
     let through = replay(lab, &portions, 0);
     assert_eq!(packet_sockets(), 1);
     wait_until("the flow has them", || {
-        let counted = &flows.results(flow).unwrap().components[0].value;
+        let counted = &flow.results().unwrap().components[0].value;
         *counted == Some(through.into())
+    });
+    let readings = flow.readings();
+    wait_until("that is told without being asked", || {
+        readings.read(0).value == Some(through.into())
     });
     let other = Other::new();
     let (_, refused) = other.says("stranger", STRANGER, STRANGER);

@@ -9,6 +9,7 @@
 //! [`Component::close`] was called for it.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use flowgauge_record::AnyRecord;
 use flowgauge_record::results::{Cell, Table, TableColumn};
@@ -95,6 +96,8 @@ pub enum Branches {
     ByOptions,
     /// As many as are written, all of the same kind.
     Any,
+    /// As many as are written. Each gets what the switch says, and what follows it gets everything.
+    Copies,
 }
 
 /// What a component takes.
@@ -331,6 +334,16 @@ impl<'a> Packets<'a> {
     }
 }
 
+/// What takes packets out of a stack, in place of a component that would keep them
+/// ([attached](crate::Settings::attach) as a [`SharedSink`]).
+pub trait PacketSink: Send + Sync {
+    /// Takes the selected ones, `snap` bytes at most of each.
+    fn packets(&self, packets: &Packets<'_>, snap: usize);
+}
+
+/// A sink that several components may have.
+pub type SharedSink = Arc<dyn PacketSink>;
+
 /// What is known of one direction of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamInfo {
@@ -506,6 +519,11 @@ pub trait Outlet {
         None
     }
 
+    /// The same of all components that an option names.
+    fn all_values(&self, _option: &str) -> Vec<Option<&PacketValues>> {
+        Vec::new()
+    }
+
     /// The number of the batch at work: [`PacketValues::begin`] wants it.
     fn batch(&self) -> u64 {
         0
@@ -663,6 +681,11 @@ pub trait Component: Send {
 
     /// Its result, where it has one.
     fn result(&self) -> Option<ResultValue> {
+        None
+    }
+
+    /// Of one whose result is a table that is taken as it grows: its rows. It is asked often.
+    fn rows(&self) -> Option<usize> {
         None
     }
 

@@ -32,8 +32,8 @@ use self::by_key::ByKey;
 use self::exit::Exit;
 use crate::account::Account;
 use crate::component::{
-    Component, Failure, Items, Outlet, Packets, Received, RecordItem, ResultValue, SettingError,
-    StreamChunk,
+    Branches, Component, ComponentKind, Failure, Items, Outlet, Packets, Received, RecordItem,
+    ResultValue, SettingError, StreamChunk,
 };
 use crate::deadline::first_after;
 use crate::engine::{self, Engine, Step};
@@ -102,6 +102,8 @@ struct Running {
     /// Not here while it is at work.
     component: Option<Box<dyn Component>>,
     inner: Inner,
+    /// Of a switch: what goes to its branches goes on, too.
+    copies: bool,
     next: Option<NodeId>,
     parent: Option<NodeId>,
     /// Whose results its options name.
@@ -111,6 +113,8 @@ struct Running {
     /// It could not be copied: what is known of it is told all the same.
     is_left: bool,
     label: String,
+    /// Its result is a number.
+    is_number: bool,
     passed: Passed,
     /// Of a demultiplexer: keys that have ended.
     keys_ended: u64,
@@ -146,12 +150,14 @@ impl Running {
         Running {
             component: None,
             inner: self.inner.clone(),
+            copies: self.copies,
             next: self.next,
             parent: self.parent,
             references: self.references.clone(),
             elsewhere: self.elsewhere.clone(),
             is_left: false,
             label: self.label.clone(),
+            is_number: self.is_number,
             passed: self.passed,
             keys_ended: self.keys_ended,
             spent: self.spent,
@@ -247,12 +253,14 @@ impl<T: Tail> Graph<T> {
             nodes.push(Running {
                 component,
                 inner: node.inner.clone(),
+                copies: node.info.kind == ComponentKind::Switch(Branches::Copies),
                 next: node.next.filter(|next| range.contains(&next.0)),
                 parent: node.parent,
                 references: node.references.clone(),
                 elsewhere: None,
                 is_left: false,
                 label: node.label.clone(),
+                is_number: node.info.result.is_some_and(|it| it.columns.is_empty()),
                 passed: Passed::default(),
                 keys_ended: 0,
                 spent: 0,
@@ -565,6 +573,29 @@ impl<T: Tail> Graph<T> {
         }
     }
 
+    /// Items that came to each component, its result where that is a number, else how many rows it has, where the component
+    /// tells: cheap enough to be asked often.
+    pub fn numbers(&self, give: &mut dyn FnMut(NodeId, u64, Option<ResultValue>, usize)) {
+        for (id, node) in (0..).map(NodeId).zip(&self.nodes) {
+            if node.component.is_some() || node.is_left {
+                let number = node.is_number.then(|| self.result(id)).flatten();
+                let rows = node
+                    .component
+                    .as_ref()
+                    .and_then(|component| component.rows());
+                give(id, node.passed.items, number, rows.unwrap_or(0));
+            }
+        }
+    }
+
+    /// A component's result, which it forgets. `None`: it is not here, or has none.
+    pub fn take(&mut self, id: NodeId) -> Option<ResultValue> {
+        let result = self.result(id)?;
+        let component = self.nodes.get_mut(id.index())?.component.as_mut()?;
+        component.reset();
+        Some(result)
+    }
+
     /// What a component tells beside its result, with what is told of its engine.
     pub fn account(&self, id: NodeId) -> Option<Box<Account>> {
         let node = self.nodes.get(id.index())?;
@@ -691,6 +722,7 @@ impl<T: Tail> Graph<T> {
             return;
         };
         let count = firsts.len();
+        let copies = self.nodes[id.index()].copies;
         let mut routes = [Selection::NONE; 8];
         let mut more = Vec::new();
         let branches = if count <= routes.len() {
@@ -700,13 +732,16 @@ impl<T: Tail> Graph<T> {
             &mut more[..]
         };
         self.with(id, |component, _| component.route(packets, branches));
+        let all = packets.selected;
         let mut left = packets.selected;
         for (branch, selected) in branches.iter().enumerate() {
             let selected = selected.and(left);
             if selected.is_empty() {
                 continue;
             }
-            left = left.without(selected);
+            if !copies {
+                left = left.without(selected);
+            }
             packets.selected = packets.selected.without(selected);
             let first = self.branch(id, branch);
             let mut items = Items::Packets(Packets {
@@ -717,6 +752,9 @@ impl<T: Tail> Graph<T> {
             if let Items::Packets(out) = items {
                 packets.selected = packets.selected.or(out.selected);
             }
+        }
+        if copies {
+            packets.selected = all;
         }
     }
 

@@ -70,8 +70,8 @@ pub use account::{Account, Counted, LastWord, RunEnd, WriteLast};
 pub use check::{Checked, check};
 pub use component::{
     Branches, Component, ComponentInfo, ComponentKind, Failure, Input, Items, Outlet, Output,
-    Packets, Parallel, PerKey, Received, RecordItem, RequireEngine, ResultInfo, ResultValue,
-    SettingError, StreamChunk, StreamEnd, StreamInfo,
+    PacketSink, Packets, Parallel, PerKey, Received, RecordItem, RequireEngine, ResultInfo,
+    ResultValue, SettingError, SharedSink, StreamChunk, StreamEnd, StreamInfo,
 };
 pub use diagnostic::{Diagnostic, Severity};
 pub use flowgauge_record::results::{Cell, Merge, Table, TableColumn};

@@ -230,6 +230,17 @@ pub struct Settings {
     around: Vec<&'static str>,
     copies: Copies,
     is_live: bool,
+    attached: Attached,
+}
+
+/// What the program that runs the stack gave a component; no option, so all are equal.
+#[derive(Clone, Debug, Default)]
+struct Attached(Option<Arc<dyn Any + Send + Sync>>);
+
+impl PartialEq for Attached {
+    fn eq(&self, _: &Attached) -> bool {
+        true
+    }
 }
 
 /// How many components are made of the same settings, and what they share.
@@ -321,6 +332,32 @@ impl Settings {
     /// Whether packets come from a source that cannot wait.
     pub fn is_live(&self) -> bool {
         self.is_live
+    }
+
+    /// Changes the value of an option that is a text.
+    pub fn set_text(&mut self, option: &str, text: String) {
+        let mut settings = self.settings.iter_mut();
+        if let Some(setting) = settings.find(|setting| setting.option.name == option) {
+            setting.value = OptionValue::Text(text);
+        }
+    }
+
+    /// Gives the component something that no option can say, as what takes its packets.
+    pub fn attach<T: Any + Send + Sync>(&mut self, what: T) {
+        self.attached = Attached(Some(Arc::new(what)));
+    }
+
+    /// Whether the same, or nothing, was [attached](Settings::attach) to both.
+    pub fn has_same_attached(&self, other: &Settings) -> bool {
+        match (&self.attached.0, &other.attached.0) {
+            (Some(mine), Some(theirs)) => Arc::ptr_eq(mine, theirs),
+            (mine, theirs) => mine.is_none() && theirs.is_none(),
+        }
+    }
+
+    /// What was [attached](Settings::attach), if it is that.
+    pub fn attached<T: Any>(&self) -> Option<&T> {
+        self.attached.0.as_deref()?.downcast_ref()
     }
 
     /// What all components made of these settings have in common: the first makes it. It lives as

@@ -54,12 +54,22 @@ impl PacketValues {
         packets: &Packets<'_>,
         out: &dyn Outlet,
     ) -> impl Iterator<Item = (usize, u64)> + use<'a> {
+        let selected = self.valid(packets, out).and(packets.selected);
+        selected.iter().map(|index| (index, self.values[index]))
+    }
+
+    /// That of the packet at a place of `packets`.
+    pub fn at(&self, packets: &Packets<'_>, index: usize, out: &dyn Outlet) -> Option<u64> {
+        let is_there = self.valid(packets, out).contains(index);
+        is_there.then(|| self.values[index])
+    }
+
+    fn valid(&self, packets: &Packets<'_>, out: &dyn Outlet) -> Selection {
         let is_same =
             self.batch == out.batch() && self.packets == ptr::from_ref(packets.decoded).addr();
-        let selected = match is_same {
-            true => self.valid.and(packets.selected),
+        match is_same {
+            true => self.valid,
             false => Selection::NONE,
-        };
-        selected.iter().map(|index| (index, self.values[index]))
+        }
     }
 }

@@ -5,15 +5,18 @@
 //! absolute names, `..` and symbolic links that lead out, however a name came about. A process is confined to a
 //! folder once ([`Folder::confine`]) and for good; from then on [`named`] is that folder.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -26,8 +29,103 @@ const MOST_LINKS: u32 = 40;
 /// What `fstatfs` says of /proc.
 const PROC_MAGIC: u64 = 0x9fa0;
 
+/// What `fstatfs` says of file systems whose files need not be on a disk: whoever serves them, or the kernel, can have who reads
+/// or writes wait for ever. FUSE, /proc, /sys, and two of the kernel's for debugging.
+const SERVED: [u64; 5] = [
+    0x6573_5546,
+    PROC_MAGIC,
+    0x6265_6572,
+    0x7472_6163,
+    0x6462_6720,
+];
+
 static OF_PROCESS: OnceLock<Folder> = OnceLock::new();
 static ANYWHERE: Folder = Folder(None);
+
+/// Files that others have opened, by their number.
+static HANDED: Mutex<BTreeMap<u64, File>> = Mutex::new(BTreeMap::new());
+
+/// A file that somebody else has opened and handed over, which this process opens by a name while this exists.
+#[derive(Debug)]
+pub struct Handed(u64);
+
+impl Handed {
+    /// Takes a regular file on a disk or in memory, open to be written.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn new(file: OwnedFd) -> io::Result<Handed> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
+        check_handed(&file, OFlags::WRONLY)?;
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        HANDED.lock().insert(number, file.into());
+        Ok(Handed(number))
+    }
+
+    /// By which name it is opened.
+    pub fn name(&self) -> String {
+        format!("fd:{}", self.0)
+    }
+}
+
+impl Drop for Handed {
+    fn drop(&mut self) {
+        HANDED.lock().remove(&self.0);
+    }
+}
+
+/// The number in a name of the form `fd:0`.
+pub fn handed_number(name: &str) -> Option<u64> {
+    name.strip_prefix("fd:")?.parse().ok()
+}
+
+/// A file that somebody else has opened to be read: from its beginning, wherever the other one stands in it.
+#[derive(Debug)]
+pub struct HandedInput {
+    file: File,
+    at: u64,
+}
+
+impl HandedInput {
+    /// Takes a regular file on a disk or in memory, open to be read.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn new(file: OwnedFd) -> io::Result<HandedInput> {
+        check_handed(&file, OFlags::RDONLY)?;
+        let file = file.into();
+        Ok(HandedInput { file, at: 0 })
+    }
+}
+
+impl Read for HandedInput {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(to, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// Whether a file that came from elsewhere is open like this, and such that nobody waits at it.
+fn check_handed(file: &OwnedFd, how: OFlags) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    let access = flags & OFlags::RWMODE;
+    let wrong = if flags.contains(OFlags::PATH) || (access != OFlags::RDWR && access != how) {
+        Some("it is not open to be read, or written")
+    } else if rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode)
+        != rustix::fs::FileType::RegularFile
+    {
+        Some("it is no regular file")
+    } else if SERVED.contains(&(rustix::fs::fstatfs(file)?.f_type as u64)) {
+        Some("it is on a file system that is no disk's")
+    } else {
+        None
+    };
+    wrong.map_or(Ok(()), |wrong| {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, wrong))
+    })
+}
 
 /// What names that users give are looked up in: anywhere, unless the process is confined.
 pub fn named() -> &'static Folder {
@@ -161,7 +259,7 @@ impl Folder {
         self.0.as_ref().map(|folder| folder.as_fd())
     }
 
-    /// Opens a file.
+    /// Opens a file, one that was [`Handed`] over among them.
     ///
     /// Root does not write through a symbolic link that another user made, wherever in a name it is: who may write into a
     /// folder could have root write elsewhere. (`fs.protected_symlinks` does the same for folders as /tmp.)
@@ -169,6 +267,12 @@ impl Folder {
     /// # Errors
     /// The system's; `PermissionDenied` where the name leads out, or through such a link.
     pub fn open(&self, path: &Path, how: How) -> io::Result<File> {
+        let number = path.to_str().and_then(handed_number);
+        if let Some(number) = number
+            && let Some(file) = HANDED.lock().get(&number)
+        {
+            return file.try_clone();
+        }
         let mode = Mode::from_raw_mode(how.mode);
         let opened = match how.changes_files() {
             true => self.to_change(path, how.flags, mode),

@@ -23,7 +23,7 @@ use rustix::net::{
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Descriptors a message can carry.
-const MOST_FILES: usize = 4;
+pub const MOST_FILES: usize = 16;
 
 /// Who is at the other end of a connection: who it was when it connected or listened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,7 +212,7 @@ impl Connection {
         }
     }
 
-    /// Sends a message with copies of up to four descriptors, if there is room for it.
+    /// Sends a message with copies of up to [`MOST_FILES`] descriptors, if there is room for it.
     ///
     /// # Errors
     /// As [`Connection::send`]; `InvalidInput` when they are too many.

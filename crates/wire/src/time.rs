@@ -28,6 +28,11 @@ impl Nanos {
         Nanos(microseconds.saturating_mul(1_000))
     }
 
+    /// Seconds in 32.32 fixed point, as MAPI has times.
+    pub const fn ticks(self) -> u64 {
+        (((self.0 as u128) << 32) / 1_000_000_000) as u64
+    }
+
     /// Seconds as a floating-point number.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use flowgauge_sensor::config::{DEFAULT_FILE, DEFAULT_SOCKET};
+use flowgauge_sensor::config::DEFAULT_FILE;
+use flowgauge_sensor_client::DEFAULT_SOCKET;
 use flowgauge_wire::Nanos;
 
 use super::values::parse_duration;

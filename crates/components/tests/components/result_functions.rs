@@ -306,3 +306,67 @@ fn results_are_written_as_json_and_as_seconds() {
     );
     assert_eq!(read("seconds"), "13.000000000\t2.000000000\n");
 }
+
+#[test]
+fn counts_have_values_of_packets_where_they_are_asked_for() {
+    let lengths = [60_u64, 100, 60, 1500, 200];
+    let packets: Vec<(u64, Vec<u8>)> = (1..)
+        .zip(lengths)
+        .map(|(second, length)| (second * SECOND, packet(length as usize)))
+        .collect();
+    for size in [1, 2, 5] {
+        let run = run(
+            "count { values = yes } bytes { values = yes } stats { of = count } stats { of = bytes, skip = 1 } filter { greater 100 } \
+             distribution { count, 0, 6, 1 }",
+            &packets,
+            size,
+        );
+        let number = Cell::Unsigned;
+        let expected = [5, 15, 55, 5, 1].map(number);
+        assert_eq!(
+            run.table("stats(0)").rows,
+            [expected.to_vec()],
+            "batches of {size}"
+        );
+        let sums = [160_u64, 220, 1720, 1920];
+        let squares = sums.iter().map(|sum| sum * sum).sum();
+        let expected = [4, sums.iter().sum(), squares, 1920, 160].map(number);
+        assert_eq!(run.table("stats(1)").rows, [expected.to_vec()]);
+        let counts: Vec<Cell> = run
+            .table("distribution")
+            .rows
+            .iter()
+            .map(|row| row[1].clone())
+            .collect();
+        assert_eq!(counts, [0, 0, 0, 1, 0, 1, 1, 0].map(number));
+    }
+}
+
+#[test]
+fn branches_of_a_copy_see_what_goes_on() {
+    let packets: Vec<(u64, Vec<u8>)> = [60, 100, 60, 1500, 200]
+        .map(|length| (SECOND, packet(length)))
+        .to_vec();
+    for size in [1, 5] {
+        let run = run(
+            "copy ( filter { greater 100 } count { as = long } discard | flows { as = flows } discard ) filter { less 100 } \
+             count { as = short } binary_operation { add, of = long, with = short } count { as = last }",
+            &packets,
+            size,
+        );
+        let numbers = ["long", "flows", "short", "last"].map(|label| run.result(label));
+        assert_eq!(numbers, [3, 1, 3, 3]);
+        assert_eq!(run.result("binary_operation"), 6);
+    }
+}
+
+#[test]
+fn times_are_told_in_the_fixed_point_of_mapi() {
+    let packets = [
+        (SECOND + SECOND / 2, packet(60)),
+        (3 * SECOND + 1, packet(60)),
+    ];
+    let run = run("packet_info { ticks } gap { ticks }", &packets, 2);
+    assert_eq!(run.result("packet_info"), (3 << 32) + 4);
+    assert_eq!(run.result("gap"), (3 << 31) + 4);
+}

@@ -377,7 +377,8 @@ impl Client {
 
     /// Bytes of chunks that may wait for this process: what the service grants. It may become more, never less.
     pub fn memory_bytes(&self) -> u64 {
-        self.memory.max(self.events.counter(statistics::MEMORY))
+        let [memory] = self.events.counters().read([statistics::MEMORY]);
+        self.memory.max(memory)
     }
 
     /// Changes what is wanted: the inactivity timeout of all streams, everything else of those that
@@ -450,7 +451,7 @@ impl Client {
     /// What this client got and what it lost, and where the packets of the capture went; a tenth of
     /// a second old at most while packets come.
     pub fn statistics(&self) -> (ClientStatistics, Ledger) {
-        let (mut own, ledger) = statistics::read(|at| self.events.counter(at));
+        let (mut own, ledger) = statistics::read(&self.events.counters());
         own.refused_commands += self.local.outbox.unsent();
         (own, ledger)
     }

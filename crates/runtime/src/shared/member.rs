@@ -480,12 +480,12 @@ impl Members {
 
     /// Shows the clients the counters.
     pub(super) fn show(&mut self, ledger: &Ledger) {
-        for member in &self.list {
+        for member in &mut self.list {
             self.scratch.clear();
             member.statistics.put(&mut self.scratch);
             ledger.put(&mut self.scratch);
-            statistics::show(&self.scratch, |at, word| member.ring.set_counter(at, word));
-            member.ring.set_counter(statistics::MEMORY, member.memory);
+            let shown = statistics::shown(&self.scratch, member.memory);
+            member.ring.set_counters(shown);
         }
     }
 

@@ -1,12 +1,12 @@
 //! What was delivered to a client, and what was lost because it was too slow.
 
-use flowgauge_sys::shared::COUNTERS;
+use flowgauge_sys::shared::Counters;
 use flowgauge_wire::{Ledger, Place};
 
 use super::codec::{Wire, wire};
 
 /// The number beside the events that says what memory the client has.
-pub(super) const MEMORY: usize = COUNTERS - 1;
+pub(super) const MEMORY: usize = 63;
 
 /// Chunks and their bytes (repeated ones not counted).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,17 +102,16 @@ impl Wire for Ledger {
     }
 }
 
-/// Sets the numbers that stand beside the events in a ring, from their bytes: the client's, then the capture's.
-pub(super) fn show(mut counters: &[u8], mut set: impl FnMut(usize, u64)) {
-    for at in 0..counters.len() / 8 {
-        set(at, Wire::take(&mut counters).unwrap_or(0));
-    }
+/// The numbers that stand beside the events in a ring, of their bytes: the client's, then the capture's; and the memory's.
+pub(super) fn shown(mut counters: &[u8], memory: u64) -> impl Iterator<Item = u64> {
+    let numbers = (0..MEMORY).map(move |_| Wire::take(&mut counters).unwrap_or(0));
+    numbers.chain([memory])
 }
 
-/// What [`show`] has set. The numbers of one moment, but for those that change meanwhile.
-pub(super) fn read(get: impl Fn(usize) -> u64) -> (ClientStatistics, Ledger) {
-    let words = (0..MEMORY).map(get);
-    let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+/// What [`shown`] was made of.
+pub(super) fn read(counters: &Counters) -> (ClientStatistics, Ledger) {
+    let words: [u64; MEMORY] = counters.read(core::array::from_fn(|at| at));
+    let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
     let mut rest = bytes.as_slice();
     let own = Wire::take(&mut rest).unwrap_or_default();
     (own, Wire::take(&mut rest).unwrap_or_default())
@@ -171,6 +170,8 @@ wire!(ClientStatus {
 
 #[cfg(test)]
 mod tests {
+    use flowgauge_sys::shared::EventWriter;
+
     use super::*;
 
     fn words_from<T: Wire>(first: u64) -> T {
@@ -188,14 +189,14 @@ mod tests {
 
     #[test]
     fn counters_come_back() {
-        let mut counters = [0; COUNTERS];
+        let mut ring = EventWriter::new(2).unwrap();
+        let counters = Counters::open(ring.files()[0].try_clone_to_owned().unwrap()).unwrap();
         let mut bytes = statistics().encoded();
         ledger().put(&mut bytes);
-        show(&bytes, |at, word| {
-            assert!(at < MEMORY);
-            counters[at] = word;
-        });
-        let (own, shared) = read(|at| counters[at]);
+        assert!(bytes.len() / 8 <= MEMORY);
+        ring.set_counters(shown(&bytes, 99));
+        assert_eq!(counters.read([MEMORY]), [99]);
+        let (own, shared) = read(&counters);
         assert_eq!((own, shared.clone()), (statistics(), ledger()));
         assert!(shared.is_balanced());
         assert_eq!(own.lost_data().events, 7 + 9 + 11 + 13);

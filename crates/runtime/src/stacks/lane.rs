@@ -12,7 +12,7 @@ use super::crossing::{Ends, Entry, Joining};
 use super::fan_out::OwnSource;
 use super::items::Message;
 use super::pace::{Leave, Pace};
-use super::part::{Common, Count, Part};
+use super::part::{Common, Count, Number, Part, Taken};
 use crate::pool::{Inbox, TOGETHER};
 use crate::queue::Bell;
 use crate::reader::{Cut, Reader, SharedBatch};
@@ -110,6 +110,15 @@ impl Lane {
 impl Counts for Lane {
     fn counts(&self, give: &mut dyn FnMut(Count)) {
         self.parts.iter().for_each(|part| part.counts(give));
+    }
+
+    fn numbers(&self, give: &mut dyn FnMut(Number)) {
+        self.parts.iter().for_each(|part| part.numbers(give));
+    }
+
+    fn take(&mut self, stack: usize, id: NodeId, give: &mut dyn FnMut(Taken)) {
+        let parts = self.parts.iter_mut();
+        parts.for_each(|part| part.take(stack, id, give));
     }
 
     fn reset(&mut self) {
@@ -245,15 +254,31 @@ pub(super) struct Behind {
     pub(super) thread: Option<(NodeId, Arc<AtomicU64>)>,
 }
 
+impl Behind {
+    /// What was dropped, if this is the component that drops.
+    fn dropped(&self, id: NodeId) -> Option<ResultValue> {
+        let thread = self.thread.as_ref().filter(|(thread, _)| *thread == id);
+        thread.map(|(_, dropped)| ResultValue::Sum(dropped.load(Ordering::Relaxed)))
+    }
+}
+
 impl Counts for Behind {
     fn counts(&self, give: &mut dyn FnMut(Count)) {
         self.part.counts(&mut |mut count| {
-            let thread = self.thread.as_ref();
-            if let Some((_, dropped)) = thread.filter(|(thread, _)| *thread == count.id) {
-                count.result = Some(ResultValue::Sum(dropped.load(Ordering::Relaxed)));
-            }
+            count.result = self.dropped(count.id).or(count.result);
             give(count);
         });
+    }
+
+    fn numbers(&self, give: &mut dyn FnMut(Number)) {
+        self.part.numbers(&mut |mut number| {
+            number.value = self.dropped(number.id).or(number.value);
+            give(number);
+        });
+    }
+
+    fn take(&mut self, stack: usize, id: NodeId, give: &mut dyn FnMut(Taken)) {
+        self.part.take(stack, id, give);
     }
 
     fn reset(&mut self) {

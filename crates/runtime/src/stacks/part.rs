@@ -298,6 +298,46 @@ pub(super) struct Count {
     pub(super) account: Option<Box<Account>>,
 }
 
+/// What a component has counted, of a result a number only.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Number {
+    /// Which of the stacks it is of.
+    pub stack: usize,
+    /// The component.
+    pub id: NodeId,
+    /// Items that came to it.
+    pub items: u64,
+    /// Its result, if that is a number.
+    pub value: Option<ResultValue>,
+    /// The rows of its result, if it is a table that is taken as it grows.
+    pub rows: usize,
+}
+
+/// A result that its component has forgotten.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// Whose it was.
+    pub(super) stack: usize,
+    pub(super) id: NodeId,
+    pub(super) result: ResultValue,
+}
+
+impl Number {
+    pub(super) fn of(count: &Count) -> Number {
+        let (value, rows) = match &count.result {
+            Some(ResultValue::Table(table)) => (None, table.rows.len()),
+            number => (number.clone(), 0),
+        };
+        Number {
+            stack: count.stack,
+            id: count.id,
+            items: count.passed.items,
+            value,
+            rows,
+        }
+    }
+}
+
 impl Part {
     pub(super) fn new(members: Vec<Member>, graph: Graph<Next>, common: &Arc<Common>) -> Part {
         Part {
@@ -719,6 +759,34 @@ impl Counts for Part {
         match self.graph.tail() {
             Next::Subscribers(subscribers) => subscribers.counts(give),
             next => next.parts().iter().for_each(|part| part.counts(give)),
+        }
+    }
+
+    fn numbers(&self, give: &mut dyn FnMut(Number)) {
+        self.graph.numbers(&mut |id, items, value, rows| {
+            for member in &self.members {
+                give(Number {
+                    stack: member.number,
+                    id,
+                    items,
+                    value: value.clone(),
+                    rows,
+                });
+            }
+        });
+        let parts = self.graph.tail().parts().iter();
+        parts.for_each(|part| part.numbers(give));
+    }
+
+    fn take(&mut self, stack: usize, id: NodeId, give: &mut dyn FnMut(Taken)) {
+        if self.members.iter().any(|member| member.number == stack) {
+            let taken = self.graph.take(id);
+            taken
+                .into_iter()
+                .for_each(|result| give(Taken { stack, id, result }));
+        }
+        for part in self.parts() {
+            part.take(stack, id, give);
         }
     }
 

@@ -74,6 +74,7 @@ impl<'a> First<'a> {
             && range.map(NodeId).all(|id| {
                 let (one, other) = (self.of.node(id), other.of.node(id));
                 one.does_as(other)
+                    && one.settings.has_same_attached(&other.settings)
                     && !(one.info.effects)(&one.settings)
                     && one.info.kind != ComponentKind::Thread
                     && one.references.is_empty()

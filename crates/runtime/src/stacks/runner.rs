@@ -12,7 +12,9 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use flowgauge_capture::{Error, PacketSource};
-use flowgauge_stack::{ComponentFailure, Failure, Program, SettingError, Stack};
+use flowgauge_stack::{
+    ComponentFailure, Failure, NodeId, Program, ResultValue, SettingError, Stack,
+};
 use flowgauge_stream::offload::Verdicts;
 use flowgauge_wire::{DecodeOptions, Nanos};
 
@@ -24,7 +26,7 @@ use super::crossing::{Crossing, Entry, crossing};
 use super::fan_out::{OwnSource, Reading, SourceReport, run_own};
 use super::lane::{Behind, Lane, run_apart, run_behind, run_behind_any, run_lane, run_source};
 use super::pace::Pace;
-use super::part::{Common, Count, Leaving, Member, Next, Part, StackFailure};
+use super::part::{Common, Count, Leaving, Member, Next, Number, Part, StackFailure};
 use super::snapshot::{Snapshot, StackState};
 use crate::pool::{Inbox, Pool, TOGETHER, WAITING};
 use crate::queue::Bell;
@@ -419,6 +421,47 @@ impl Runner {
     /// once is as it was when it was asked before.
     pub fn snapshot(&self) -> Snapshot {
         self.ask(false)
+    }
+
+    /// What components have counted, for who wants to know it often: that of other threads as it was when it was asked
+    /// before, and exact once they have ended. Of a component that several threads have there are several.
+    pub fn numbers(&self, give: &mut dyn FnMut(Number)) {
+        let mut add = |number: Number| {
+            if let Some(stack) = self.stack_of(number.stack) {
+                give(Number { stack, ..number });
+            }
+        };
+        self.inline.numbers(&mut add);
+        for waiting in &self.waiting {
+            waiting.work.counts(&mut |count| add(Number::of(&count)));
+        }
+        for thread in &self.threads {
+            thread.board.numbers(&mut |number| add(number.clone()));
+        }
+    }
+
+    /// The result of a component, which forgets it: what comes later is in the next one. What a busy thread does not say within
+    /// a moment is in the next one, too.
+    pub fn take(&mut self, stack: usize, id: NodeId) -> Option<ResultValue> {
+        let number = self.members.get(stack)?.number;
+        let mut result: Option<ResultValue> = None;
+        let mut add = |taken: ResultValue| match &mut result {
+            Some(result) => result.merge(&taken),
+            None => result = Some(taken),
+        };
+        let threads = self.threads.iter();
+        let threads = threads.filter(|thread| thread.members.iter().any(|it| it.number == number));
+        let asked: Vec<_> = threads
+            .map(|thread| (thread, thread.board.take(number, id)))
+            .collect();
+        self.inline.take(number, id, &mut |taken| add(taken.result));
+        let patience = Instant::now() + PATIENCE;
+        for (thread, question) in asked {
+            thread
+                .board
+                .taken(question, patience, (number, id), &mut add);
+        }
+        result
     }
 
     /// Results and counts begin anew; returns what they were.

@@ -20,7 +20,7 @@ impl Checker<'_> {
         };
         let place = |body: &Body| body.nodes.first().map_or(Span::default(), |node| node.span);
         match branches {
-            Branches::Any => {}
+            Branches::Any | Branches::Copies => {}
             Branches::Fixed(names) => {
                 if let Some(body) = bodies.get(names.len()) {
                     let message = format!(

@@ -86,6 +86,14 @@ impl<T: Tail> Outlet for Exit<'_, T> {
         node.component.as_ref()?.values()
     }
 
+    fn all_values(&self, option: &str) -> Vec<Option<&PacketValues>> {
+        let nodes = self
+            .named(option)
+            .filter_map(|id| self.graph.nodes.get(id.index()));
+        let values = nodes.map(|node| node.component.as_ref()?.values());
+        values.collect()
+    }
+
     fn batch(&self) -> u64 {
         self.graph.batch
     }

@@ -34,4 +34,4 @@ mod ring;
 
 pub use held::HeldBytes;
 pub use pool::{Area, Pool, PoolView};
-pub use ring::{BODY_BYTES, COUNTERS, Event, EventReader, EventWriter};
+pub use ring::{BODY_BYTES, COUNTERS, Counters, Event, EventReader, EventWriter};

@@ -179,26 +179,36 @@ impl Pool {
     /// largest one, or when the pool is full.
     pub fn store(&mut self, parts: &[&[u8]]) -> Option<Area> {
         let len = parts.iter().map(|part| part.len()).sum::<usize>();
+        self.store_by(len, |mut to| {
+            for part in parts {
+                let left = core::mem::take(&mut to);
+                if let Some((here, rest)) = left.split_at_mut_checked(part.len()) {
+                    here.copy_from_slice(part);
+                    to = rest;
+                }
+            }
+        })
+    }
+
+    /// Has `len` bytes written to an area. They are whatever they were before; `None` as of [`Pool::store`].
+    pub fn store_by(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Option<Area> {
         let number = class_of(len)?;
         let size = size_of_class(number);
         if self.in_use + size as u64 > self.limit {
             return None;
         }
         let slot = self.take(number)?;
-        let mut at = slot as usize * size;
+        let at = slot as usize * size;
         if let Some(references) = self.references.get_mut(at >> SMALLEST) {
             *references = 1;
         }
         self.in_use += size as u64;
-        for part in parts {
-            // An area of the pool, so it is inside the memory.
-            if let Some(to) = self.memory.at(at, part.len()) {
-                // SAFETY: `to` has room for the part (the range was checked) inside the one
-                // mapping that can write; nobody refers to the area, since its references were
-                // 0, so nobody reads it; the part is no memory of the pool, which is never lent.
-                unsafe { core::ptr::copy_nonoverlapping(part.as_ptr(), to.as_ptr(), part.len()) };
-            }
-            at += part.len();
+        // An area of the pool, so it is inside the memory.
+        if let Some(to) = self.memory.at(at, len) {
+            // SAFETY: `len` bytes (the range was checked) inside the one mapping that can write, initialised (files begin
+            // as zeroes); nobody refers to the area, since its references were 0, so nobody reads it; no other bytes of
+            // the pool are borrowed, as this takes `&mut self`.
+            write(unsafe { core::slice::from_raw_parts_mut(to.as_ptr(), len) });
         }
         Some(Area {
             class: number as u8,

@@ -4,7 +4,8 @@
 //!  ring, read-only for the client                              page of the client
 //!  0     magic, bytes per entry, entries in use                0   events read
 //!  64    events published                                      64  whether it sleeps
-//!  128   counters, for whatever they are
+//!  72    version of the counters
+//!  128   counters, for whatever they are, twice: of an even version, of an odd one
 //!  4096  entries: number | offset in the pool | length | body
 //! ```
 //!
@@ -22,6 +23,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::thread::futex::{self, Timespec};
 
 use super::held::{HeldBytes, Lent};
 use super::memory::{self, Mapping, PAGE};
@@ -31,7 +35,7 @@ use super::pool::{Area, Place, Pool, PoolView};
 pub const BODY_BYTES: usize = 360;
 
 /// Number of counters beside the events.
-pub const COUNTERS: usize = 64;
+pub const COUNTERS: usize = 240;
 
 const MAGIC: u64 = u64::from_be_bytes(*b"fgevents");
 /// Largest number of entries.
@@ -43,6 +47,7 @@ mod header {
     pub(super) const ENTRY_BYTES: usize = 8;
     pub(super) const ENTRIES: usize = 16;
     pub(super) const PUBLISHED: usize = 64;
+    pub(super) const VERSION: usize = 72;
     pub(super) const COUNTERS: usize = 128;
 }
 
@@ -63,6 +68,7 @@ struct Entry {
 }
 
 const _: () = assert!(size_of::<Entry>() == 384);
+const _: () = assert!(header::COUNTERS + 2 * 8 * COUNTERS <= PAGE);
 
 /// The service's end.
 #[derive(Debug)]
@@ -84,6 +90,8 @@ pub struct EventWriter {
     references: VecDeque<Place>,
     /// Bytes of the areas that they refer to.
     held: u64,
+    /// Of the counters.
+    version: u64,
 }
 
 impl EventWriter {
@@ -122,6 +130,7 @@ impl EventWriter {
             read: 0,
             references: VecDeque::with_capacity(entries as usize),
             held: 0,
+            version: 0,
         };
         let facts = [
             (header::MAGIC, MAGIC),
@@ -269,12 +278,72 @@ impl EventWriter {
         }
     }
 
-    /// Shows the client a number beside the events.
-    pub fn set_counter(&self, number: usize, value: u64) {
-        if number < COUNTERS
-            && let Ok(counter) = word(&self.ring, header::COUNTERS + 8 * number)
+    /// Shows the client numbers beside the events, all at once. Those that are not given become whatever they were.
+    pub fn set_counters(&mut self, values: impl IntoIterator<Item = u64>) {
+        let next = self.version + 1;
+        // Who reads a number of the next version in the place of one before sees that there was one in between.
+        fence(Ordering::Release);
+        for (number, value) in values.into_iter().take(COUNTERS).enumerate() {
+            if let Ok(counter) = counter(&self.ring, next, number) {
+                counter.store(value, Ordering::Relaxed);
+            }
+        }
+        if let Ok(version) = word(&self.ring, header::VERSION) {
+            // Release: the numbers are there before their version.
+            version.store(next, Ordering::Release);
+            self.version = next;
+        }
+    }
+
+    /// Wakes the client, if it [sleeps](EventReader::sleep).
+    pub fn wake(&self) {
+        if let Ok(sleeps) = half(&self.page, page::SLEEPS)
+            && sleeps.swap(0, Ordering::SeqCst) != 0
         {
-            counter.store(value, Ordering::Relaxed);
+            self.wake_up();
+        }
+    }
+
+    /// Wakes the client of whom [`EventWriter::publish`] said that it is to be.
+    pub fn wake_up(&self) {
+        if let Ok(sleeps) = half(&self.page, page::SLEEPS) {
+            let _ = futex::wake(sleeps, futex::Flags::empty(), 1);
+        }
+    }
+}
+
+/// The numbers beside the events, for any thread of the client's.
+#[derive(Clone, Debug)]
+pub struct Counters(Arc<Mapping>);
+
+impl Counters {
+    /// Maps the first of what [`EventWriter::files`] are, for who wants no events.
+    ///
+    /// # Errors
+    /// `InvalidData` when it is not that; the system's.
+    pub fn open(ring: OwnedFd) -> io::Result<Counters> {
+        mapped(ring).map(|(ring, _)| Counters(Arc::new(ring)))
+    }
+
+    /// The numbers at these places, all of one moment. Those that are not there are 0.
+    #[inline]
+    pub fn read<const N: usize>(&self, places: [usize; N]) -> [u64; N] {
+        let Ok(version) = word(&self.0, header::VERSION) else {
+            return [0; N];
+        };
+        let mut before = version.load(Ordering::Acquire);
+        loop {
+            let values = places.map(|place| {
+                let counter = counter(&self.0, before, place);
+                counter.map_or(0, |counter| counter.load(Ordering::Relaxed))
+            });
+            fence(Ordering::Acquire);
+            // Only once there is a next version is that of before written over: no writer that stops makes this wait.
+            let after = version.load(Ordering::Acquire);
+            if after == before {
+                return values;
+            }
+            before = after;
         }
     }
 }
@@ -291,7 +360,7 @@ pub struct Event<'a> {
 /// The client's end.
 #[derive(Debug)]
 pub struct EventReader {
-    ring: Mapping,
+    ring: Arc<Mapping>,
     page: Arc<Mapping>,
     pool: Arc<PoolView>,
     entries: u32,
@@ -314,28 +383,26 @@ impl EventReader {
     ///
     /// # Errors
     /// `InvalidData` when they are not that; the system's.
-    pub fn open(ring: OwnedFd, page: OwnedFd, pool: PoolView) -> io::Result<EventReader> {
-        let bytes = memory::sealed_size(&ring)?;
-        let page_bytes = memory::sealed_size(&page)?;
-        if page_bytes != PAGE || bytes < PAGE {
+    pub fn open(
+        ring: OwnedFd,
+        page: OwnedFd,
+        pool: impl Into<Arc<PoolView>>,
+    ) -> io::Result<EventReader> {
+        let (ring, bytes) = mapped(ring)?;
+        if memory::sealed_size(&page)? != PAGE {
             return Err(wrong("its size"));
         }
-        let ring = Mapping::new(&ring, bytes, false)?;
         let page = Mapping::new(&page, PAGE, true)?;
-        let fact = |at| Ok::<_, io::Error>(word(&ring, at)?.load(Ordering::Relaxed));
-        if fact(header::MAGIC)? != MAGIC || fact(header::ENTRY_BYTES)? != size_of::<Entry>() as u64
-        {
-            return Err(wrong("its layout"));
-        }
-        let entries = u32::try_from(fact(header::ENTRIES)?).unwrap_or(0);
+        let entries = word(&ring, header::ENTRIES)?.load(Ordering::Relaxed);
+        let entries = u32::try_from(entries).unwrap_or(0);
         let most = u32::try_from((bytes - PAGE) / size_of::<Entry>()).unwrap_or(0);
         if !entries.is_power_of_two() || entries > most || most > MOST {
             return Err(wrong("its number of entries"));
         }
         Ok(EventReader {
-            ring,
+            ring: Arc::new(ring),
             page: Arc::new(page),
-            pool: Arc::new(pool),
+            pool: pool.into(),
             entries,
             most,
             lent: None,
@@ -459,13 +526,24 @@ impl EventReader {
         }
     }
 
-    /// A number that the service shows beside the events.
-    pub fn counter(&self, number: usize) -> u64 {
-        if number >= COUNTERS {
-            return 0;
+    /// Sleeps until there is an event, the service [wakes](EventWriter::wake) this side, or `limit` is over.
+    pub fn sleep(&mut self, limit: Duration) {
+        if !self.prepare_to_sleep() {
+            return;
         }
-        let counter = word(&self.ring, header::COUNTERS + 8 * number);
-        counter.map_or(0, |counter| counter.load(Ordering::Relaxed))
+        let limit = Timespec {
+            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: limit.subsec_nanos().into(),
+        };
+        if let Ok(sleeps) = half(&self.page, page::SLEEPS) {
+            let _ = futex::wait(sleeps, futex::Flags::empty(), 1, Some(&limit));
+        }
+        self.awake();
+    }
+
+    /// The numbers that the service shows beside the events.
+    pub fn counters(&self) -> Counters {
+        Counters(Arc::clone(&self.ring))
     }
 
     /// Looks for new events.
@@ -499,6 +577,20 @@ impl EventReader {
     }
 }
 
+/// A ring that another process writes, and its bytes.
+fn mapped(ring: OwnedFd) -> io::Result<(Mapping, usize)> {
+    let bytes = memory::sealed_size(&ring)?;
+    if bytes < PAGE {
+        return Err(wrong("its size"));
+    }
+    let ring = Mapping::new(&ring, bytes, false)?;
+    let fact = |at| Ok::<_, io::Error>(word(&ring, at)?.load(Ordering::Relaxed));
+    if fact(header::MAGIC)? != MAGIC || fact(header::ENTRY_BYTES)? != size_of::<Entry>() as u64 {
+        return Err(wrong("its layout"));
+    }
+    Ok((ring, bytes))
+}
+
 /// A number of entries that a ring can have.
 fn rounded(entries: u32) -> u32 {
     entries.clamp(2, MOST).next_power_of_two()
@@ -528,6 +620,16 @@ pub(super) fn word(memory: &Mapping, at: usize) -> io::Result<&AtomicU64> {
     // at pages); all accesses of either process are atomic. A mapping without the right to write
     // is only loaded from: with plain loads, on the 64-bit machines this is for.
     Ok(unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) })
+}
+
+/// A counter of a version.
+#[inline]
+fn counter(ring: &Mapping, version: u64, number: usize) -> io::Result<&AtomicU64> {
+    if number >= COUNTERS {
+        return Err(wrong("it has no such counter"));
+    }
+    let of_version = (version & 1) as usize * COUNTERS;
+    word(ring, header::COUNTERS + 8 * (of_version + number))
 }
 
 /// Half a word that both sides access.

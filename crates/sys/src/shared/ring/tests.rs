@@ -1,3 +1,7 @@
+use core::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Instant;
+
 use crate::local::Connection;
 
 use super::*;
@@ -83,7 +87,7 @@ fn events_that_were_taken_out_end_in_their_order() {
         };
         assert_eq!(waiting(&mut writer, &mut pool), (4, 2048));
         let last = taken.pop().unwrap();
-        let other = std::thread::spawn(move || assert_eq!(last.bytes(), [round; 300]));
+        let other = thread::spawn(move || assert_eq!(last.bytes(), [round; 300]));
         other.join().unwrap();
         assert_eq!(waiting(&mut writer, &mut pool), (4, 2048));
         drop(taken.remove(0));
@@ -119,7 +123,7 @@ fn events_are_given_back_from_any_thread() {
     let (mut pool, mut writer, mut reader) = pair(64, 1 << 20);
     let (to, from) = std::sync::mpsc::channel::<HeldBytes>();
     let from = std::sync::Mutex::new(from);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
                 while let Ok(bytes) = { from.lock().unwrap().recv() } {
@@ -130,7 +134,7 @@ fn events_are_given_back_from_any_thread() {
         for number in 0..20_000_u64 {
             while writer.room() == 0 {
                 assert!(writer.collect(&mut pool));
-                std::thread::yield_now();
+                thread::yield_now();
             }
             assert!(push(&mut writer, &mut pool, number as u8, &[1; 30]));
             let _ = writer.publish();
@@ -279,7 +283,7 @@ fn garbage_harms_nobody_else() {
 fn two_threads_agree() {
     const EVENTS: u64 = 200_000;
     let (mut pool, mut writer, mut reader) = pair(64, 1 << 20);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         scope.spawn(move || {
             for number in 0..EVENTS {
                 let event = loop {
@@ -289,7 +293,7 @@ fn two_threads_agree() {
                             u64::from_le_bytes(event.data.try_into().unwrap()),
                         );
                     }
-                    std::thread::yield_now();
+                    thread::yield_now();
                 };
                 assert_eq!(event, (body(number as u8), number));
             }
@@ -299,7 +303,7 @@ fn two_threads_agree() {
             while writer.room() == 0 {
                 let _ = writer.publish();
                 assert!(writer.collect(&mut pool));
-                std::thread::yield_now();
+                thread::yield_now();
             }
             assert!(push(
                 &mut writer,
@@ -314,7 +318,7 @@ fn two_threads_agree() {
         let _ = writer.publish();
         while writer.waiting() > 0 {
             assert!(writer.collect(&mut pool));
-            std::thread::yield_now();
+            thread::yield_now();
         }
     });
     assert_eq!(pool.in_use(), 0);
@@ -372,7 +376,7 @@ fn a_ring_grows_under_a_reader() {
     let mut pool = Pool::new(1 << 23).unwrap();
     let mut writer = EventWriter::growing(2, 1 << 14).unwrap();
     let mut reader = reader_of(&pool, &writer);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         scope.spawn(move || {
             for number in 0..EVENTS {
                 // By turns with bytes that are borrowed and that are taken out.
@@ -389,7 +393,7 @@ fn a_ring_grows_under_a_reader() {
                         assert_eq!(bytes, number.to_le_bytes());
                         break;
                     }
-                    std::thread::yield_now();
+                    thread::yield_now();
                 }
             }
             reader.done();
@@ -398,7 +402,7 @@ fn a_ring_grows_under_a_reader() {
             while writer.room() == 0 {
                 let _ = writer.publish();
                 assert!(writer.collect(&mut pool));
-                std::thread::yield_now();
+                thread::yield_now();
             }
             let bytes = number.to_le_bytes();
             assert!(push(&mut writer, &mut pool, number as u8, &bytes));
@@ -406,13 +410,13 @@ fn a_ring_grows_under_a_reader() {
             if number % 1000 == 0 {
                 while !writer.grow(2 * writer.entries()) {
                     assert!(writer.collect(&mut pool));
-                    std::thread::yield_now();
+                    thread::yield_now();
                 }
             }
         }
         while writer.waiting() > 0 {
             assert!(writer.collect(&mut pool));
-            std::thread::yield_now();
+            thread::yield_now();
         }
     });
     assert_eq!((writer.entries(), pool.in_use()), (1 << 14, 0));
@@ -437,12 +441,74 @@ fn a_reader_believes_no_size_that_cannot_be() {
 
 #[test]
 fn counters_are_shown() {
-    let (_, writer, reader) = pair(2, 4096);
-    writer.set_counter(0, 7);
-    writer.set_counter(COUNTERS - 1, u64::MAX);
-    writer.set_counter(COUNTERS, 1);
-    let seen = [0, 1, COUNTERS - 1, COUNTERS, usize::MAX].map(|at| reader.counter(at));
-    assert_eq!(seen, [7, 0, u64::MAX, 0, 0]);
+    let (_, mut writer, reader) = pair(2, 4096);
+    let counters = reader.counters();
+    let places = [0, 1, COUNTERS - 1, COUNTERS, usize::MAX];
+    assert_eq!(counters.read(places), [0; 5]);
+    let all = (0..).map(|number| number + 7).take(2 * COUNTERS);
+    writer.set_counters(all);
+    let last = COUNTERS as u64 + 6;
+    assert_eq!(counters.read(places), [7, 8, last, 0, 0]);
+    let file = writer.files()[0].try_clone_to_owned().unwrap();
+    let alone = Counters::open(file).unwrap();
+    writer.set_counters([1]);
+    assert_eq!(alone.read([0]), [1]);
+    let page = writer.files()[1].try_clone_to_owned().unwrap();
+    assert!(Counters::open(page).is_err());
+}
+
+/// Numbers of one moment are read together, however they change meanwhile.
+#[test]
+fn counters_are_of_one_moment() {
+    let (_, mut writer, reader) = pair(2, 4096);
+    let counters = reader.counters();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..200_000 {
+                writer.set_counters([round; COUNTERS]);
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let mut last = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            let [one, other, far] = counters.read([0, 17, COUNTERS - 1]);
+            assert!(one == other && other == far && far >= last);
+            last = far;
+        }
+    });
+    assert_eq!(counters.read([3]), [199_999]);
+}
+
+#[test]
+fn who_sleeps_is_woken() {
+    let (mut pool, mut writer, mut reader) = pair(4, 1 << 20);
+    let began = Instant::now();
+    reader.sleep(Duration::from_millis(1));
+    assert!(began.elapsed() >= Duration::from_millis(1));
+    let reading = thread::spawn(move || {
+        // Woken without an event first, then for one.
+        let mut wakes = 0;
+        while !reader.has_next() {
+            reader.sleep(Duration::from_secs(60));
+            wakes += 1;
+        }
+        wakes
+    });
+    let asleep = half(&writer.page, page::SLEEPS).unwrap();
+    let wait = || {
+        while asleep.load(Ordering::Relaxed) == 0 {
+            thread::yield_now();
+        }
+    };
+    wait();
+    writer.wake();
+    wait();
+    assert!(push(&mut writer, &mut pool, 1, b"there"));
+    if writer.publish() {
+        writer.wake_up();
+    }
+    assert!(reading.join().unwrap() >= 1);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub enum Request {
     /// How the sensor is.
     Status,
-    /// A flow: a stack on a device, until it is closed or the connection ends.
+    /// Whether a flow could be opened, as far as its text and its user's rights say.
+    Check {
+        /// The device.
+        device: String,
+        /// Its components.
+        stack: String,
+    },
+    /// A flow: a stack on a device, until it is closed or the connection ends. `fd:0` in the place of a file to be written is the
+    /// first of the descriptors that come with it.
     Open {
         /// The device.
         device: String,
@@ -37,11 +46,20 @@ pub enum Request {
     Results {
         /// Which.
         flow: u64,
+        /// Of this component only, by its label, whose table is forgotten: what comes later is in the next answer.
+        take: Option<String>,
     },
     /// Ends a flow of this connection; its last results are the answer.
     Close {
         /// Which.
         flow: u64,
+    },
+    /// A device of a file whose descriptor comes with it, read once it is started. It is this connection's, and ends with it.
+    CreateDevice,
+    /// Ends such a device, and the flows on it.
+    DeleteDevice {
+        /// The device.
+        device: String,
     },
     /// The files of a device that holds are read from now on.
     Start {
@@ -62,12 +80,23 @@ pub enum Answer {
     Done(Vec<String>),
     /// How the sensor is.
     Status(Status),
-    /// The number of a new flow.
-    Flow(u64),
+    /// A new flow. With it come descriptors of the memory shared with the user ([`layout`](crate::layout)).
+    Flow(OpenedFlow),
+    /// The name of a new device.
+    Device(String),
     /// Results of a flow.
     Results(Results),
     /// It is not done.
     Refused(Refusal),
+}
+
+/// A flow that is open.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenedFlow {
+    /// Its number.
+    pub number: u64,
+    /// The labels of its components.
+    pub components: Vec<String>,
 }
 
 /// Why something is not done.
@@ -80,14 +109,16 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn new(error: impl Into<String>) -> Refusal {
+    /// Why.
+    pub fn new(error: impl Into<String>) -> Refusal {
         Refusal {
             error: error.into(),
             hint: None,
         }
     }
 
-    pub(crate) fn with_hint(error: impl Into<String>, hint: &str) -> Refusal {
+    /// Why, and what to do about it.
+    pub fn with_hint(error: impl Into<String>, hint: &str) -> Refusal {
         Refusal {
             error: error.into(),
             hint: Some(hint.to_owned()),
@@ -190,7 +221,14 @@ pub struct ComponentResult {
 }
 
 /// Sends an answer, in as many parts as it takes.
-pub(crate) fn send_answer(connection: &Connection, answer: &Answer) -> io::Result<()> {
+///
+/// # Errors
+/// The system's; when the user has gone, or does not receive.
+pub fn send_answer(
+    connection: &Connection,
+    answer: &Answer,
+    mut files: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(answer)?;
     if bytes.len() > MOST_ANSWER {
         let long = format!(
@@ -203,17 +241,23 @@ pub(crate) fn send_answer(connection: &Connection, answer: &Answer) -> io::Resul
     let mut parts = bytes.chunks(PART_BYTES).peekable();
     while let Some(part) = parts.next() {
         let mark = if parts.peek().is_some() { b'+' } else { b'.' };
-        send(connection, &[&[mark], part].concat())?;
+        send(connection, &[&[mark], part].concat(), files)?;
+        files = &[];
     }
     Ok(())
 }
 
-fn send(connection: &Connection, part: &[u8]) -> io::Result<()> {
+/// Sends a part, when there is room for it.
+pub(crate) fn send(
+    connection: &Connection,
+    part: &[u8],
+    files: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     const LOOK: Duration = Duration::from_millis(2);
 
     let until = Instant::now() + PATIENCE;
     loop {
-        match connection.send(part) {
+        match connection.send_files(part, files) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
                 thread::sleep(LOOK);
             }
@@ -222,21 +266,25 @@ fn send(connection: &Connection, part: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Receives an answer within `patience`.
-pub(crate) fn receive_answer(connection: &Connection, patience: Duration) -> io::Result<Answer> {
-    let mut bytes = Vec::new();
+/// Receives an answer within `patience`, and the descriptors that come with it.
+pub(crate) fn receive_answer(
+    connection: &Connection,
+    patience: Duration,
+) -> io::Result<(Answer, Vec<OwnedFd>)> {
+    let (mut bytes, mut files) = (Vec::new(), Vec::new());
     let mut part = vec![0; PART_BYTES + 1];
     loop {
         if !connection.wait(Some(patience))? {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let len = match connection.receive(&mut part) {
+        let (len, came) = match connection.receive_files(&mut part) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             received => received?,
         };
+        files.extend(came);
         bytes.extend_from_slice(&part[1..len.max(1)]);
         match part[0] {
-            b'.' => return decode(&bytes),
+            b'.' => return Ok((decode(&bytes)?, files)),
             b'+' if bytes.len() < MOST_ANSWER => {}
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
@@ -256,8 +304,8 @@ mod tests {
         let (one, other) = Connection::pair().unwrap();
         let answer = Answer::Done(vec!["x".repeat(1000); 1000]);
         let expected = answer.clone();
-        let sender = thread::spawn(move || send_answer(&one, &answer).unwrap());
-        let received = receive_answer(&other, Duration::from_secs(10)).unwrap();
+        let sender = thread::spawn(move || send_answer(&one, &answer, &[]).unwrap());
+        let (received, _) = receive_answer(&other, Duration::from_secs(10)).unwrap();
         assert_eq!(received, expected);
         sender.join().unwrap();
     }

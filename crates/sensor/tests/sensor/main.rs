@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 
+mod own_files;
+mod shared;
+mod taken;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +17,9 @@ use flowgauge_capture::open;
 use flowgauge_generate::{Config as Trace, Preset, generate};
 use flowgauge_registry::registry;
 use flowgauge_runtime::stacks::{Runner, RunnerOptions};
-use flowgauge_sensor::protocol::{Answer, Request, Results};
-use flowgauge_sensor::{Client, ClientError, Sensor};
+use flowgauge_sensor::Sensor;
+use flowgauge_sensor_client::protocol::{Answer, Request, Results};
+use flowgauge_sensor_client::{Client, ClientError, Flow};
 use flowgauge_stack::syntax::Document;
 use flowgauge_stack::{ResultValue, Sources, check, parse_stack};
 use flowgauge_sys::local::Connection;
@@ -83,10 +88,10 @@ impl Drop for Running {
 }
 
 /// Waits until the device has come to its end. Returns the last results of a flow.
-fn last(client: &Client, flow: u64) -> Results {
+fn last(flow: &Flow) -> Results {
     let patience = Instant::now() + Duration::from_secs(60);
     loop {
-        let results = client.results(flow).unwrap();
+        let results = flow.results().unwrap();
         if results.is_last || Instant::now() > patience {
             assert!(results.is_last);
             return results;
@@ -118,6 +123,16 @@ fn of_file(stack: &str, file: &Path) -> Vec<(String, Option<u64>, usize)> {
     components.collect()
 }
 
+/// What a flow has, as [`of_file`].
+fn seen(results: &Results) -> Vec<(String, Option<u64>, usize)> {
+    let components = results.components.iter().map(|it| {
+        let value = it.value.as_ref().and_then(serde_json::Value::as_u64);
+        let rows = it.rows.as_ref().map_or(0, Vec::len);
+        (it.component.clone(), value, rows)
+    });
+    components.collect()
+}
+
 const STACKS: &[&str] = &[
     "count bytes",
     "filter { tcp port 80 } count bytes",
@@ -136,25 +151,16 @@ fn flows_give_what_their_stacks_give_over_the_same_packets() {
         let clients: Vec<_> = (STACKS.iter())
             .map(|stack| {
                 let client = running.client();
-                let flow = client.open("mix", stack).unwrap();
+                let flow = client.open("mix", stack, &[]).unwrap();
                 (stack, client, flow)
             })
             .collect();
         clients[0].1.start("mix").unwrap();
-        for (stack, client, flow) in &clients {
-            let results = last(client, *flow);
+        for (stack, _, flow) in &clients {
+            let results = last(flow);
             assert_eq!(results.failure, None);
             let expected = of_file(stack, &running.trace());
-            let seen: Vec<_> = (results.components.iter())
-                .map(|it| {
-                    let value = it.value.as_ref().and_then(serde_json::Value::as_u64);
-                    (
-                        it.component.clone(),
-                        value,
-                        it.rows.as_ref().map_or(0, Vec::len),
-                    )
-                })
-                .collect();
+            let seen = seen(&results);
             assert_eq!(seen, expected, "{stack}, {workers} workers");
             assert!(
                 seen.iter()
@@ -168,24 +174,29 @@ fn flows_give_what_their_stacks_give_over_the_same_packets() {
 fn flows_end_with_their_connection_and_belong_to_it() {
     let running = Running::start(1, "");
     let (one, other) = (running.client(), running.client());
-    let flow = one.open("mix", "count").unwrap();
-    let second = other.open("mix", "bytes").unwrap();
+    let flow = one.open("mix", "count", &[]).unwrap();
+    let second = other.open("mix", "bytes", &[]).unwrap();
     assert_eq!(running.flows(), 2);
-    for refused in [other.results(flow), other.close(flow), one.results(second)] {
+    for refused in [
+        other.results(flow.number()),
+        other.close(flow.number()),
+        one.results(second.number()),
+    ] {
         assert!(
             matches!(refused, Err(ClientError::Refused(_))),
             "{refused:?}"
         );
     }
-    drop(one);
+    drop((one, flow));
     let patience = Instant::now() + Duration::from_secs(60);
     while running.flows() != 1 && Instant::now() < patience {
         thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(running.flows(), 1);
-    other.close(second).unwrap();
+    let number = second.number();
+    second.close().unwrap();
     assert_eq!(running.flows(), 0);
-    assert!(matches!(other.close(second), Err(ClientError::Refused(_))));
+    assert!(matches!(other.close(number), Err(ClientError::Refused(_))));
 }
 
 #[test]
@@ -202,8 +213,7 @@ fn equal_flows_are_counted_once_and_each_from_its_beginning() {
     let running = Running::start(1, &tables);
     let open = |stack: &str| {
         let client = running.client();
-        let flow = client.open("slow", stack).unwrap();
-        (client, flow)
+        client.open("slow", stack, &[]).unwrap()
     };
     let number = |results: &Results, at: usize| {
         let value = results.components[at].value.as_ref();
@@ -212,14 +222,14 @@ fn equal_flows_are_counted_once_and_each_from_its_beginning() {
     let stack = "filter { tcp } count bytes";
     let first = open(stack);
     let sampled = open("sample { value = 3 } count");
-    first.0.start("slow").unwrap();
+    running.client().start("slow").unwrap();
     let mut later = Vec::new();
     let patience = Instant::now() + Duration::from_secs(60);
     while later.len() < 3 && Instant::now() < patience {
-        let before = number(&first.0.results(first.1).unwrap(), 1);
+        let before = number(&first.results().unwrap(), 1);
         if before > 1000 * (later.len() as u64 + 1) {
             let one = open(stack);
-            let after = number(&first.0.results(first.1).unwrap(), 1);
+            let after = number(&first.results().unwrap(), 1);
             later.push((before, one, after));
         }
     }
@@ -231,16 +241,16 @@ fn equal_flows_are_counted_once_and_each_from_its_beginning() {
         [4, 1, 1],
         "what a sample passes depends on what it saw"
     );
-    let all = number(&last(&first.0, first.1), 1);
-    for (before, (client, flow), after) in later {
-        let own = number(&last(&client, flow), 1);
+    let all = number(&last(&first), 1);
+    for (before, flow, after) in later {
+        let own = number(&last(&flow), 1);
         assert!(
             (all - after..=all - before).contains(&own),
             "{before} {after} {own} {all}"
         );
     }
     let expected = of_file(stack, &path);
-    let results = last(&first.0, first.1);
+    let results = last(&first);
     assert_eq!(
         (Some(all), Some(number(&results, 2))),
         (expected[1].1, expected[2].1)
@@ -281,12 +291,17 @@ fn what_is_no_request_is_refused_and_nothing_else_happens() {
         ("mix", "pcap { file = /etc/passwd } count"),
         ("mix", "output { file = /tmp/x }"),
     ] {
-        let refused = client.open(device, stack);
-        assert!(
-            matches!(refused, Err(ClientError::Refused(_))),
-            "{stack}: {refused:?}"
-        );
+        let refused = client.open(device, stack, &[]);
+        let Err(ClientError::Refused(refused)) = refused else {
+            panic!("{stack}: {refused:?}");
+        };
+        let checked = client.check(device, stack);
+        let Err(ClientError::Refused(checked)) = checked else {
+            panic!("{stack}: {checked:?}");
+        };
+        assert_eq!(refused, checked);
     }
+    client.check("mix", "filter { tcp } count").unwrap();
     assert_eq!(running.flows(), 0);
 }
 
@@ -299,7 +314,7 @@ fn a_configuration_is_taken_anew_or_nothing_changes() {
         fs::write(&file, config_text(running.folder.path(), 1, tables)).unwrap();
     };
     let client = running.client();
-    let flow = client.open("mix", "count").unwrap();
+    let flow = client.open("mix", "count", &[]).unwrap();
     assert_eq!(client.reload().unwrap(), ["nothing has changed"]);
     write("[stacks.a]\nstack = \"cuont\"\n");
     let Err(ClientError::Refused(refusal)) = client.reload() else {
@@ -311,7 +326,7 @@ fn a_configuration_is_taken_anew_or_nothing_changes() {
     );
     assert_eq!(client.reload().unwrap(), ["device mix: changed b, c"]);
     client.start("mix").unwrap();
-    assert!(last(&client, flow).components[0].value.is_some());
+    assert!(last(&flow).components[0].value.is_some());
     let status = client.status().unwrap();
     let names: Vec<&str> = status.devices[0]
         .stacks
@@ -334,7 +349,7 @@ fn a_replaced_device_counts_anew_and_what_fails_changes_nothing() {
     };
     let open = || {
         let client = running.client();
-        let flow = client.open("mix", "count").unwrap();
+        let flow = client.open("mix", "count", &[]).unwrap();
         (client, flow)
     };
     let flows = [open(), open()];
@@ -352,8 +367,8 @@ fn a_replaced_device_counts_anew_and_what_fails_changes_nothing() {
     assert_eq!(said, ["device mix replaced"]);
     flows[0].0.start("mix").unwrap();
     let expected = of_file("count", &running.trace())[0].1;
-    for (client, flow) in &flows {
-        let results = last(client, *flow);
+    for (_, flow) in &flows {
+        let results = last(flow);
         let value = results.components[0].value.as_ref();
         assert_eq!(value.and_then(serde_json::Value::as_u64), expected);
     }
@@ -397,9 +412,9 @@ fn a_stack_that_failed_begins_anew_with_a_reload_only() {
     // It could begin now, and would write over what it wrote before.
     fs::create_dir(folder.path().join("gone")).unwrap();
     for _ in 0..3 {
-        let flow = client.open("mix", "bytes").unwrap();
+        let flow = client.open("mix", "bytes", &[]).unwrap();
         assert_eq!(failures(), ["bad"]);
-        client.close(flow).unwrap();
+        flow.close().unwrap();
         assert_eq!(failures(), ["bad"]);
     }
     assert!(!file.exists());
@@ -435,10 +450,10 @@ fn many_users_come_and_go_while_packets_are_read() {
                 for round in 0..10 {
                     let stack =
                         ["count", "filter { tcp } count bytes", "flows count"][(user + round) % 3];
-                    let flow = client.open("slow", stack).unwrap();
-                    let results = client.results(flow).unwrap();
+                    let flow = client.open("slow", stack, &[]).unwrap();
+                    let results = flow.results().unwrap();
                     assert_eq!(results.failure, None);
-                    client.close(flow).unwrap();
+                    flow.close().unwrap();
                 }
             })
         })

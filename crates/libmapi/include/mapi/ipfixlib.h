@@ -1,0 +1,10 @@
+/* Arguments of FLOW_REPORT [ours]. */
+#ifndef _MAPI_IPFIXLIB_H
+#define _MAPI_IPFIXLIB_H 1
+
+#define IPFIXLIB_NETFLOW_V5 "NETFLOW_V5"
+#define IPFIXLIB_NETFLOW_V9 "NETFLOW_V9"
+#define IPFIXLIB_IPFIX "IPFIX"
+#define IPFIXLIB_SHMEM "SHMEM"
+
+#endif

@@ -1,0 +1,1 @@
+#include "mapi/res2file.h"

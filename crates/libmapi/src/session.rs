@@ -1,0 +1,676 @@
+//! The flows of this process, and its connection to the sensor.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use flowgauge_mapi::{Argument, Call, Error, PASSED, Shape, label};
+use flowgauge_sensor_client::protocol::{DeviceStatus, Results};
+use flowgauge_sensor_client::{Client, DEFAULT_SOCKET, Reading, Readings};
+use flowgauge_sys::process;
+
+use crate::abi::{RawPacket, RawResults};
+use crate::error::{
+    CONNECTED_TWICE, NO_DEVICE, NO_FLOW_YET, NOT_BUILT, NOT_CONNECTED, SOCKET, UNKNOWN_FLOW,
+    UNKNOWN_FUNCTION, of_client, of_function,
+};
+use crate::results::{self, Seen};
+
+/// The environment's variable that names another socket than the default one.
+const SOCKET_VARIABLE: &str = "FLOWGAUGE_SENSOR";
+/// How often a program that waits for a result looks for it, at first and later.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+const LAST_LOOK: Duration = Duration::from_millis(50);
+/// How often it is looked whether the sensor is still there.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Descriptors of flows, also of those of the process that this one was forked from.
+static DESCRIPTORS: AtomicI32 = AtomicI32::new(0);
+static STATE: RwLock<State> = RwLock::new(State::new());
+
+/// What a process has.
+pub(crate) struct State {
+    client: Option<Client>,
+    flows: BTreeMap<c_int, Arc<Flow>>,
+    /// Offline devices, by name.
+    offline: BTreeMap<String, usize>,
+}
+
+impl State {
+    pub(crate) const fn new() -> State {
+        State {
+            client: None,
+            flows: BTreeMap::new(),
+            offline: BTreeMap::new(),
+        }
+    }
+}
+
+/// What there is, for a look.
+fn state() -> RwLockReadGuard<'static, State> {
+    STATE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What there is, to change it. In the child of a fork it is made empty.
+pub(crate) fn state_mut() -> std::sync::RwLockWriteGuard<'static, State> {
+    STATE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A flow.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) fd: c_int,
+    pub(crate) device: String,
+    pub(crate) device_id: c_int,
+    user: u32,
+    client: Client,
+    /// The flow has its device for itself: it starts and ends with it.
+    owns_device: bool,
+    calls: Mutex<Vec<Call>>,
+    /// Whether it was connected; with `SYNC` it may still have to wait.
+    is_connected: AtomicBool,
+    is_closed: AtomicBool,
+    open: OnceLock<Open>,
+    failure: Mutex<Option<Error>>,
+}
+
+/// A flow in the sensor.
+#[derive(Debug)]
+struct Open {
+    number: u64,
+    /// What gives its packets.
+    packets: Mutex<flowgauge_sensor_client::Flow>,
+    readings: Readings,
+    functions: Vec<Function>,
+    /// The place of what counts packets that all functions pass.
+    passed: usize,
+    since: SystemTime,
+    /// When it was looked last whether the sensor is there, in milliseconds since then.
+    looked: AtomicU64,
+}
+
+/// A function whose results are read.
+#[derive(Debug)]
+struct Function {
+    call: Call,
+    /// Its place in the stack.
+    place: usize,
+    seen: Mutex<Seen>,
+    shown: Mutex<Box<Shown>>,
+}
+
+/// What a program was given of a function, until it reads the next.
+#[derive(Debug)]
+struct Shown {
+    /// As large structures are aligned.
+    bytes: Vec<u128>,
+    results: RawResults,
+}
+
+impl Shown {
+    fn show(&mut self, bytes: &[u8], size: usize, nanos: u64) -> *mut RawResults {
+        self.bytes.clear();
+        self.bytes.extend(bytes.chunks(16).map(|chunk| {
+            let mut word = [0; 16];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u128::from_ne_bytes(word)
+        }));
+        self.results = RawResults {
+            res: AtomicPtr::new(self.bytes.as_mut_ptr().cast()),
+            ts: nanos / 1000,
+            size: size as c_int,
+        };
+        &raw mut self.results
+    }
+}
+
+/// Gives the argument of a place from 0, if there is one, of the kind that the letter says.
+pub(crate) type Arguments<'a> = &'a mut dyn FnMut(usize, char) -> Option<Result<Argument, String>>;
+
+/// How a flow is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Init,
+    Active,
+    Finished,
+}
+
+/// The connection, made if there is none or the sensor was started anew.
+fn client() -> Result<Client, Error> {
+    if let Some(client) = state().client.as_ref().filter(|client| !client.is_gone()) {
+        return Ok(client.clone());
+    }
+    let mut state = state_mut();
+    if let Some(client) = state.client.as_ref().filter(|client| !client.is_gone()) {
+        return Ok(client.clone());
+    }
+    let socket = std::env::var(SOCKET_VARIABLE);
+    let socket = socket.as_deref().unwrap_or(DEFAULT_SOCKET);
+    let client = Client::connect(Path::new(socket)).map_err(|error| of_client(&error, SOCKET))?;
+    state.client = Some(client.clone());
+    Ok(client)
+}
+
+/// The devices that the user may see.
+pub(crate) fn devices() -> Result<Vec<DeviceStatus>, Error> {
+    let status = client()?.status();
+    let status = status.map_err(|error| of_client(&error, NO_DEVICE))?;
+    Ok(status.devices)
+}
+
+/// A flow on a device. Returns its descriptor.
+pub(crate) fn create(device: &str, owns_device: bool) -> Result<c_int, Error> {
+    if device.contains(':') {
+        let what = format!("{device}: flows on other machines are not built yet");
+        return Err(Error::new(NOT_BUILT, what));
+    }
+    let client = client()?;
+    let devices = devices()?;
+    let at = devices.iter().position(|known| known.device == device);
+    let at = at.ok_or_else(|| {
+        let known: Vec<&str> = devices.iter().map(|known| known.device.as_str()).collect();
+        let what = format!(
+            "the sensor has no device {device}, but {}",
+            known.join(", ")
+        );
+        Error::new(NO_DEVICE, what)
+    })?;
+    let fd = DESCRIPTORS.fetch_add(1, Ordering::Relaxed) + 1;
+    let flow = Flow {
+        fd,
+        device: device.to_owned(),
+        device_id: at as c_int + 1,
+        user: process::user(),
+        client,
+        owns_device,
+        calls: Mutex::default(),
+        is_connected: AtomicBool::new(false),
+        is_closed: AtomicBool::new(false),
+        open: OnceLock::new(),
+        failure: Mutex::default(),
+    };
+    state_mut().flows.insert(fd, Arc::new(flow));
+    Ok(fd)
+}
+
+/// A device of trace files that waits until it is started. Returns its name.
+pub(crate) fn create_device(path: &str) -> Result<String, Error> {
+    let file = File::open(path);
+    let file = file.map_err(|error| Error::new(Error::FILE, format!("{path}: {error}")))?;
+    let name = client()?.create_device(file.as_fd());
+    name.map_err(|error| of_client(&error, Error::FILE))
+}
+
+/// Notes where the name of a device is that a program has.
+pub(crate) fn keep_name(name: &str, pointer: usize) {
+    state_mut().offline.insert(name.to_owned(), pointer);
+}
+
+fn is_offline(device: &str) -> Result<(), Error> {
+    let is_known = state().offline.contains_key(device);
+    let unknown = || Error::new(NO_DEVICE, format!("there is no offline device {device}"));
+    is_known.then_some(()).ok_or_else(unknown)
+}
+
+/// Has a device's files read.
+pub(crate) fn start_device(device: &str) -> Result<(), Error> {
+    is_offline(device)?;
+    let started = client()?.start(device);
+    started.map_err(|error| of_client(&error, NO_DEVICE))
+}
+
+/// Ends a device. Returns where its name is.
+pub(crate) fn delete_device(device: &str) -> Result<usize, Error> {
+    is_offline(device)?;
+    let deleted = client()?.delete_device(device);
+    deleted.map_err(|error| of_client(&error, NO_DEVICE))?;
+    Ok(state_mut().offline.remove(device).unwrap_or(0))
+}
+
+/// The flow of a descriptor.
+pub(crate) fn flow(fd: c_int) -> Result<Arc<Flow>, Error> {
+    let found = state().flows.get(&fd).cloned();
+    found.ok_or_else(|| match DESCRIPTORS.load(Ordering::Relaxed) {
+        0 => Error::new(NO_FLOW_YET, "no flow was created yet"),
+        made if fd > 0 && fd <= made => {
+            let what = format!("flow {fd} was closed, or is of the process that forked this one");
+            Error::new(UNKNOWN_FLOW, what)
+        }
+        _ => Error::new(UNKNOWN_FLOW, format!("there is no flow {fd}")),
+    })
+}
+
+/// The flow with the next higher descriptor.
+pub(crate) fn flow_after(fd: c_int) -> Option<Arc<Flow>> {
+    let state = state();
+    let mut flows = state.flows.range(fd.max(0) + 1..);
+    flows.next().map(|(_, flow)| Arc::clone(flow))
+}
+
+fn calls_of(fd: i128) -> Option<Vec<Call>> {
+    let flow = state().flows.get(&c_int::try_from(fd).ok()?).cloned()?;
+    let calls = lock(&flow.calls).clone();
+    Some(calls)
+}
+
+/// Ends a flow.
+pub(crate) fn close(fd: c_int) -> Result<(), Error> {
+    let flow = flow(fd)?;
+    state_mut().flows.remove(&fd);
+    flow.is_closed.store(true, Ordering::Relaxed);
+    if let Some(open) = flow.open.get() {
+        let closed = flow.client.close(open.number);
+        closed.map_err(|error| of_client(&error, UNKNOWN_FLOW))?;
+    }
+    if flow.owns_device {
+        let deleted = flow.client.delete_device(&flow.device);
+        deleted.map_err(|error| of_client(&error, NO_DEVICE))?;
+    }
+    Ok(())
+}
+
+impl Flow {
+    fn stack(&self, calls: &[Call]) -> Result<flowgauge_mapi::Stack, Error> {
+        flowgauge_mapi::stack(calls, self.fd.into(), &calls_of)
+    }
+
+    /// Applies a function. Returns its number.
+    pub(crate) fn apply(&self, name: &str, arguments: Arguments<'_>) -> Result<c_int, Error> {
+        if self.is_connected.load(Ordering::Relaxed) {
+            let what = "functions are applied before the flow is connected";
+            return Err(Error::new(Error::NOT_NOW, what));
+        }
+        let call = call(name, arguments)?;
+        let mut calls = lock(&self.calls);
+        let is_buffer = |call: &Call| call.function.result == Shape::Packets;
+        if is_buffer(&call) && calls.iter().any(is_buffer) {
+            let what = "a flow has one TO_BUFFER";
+            return Err(Error::new(Error::ARGUMENTS, what));
+        }
+        for fd in sync(&call) {
+            let known = fd.and_then(|fd| (fd == self.fd || flow(fd).is_ok()).then_some(()));
+            known.ok_or_else(|| Error::new(7001, "SYNC: is no list of flows, as 1,2"))?;
+        }
+        calls.push(call.clone());
+        let stack = self.stack(&calls);
+        let checked = stack.and_then(|stack| {
+            let checked = self.client.check(&self.device, &stack.text);
+            checked.map_err(|error| of_function(&call, &error))
+        });
+        match checked {
+            Ok(()) => Ok(calls.len() as c_int),
+            Err(error) => {
+                calls.pop();
+                Err(error)
+            }
+        }
+    }
+
+    /// Begins it, and others that wait for it.
+    pub(crate) fn connect(&self) -> Result<(), Error> {
+        if self.is_connected.swap(true, Ordering::Relaxed) {
+            return Err(Error::new(CONNECTED_TWICE, "the flow is connected"));
+        }
+        let all: Vec<Arc<Flow>> = state().flows.values().cloned().collect();
+        let mut own = Ok(());
+        for flow in all.iter().filter(|flow| flow.may_open()) {
+            let opened = flow.open();
+            if flow.fd == self.fd {
+                own = opened;
+            } else if let Err(error) = opened {
+                *lock(&flow.failure) = Some(error);
+            }
+        }
+        if own.is_err() {
+            self.is_connected.store(false, Ordering::Relaxed);
+        }
+        own
+    }
+
+    /// Whether it is connected, with all flows that it waits for, and not open yet.
+    fn may_open(&self) -> bool {
+        let is_connected = |flow: &Flow| flow.is_connected.load(Ordering::Relaxed);
+        let calls = lock(&self.calls);
+        let awaited = calls.iter().flat_map(sync).flatten().collect::<Vec<_>>();
+        drop(calls);
+        let mut awaited = awaited.into_iter().filter(|fd| *fd != self.fd);
+        self.open.get().is_none()
+            && is_connected(self)
+            && awaited.all(|fd| flow(fd).is_ok_and(|flow| is_connected(&flow)))
+    }
+
+    fn open(&self) -> Result<(), Error> {
+        let calls = lock(&self.calls).clone();
+        let stack = self.stack(&calls)?;
+        let headers = calls.iter().filter(|call| call.text(3).is_some());
+        let headers = headers.filter(|call| call.function.name == "RES2FILE");
+        let mut headers = headers.map(|call| (call.text(3), call.text(2)));
+        let mut files = Vec::new();
+        for path in &stack.files {
+            let mut file = create_file(path)?;
+            // Its first line is written here: it may be anything.
+            if let Some((_, Some(header))) = headers.find(|(of, _)| *of == Some(path)) {
+                let written = writeln!(file, "{header}");
+                written.map_err(|error| Error::new(Error::FILE, format!("{path}: {error}")))?;
+            }
+            files.push(file);
+        }
+        let files: Vec<_> = files.iter().map(File::as_fd).collect();
+        let opened = self.client.open(&self.device, &stack.text, &files);
+        let opened = opened.map_err(|error| of_client(&error, Error::ARGUMENTS))?;
+        let place = |label: &str| opened.component(label).unwrap_or(usize::MAX);
+        let functions = (1..).zip(calls).map(|(number, call)| Function {
+            call,
+            place: place(&label(number)),
+            seen: Mutex::default(),
+            shown: Mutex::new(Box::new(Shown {
+                bytes: Vec::new(),
+                results: RawResults::default(),
+            })),
+        });
+        let open = Open {
+            number: opened.number(),
+            readings: opened.readings(),
+            functions: functions.collect(),
+            passed: place(PASSED),
+            since: SystemTime::now(),
+            looked: AtomicU64::new(0),
+            packets: Mutex::new(opened),
+        };
+        let _ = self.open.set(open);
+        if self.owns_device {
+            let started = self.client.start(&self.device);
+            started.map_err(|error| of_client(&error, NO_DEVICE))?;
+        }
+        Ok(())
+    }
+
+    /// Whether results can be asked for.
+    pub(crate) fn is_connected(&self) -> Result<(), Error> {
+        self.opened().map(drop)
+    }
+
+    fn opened(&self) -> Result<&Open, Error> {
+        let waits = || match self.is_connected.load(Ordering::Relaxed) {
+            true => "the flow waits for others (SYNC)",
+            false => "the flow is not connected",
+        };
+        let failure = lock(&self.failure).clone();
+        let open = self.open.get();
+        open.ok_or_else(|| failure.unwrap_or_else(|| Error::new(NOT_CONNECTED, waits())))
+    }
+
+    fn function<'a>(&self, open: &'a Open, fid: c_int) -> Result<&'a Function, Error> {
+        let at = usize::try_from(fid).ok().and_then(|fid| fid.checked_sub(1));
+        let function = at.and_then(|at| open.functions.get(at));
+        let unknown = || format!("flow {} has no function {fid}", self.fd);
+        function.ok_or_else(|| Error::new(Error::NO_FUNCTION, unknown()))
+    }
+
+    /// Whether the sensor is there: looked for as often as [`LOOK`] says, as it takes a system call.
+    fn is_served(&self, open: &Open) -> Result<(), Error> {
+        let now = open.since.elapsed().unwrap_or_default().as_millis() as u64;
+        let last = open.looked.load(Ordering::Relaxed);
+        if now.wrapping_sub(last) < LOOK.as_millis() as u64 && last > 0 {
+            return Ok(());
+        }
+        if self.client.is_gone() {
+            return Err(Error::new(
+                SOCKET,
+                "the sensor has gone; flows begin anew when it is back",
+            ));
+        }
+        open.looked.store(now.max(1), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What a component has counted.
+    fn reading(&self, open: &Open, place: usize) -> Result<Reading, Error> {
+        self.is_served(open)?;
+        let reading = open.readings.read(place);
+        match reading.has_failed {
+            true => Err(self
+                .results(open)
+                .err()
+                .unwrap_or_else(|| Error::new(SOCKET, "the flow has failed"))),
+            false => Ok(reading),
+        }
+    }
+
+    /// All results, by a request.
+    fn results(&self, open: &Open) -> Result<Results, Error> {
+        let results = self.client.results(open.number);
+        let results = results.map_err(|error| of_client(&error, UNKNOWN_FLOW))?;
+        match &results.failure {
+            Some(failure) => Err(Error::new(
+                SOCKET,
+                format!("the flow has failed: {failure}"),
+            )),
+            None => Ok(results),
+        }
+    }
+
+    /// The result of a function. Waits for it where MAPI does.
+    pub(crate) fn read(&self, fid: c_int) -> Result<*mut RawResults, Error> {
+        let open = self.opened()?;
+        let function = self.function(open, fid)?;
+        let call = &function.call;
+        let shape = call.function.result;
+        let nothing = |what: &str| {
+            let what = format!("{} {what}", call.function.name);
+            Error::new(Error::NO_FUNCTION, what)
+        };
+        let has_no_samples = shape == Shape::Sample && call.number(1) == Some(0);
+        if matches!(shape, Shape::Nothing | Shape::Packets) || has_no_samples {
+            return Err(nothing("has no result that is read"));
+        }
+        let reading = self.reading(open, function.place)?;
+        let value = reading.value.unwrap_or(0);
+        let bytes = match shape {
+            Shape::Number(bytes) => Some((results::number(value), usize::from(bytes))),
+            Shape::File => {
+                let count = call.number(2).unwrap_or(0);
+                let is_done = reading.is_last || count > 0 && value >= count;
+                Some((results::number(if is_done { 0 } else { 11 }), 4))
+            }
+            _ => None,
+        };
+        let mut shown = lock(&function.shown);
+        if let Some((bytes, size)) = bytes {
+            return Ok(shown.show(&bytes, size, reading.time));
+        }
+        drop(shown);
+        let (bytes, time) = self.wait(open, fid, function)?;
+        shown = lock(&function.shown);
+        let size = bytes.len();
+        Ok(shown.show(&bytes, size, time))
+    }
+
+    /// The result of a function that is no number, once it is there, and when it was.
+    fn wait(&self, open: &Open, fid: c_int, function: &Function) -> Result<(Vec<u8>, u64), Error> {
+        let (call, name) = (&function.call, label(fid as usize));
+        let is_threshold = call.function.result == Shape::Threshold;
+        let is_awaited =
+            is_threshold || matches!(call.function.result, Shape::Bucket | Shape::Sample);
+        let seconds = call
+            .number(5)
+            .filter(|seconds| is_threshold && *seconds > 0);
+        let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let limit = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        let least = if is_threshold {
+            call.number(7).unwrap_or(1).max(1)
+        } else {
+            0
+        };
+        let mut look = FIRST_LOOK;
+        loop {
+            let results = self.results(open)?;
+            let mut components = results.components.iter();
+            if let Some(found) = components.find(|component| component.component == name)
+                && found.rows.as_ref().map_or(0, Vec::len) as i128 >= least
+                && let Some(bytes) =
+                    results::table(call, found, &results, &mut lock(&function.seen))
+            {
+                return Ok((bytes, results.time));
+            }
+            let is_late = limit.is_some_and(|limit| Instant::now() >= limit);
+            if !is_awaited || results.is_last || is_late || self.is_closed.load(Ordering::Relaxed) {
+                let what = format!("{} has no further result", call.function.name);
+                return Err(Error::new(Error::NO_FUNCTION, what));
+            }
+            thread::sleep(look);
+            look = (look * 2).min(LAST_LOOK);
+        }
+    }
+
+    /// The next packet of a `TO_BUFFER`. `None`: there is none, or no further one.
+    pub(crate) fn next(&self, fid: c_int) -> Result<Option<*mut RawPacket>, Error> {
+        let open = self.opened()?;
+        let call = &self.function(open, fid)?.call;
+        if call.function.result != Shape::Packets {
+            let what = format!("{} keeps no packets", call.function.name);
+            return Err(Error::new(Error::NO_FUNCTION, what));
+        }
+        let waits = call.number(0).unwrap_or(0) == 0;
+        let limit = if waits { LAST_LOOK } else { Duration::ZERO };
+        while !self.is_closed.load(Ordering::Relaxed) {
+            // What came before the end is taken.
+            let reading = self.reading(open, open.passed)?;
+            let mut packets = lock(&open.packets);
+            let next = packets.next(limit);
+            if let Some(packet) = next.map_err(|error| of_client(&error, SOCKET))? {
+                return Ok(Some(packet.record.as_ptr().cast::<RawPacket>().cast_mut()));
+            }
+            if !waits || reading.is_last {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn status(&self) -> Result<Status, Error> {
+        let Some(open) = self.open.get() else {
+            return Ok(Status::Init);
+        };
+        Ok(match self.reading(open, open.passed)?.is_last {
+            true => Status::Finished,
+            false => Status::Active,
+        })
+    }
+
+    /// When it was opened, in seconds since 1970; 0: not yet.
+    pub(crate) fn since(&self) -> u64 {
+        let open = self.open.get();
+        let since = open.and_then(|open| open.since.duration_since(SystemTime::UNIX_EPOCH).ok());
+        since.map_or(0, |since| since.as_secs())
+    }
+
+    /// When its device came to its end, in seconds since 1970; 0: not yet.
+    pub(crate) fn until(&self) -> u64 {
+        let last = self.open.get().map(|open| open.readings.read(open.passed));
+        let last = last.filter(|reading| reading.is_last);
+        last.map_or(0, |reading| reading.time / 1_000_000_000)
+    }
+
+    /// The user that it is of.
+    pub(crate) fn user(&self) -> u32 {
+        self.user
+    }
+
+    /// Whether its sensor has gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.client.is_gone()
+    }
+
+    pub(crate) fn functions(&self) -> Vec<Call> {
+        lock(&self.calls).clone()
+    }
+
+    /// Packets that came to a function, and that it passed.
+    pub(crate) fn passed(&self, fid: usize) -> Result<(u64, u64), Error> {
+        let Some(open) = self.open.get() else {
+            return Ok((0, 0));
+        };
+        let items = |at: usize| {
+            let place = open
+                .functions
+                .get(at)
+                .map_or(open.passed, |function| function.place);
+            self.reading(open, place).map(|reading| reading.items)
+        };
+        Ok((items(fid - 1)?, items(fid)?))
+    }
+}
+
+/// The flows that a function waits for; `None` among them where its list is none.
+fn sync(call: &Call) -> Vec<Option<c_int>> {
+    let list = match call.function.name {
+        "SYNC" => call.text(0).unwrap_or_default(),
+        _ => return Vec::new(),
+    };
+    let flows = list.split(',').map(|entry| {
+        let flow = entry.split_once('@').map_or(entry, |(_, flow)| flow);
+        flow.trim().parse().ok()
+    });
+    flows.collect()
+}
+
+/// The speed of an interface in Mbit/s; where it has none, as inside a machine, 1000.
+pub(crate) fn link_speed(interface: &str) -> c_int {
+    let path = Path::new("/sys/class/net").join(interface).join("speed");
+    let speed = std::fs::read_to_string(path).ok();
+    let speed = speed.and_then(|text| text.trim().parse().ok());
+    speed.filter(|speed| *speed > 0).unwrap_or(1000)
+}
+
+/// The name of this machine.
+pub(crate) fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.unwrap_or_default().trim().to_owned()
+}
+
+/// A file that functions write to.
+fn create_file(path: &str) -> Result<File, Error> {
+    let mut options = OpenOptions::new();
+    let file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path);
+    file.map_err(|error| Error::new(Error::FILE, format!("{path}: {error}")))
+}
+
+/// The function of a name with its arguments, each as its letter says.
+fn call(name: &str, argument: Arguments<'_>) -> Result<Call, Error> {
+    let function = flowgauge_mapi::find(name);
+    let function = function
+        .ok_or_else(|| Error::new(UNKNOWN_FUNCTION, format!("there is no function {name}")))?;
+    let mut arguments = Vec::new();
+    for (at, letter) in function.arguments.chars().enumerate() {
+        match argument(at, letter) {
+            Some(Ok(argument)) => arguments.push(argument),
+            Some(Err(what)) => {
+                let number = Error::number_of(at);
+                return Err(Error::new(number, format!("{name}: {what}")));
+            }
+            None => break,
+        }
+    }
+    Ok(Call {
+        function,
+        arguments,
+    })
+}

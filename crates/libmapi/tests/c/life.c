@@ -1,0 +1,154 @@
+/* Threads, fork, and a sensor that is killed, started again and stopped. argv: a device that holds, a trace */
+#include "check.h"
+#include <pthread.h>
+#include <sys/wait.h>
+
+static const char *device, *trace;
+static volatile int done;
+
+/* Says that it is ready, and waits until it is told to go on. */
+static void say(const char *what)
+{
+    puts(what);
+    fflush(stdout);
+    if (getchar() == EOF)
+        exit(3);
+}
+
+static void *count_trace(void *unused)
+{
+    int fd, fid;
+    (void)unused;
+    fd = mapi_create_offline_flow(trace, MFF_PCAP);
+    OK(fd > 0);
+    fid = mapi_apply_function(fd, "PKT_COUNTER");
+    OK(mapi_connect(fd) == 0);
+    finish(fd);
+    printf("packets %llu\n", number(fd, fid));
+    OK(mapi_close_flow(fd) == 0);
+    done = 1;
+    return NULL;
+}
+
+static void *read_often(void *fd)
+{
+    int at;
+    for (at = 0; at < 10000; at++)
+        OK(mapi_read_results(*(int *)fd, 1) != NULL);
+    return NULL;
+}
+
+/* An error of one thread is none of another. */
+static void *read_wrong(void *unused)
+{
+    int at;
+    (void)unused;
+    for (at = 0; at < 10000; at++)
+        FAILS(mapi_read_results(9999, 1) != NULL, 6145);
+    return NULL;
+}
+
+static void *wait_for_packet(void *fd)
+{
+    FAILS(mapi_get_next_pkt(*(int *)fd, 2) != NULL, 5123);
+    return NULL;
+}
+
+static int open_flow(void)
+{
+    int fd = mapi_create_flow(device);
+    OK(fd > 0 && mapi_apply_function(fd, "PKT_COUNTER") == 1);
+    OK(mapi_apply_function(fd, "TO_BUFFER", WAIT) == 2 && mapi_connect(fd) == 0);
+    return fd;
+}
+
+static void threads(int fd)
+{
+    pthread_t all[6];
+    int at;
+    for (at = 0; at < 6; at++)
+        OK(pthread_create(&all[at], NULL, at < 2 ? count_trace : at < 5 ? read_often : read_wrong, &fd) == 0);
+    for (at = 0; at < 6; at++)
+        OK(pthread_join(all[at], NULL) == 0);
+}
+
+static void forks(int fd)
+{
+    mapi_flow_info_t info;
+    int status, own;
+    pid_t child;
+    fflush(stdout);
+    child = fork();
+    OK(child >= 0);
+    if (child == 0) {
+        FAILS(mapi_read_results(fd, 1) != NULL, 6145);
+        FAILS(mapi_connect(fd) == 0, 6145);
+        FAILS(mapi_close_flow(fd) == 0, 6145);
+        FAILS(mapi_get_next_flow_info(0, &info) == 0, 6149);
+        own = open_flow();
+        OK(own > fd && number(own, 1) == 0);
+        count_trace(NULL);
+        fflush(stdout);
+        _exit(0);
+    }
+    OK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    OK(number(fd, 1) == 0);
+}
+
+static void dies(int fd)
+{
+    mapi_flow_info_t info;
+    mapi_device_info_t of_device;
+    struct mapi_stat stat;
+    pthread_t waiting;
+    int other = mapi_create_flow(device);
+    OK(other > fd && mapi_apply_function(other, "PKT_COUNTER") == 1);
+    OK(pthread_create(&waiting, NULL, wait_for_packet, &fd) == 0);
+    say("kill");
+    OK(pthread_join(waiting, NULL) == 0);
+    FAILS(mapi_read_results(fd, 1) != NULL, 5123);
+    FAILS(mapi_get_next_pkt(fd, 2) != NULL, 5123);
+    FAILS(mapi_get_flow_info(fd, &info) == 0, 5123);
+    FAILS(mapi_apply_function(other, "BYTE_COUNTER") != -1, 5123);
+    FAILS(mapi_connect(other) != -2, 5123);
+    FAILS(mapi_create_flow(device) != -1, 5123);
+    FAILS(mapi_create_offline_flow(trace, MFF_PCAP) != -1, 5123);
+    FAILS(mapi_get_next_device_info(0, &of_device) == 0, 5123);
+    FAILS(mapi_stats(device, &stat) != -1, 5123);
+    OK(mapi_is_sensor_down(fd) == 1);
+    say("start");
+    FAILS(mapi_read_results(fd, 1) != NULL, 5123);
+    FAILS(mapi_connect(other) != -2, 5123);
+    FAILS(mapi_close_flow(fd) == 0, 5123);
+    FAILS(mapi_close_flow(fd) == 0, 6145);
+    fd = open_flow();
+    OK(mapi_is_sensor_down(fd) == 0 && number(fd, 1) == 0);
+    OK(mapi_close_flow(fd) == 0);
+}
+
+static void stops(void)
+{
+    pthread_t counting;
+    done = 0;
+    say("stop");
+    OK(pthread_create(&counting, NULL, count_trace, NULL) == 0);
+    usleep(300000);
+    OK(!done);
+    say("continue");
+    OK(pthread_join(counting, NULL) == 0);
+}
+
+int main(int argc, char *argv[])
+{
+    int fd;
+    if (argc != 3)
+        return 2;
+    device = argv[1];
+    trace = argv[2];
+    fd = open_flow();
+    threads(fd);
+    forks(fd);
+    dies(fd);
+    stops();
+    return 0;
+}

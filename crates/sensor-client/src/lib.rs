@@ -1,0 +1,14 @@
+//! What users and the sensor say to each other ([`protocol`]), and a user's end of the connection ([`Client`]). No engine is in
+//! here: a program that links it only asks.
+#![forbid(unsafe_code)]
+
+mod client;
+mod flow;
+pub mod layout;
+pub mod protocol;
+
+pub use client::{Client, ClientError};
+pub use flow::{Flow, Packet, Reading, Readings};
+
+/// Where users come to, unless the sensor's configuration says something else.
+pub const DEFAULT_SOCKET: &str = "/run/flowgauge/sensor.sock";
