@@ -35,6 +35,8 @@ const MOST_CONNECTIONS: u64 = 1024;
 const MOST_OF_A_USER: usize = 32;
 /// Devices of a user's own.
 const MOST_DEVICES: usize = 16;
+/// Time between two looks for memory that stacks left when they ended.
+const RELEASE: Duration = Duration::from_secs(10);
 /// How often it is looked whether the sensor is to end.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -118,6 +120,8 @@ struct State {
     /// What users of connections may still look at of flows that ended without them.
     ended: Vec<(u64, Arc<FlowRing>)>,
     users: BTreeMap<u32, User>,
+    /// Whether flows have ended, whose memory may be kept for nobody.
+    has_ended: bool,
     /// Where programs with libscap come to, by interface: whose peers see root there though it was given up.
     shared: BTreeMap<String, Arc<Listener>>,
 }
@@ -250,6 +254,7 @@ impl Sensor {
                 flows: BTreeMap::new(),
                 ended: Vec::new(),
                 users: BTreeMap::new(),
+                has_ended: false,
                 shared: BTreeMap::new(),
             }),
             started: Instant::now(),
@@ -316,8 +321,13 @@ impl Sensor {
     /// where packets went.
     pub fn run(self: &Arc<Sensor>, mut look: impl FnMut(&Sensor)) -> Ledger {
         let mut session = 0;
+        let mut released = Instant::now();
         while !self.is_stopped() {
             look(self);
+            if released.elapsed() >= RELEASE && core::mem::take(&mut self.state.lock().has_ended) {
+                process::release_freed_memory();
+                released = Instant::now();
+            }
             let Some(bound) = &self.bound else {
                 // Without a socket there is nothing to do when the device is over.
                 if self.state.lock().devices.values().all(|it| it.is_over()) {
@@ -451,6 +461,7 @@ impl Sensor {
         devices.dedup();
         for device in devices {
             let _ = state.run(&device);
+            state.has_ended = true;
         }
         drop(state);
         drop(owned);
@@ -636,6 +647,7 @@ impl Sensor {
         };
         flow.readers.remove(number);
         let ended = state.run(&flow.device).map_err(Refusal::new)?;
+        state.has_ended = true;
         let mut ended = ended.into_iter();
         let ended = ended.find(|ended| ended.stack.name == flow.stack.name);
         Ok(ended.map_or(last, |ended| {
