@@ -38,6 +38,7 @@ mod filter;
 mod gap;
 mod hash;
 mod hash_sample;
+mod headers;
 mod identity;
 mod ipcnxdemux;
 mod ipfragdemux;
@@ -92,6 +93,7 @@ pub static PACKETS: &[&ComponentInfo] = &[
     &network::receive::INFO,
     &pcap::INFO,
     &filter::INFO,
+    &headers::INFO,
     &sample::INFO,
     &deduplicate::INFO,
     &copy::INFO,

@@ -377,6 +377,7 @@ mod tests {
         let alice = Rights {
             functions: shown.users["alice"].functions.clone(),
             filter: shown.users["alice"].filter.clone(),
+            anonymize: shown.users["alice"].anonymize.clone(),
             ..Rights::default()
         };
         assert_eq!(shown.users["alice"], alice);

@@ -388,7 +388,7 @@ impl Work {
     }
 
     fn next_order(&self) -> Result<Order, RecvTimeoutError> {
-        if !self.is_settled {
+        if !self.is_settled || (self.state == State::Ended && !self.is_told) {
             return self.orders.recv_timeout(WAIT);
         }
         if self.state != State::Reading {

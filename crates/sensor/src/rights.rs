@@ -25,6 +25,8 @@ pub struct Rights {
     pub functions: Option<Vec<String>>,
     /// A filter as in pcap-filter(7) before every flow.
     pub filter: Option<String>,
+    /// A file with a policy that packets are anonymized by before every flow.
+    pub anonymize: Option<String>,
     /// Flows at once.
     pub most_flows: u32,
     /// Bytes of packets that may wait for the user in shared memory.
@@ -40,6 +42,7 @@ impl Default for Rights {
             packets: Visible::None,
             functions: None,
             filter: None,
+            anonymize: None,
             most_flows: 64,
             memory: 64 << 20,
             admin: false,
@@ -108,6 +111,8 @@ pub enum Visible {
     /// Counts only: components of [`COUNTING`].
     #[default]
     None,
+    /// Headers up to that of transport: what is behind is cut off before every flow.
+    Headers,
     /// All, payload among it.
     Payload,
 }
@@ -179,6 +184,7 @@ impl Rights {
         Rights {
             packets: Visible::Payload,
             filter: None,
+            anonymize: None,
             ..self.clone()
         }
     }
@@ -196,7 +202,7 @@ impl Rights {
             return Some((format!("there is no device \"{name}\""), hint));
         }
         if let Err(found) = text::stack("filter", &self.forced("count")) {
-            return Some((found, "filter is as for tcpdump"));
+            return Some((found, "filter is as for tcpdump, anonymize a file"));
         }
         if !MEMORY.contains(&self.memory) {
             let message = format!("memory = {} cannot be", self.memory);
@@ -216,11 +222,12 @@ impl Rights {
         match self.packets == Visible::Payload
             && self.functions.is_none()
             && self.filter.is_none()
+            && self.anonymize.is_none()
             && self.may_use(device)
         {
             true => Ok(()),
             false => Err(
-                "you may not have its streams; hint: it takes packets = \"payload\" without functions and filter in the \
+                "you may not have its streams; hint: it takes packets = \"payload\" without functions, filter and anonymize in the \
                  sensor's configuration",
             ),
         }
@@ -233,13 +240,17 @@ impl Rights {
 
     /// The text of a flow with what is forced before it.
     pub(crate) fn forced(&self, text: &str) -> String {
-        match &self.filter {
-            Some(filter) => {
-                let filter = quoted(filter);
-                format!("filter {{ expression = {filter} }} {text}")
-            }
-            None => text.to_owned(),
+        let mut forced = String::new();
+        if let Some(filter) = &self.filter {
+            forced += &format!("filter {{ expression = {} }} ", quoted(filter));
         }
+        if self.packets == Visible::Headers {
+            forced += "headers ";
+        }
+        if let Some(policy) = &self.anonymize {
+            forced += &format!("anonymize {{ policy = {} }} ", quoted(policy));
+        }
+        forced + text
     }
 
     /// Whether the text of a flow is looked at.
@@ -266,22 +277,14 @@ impl Rights {
             let error = format!("a flow has at most {MOST_COMPONENTS} components");
             return Err(Refusal::with_hint(error, "split it into several flows"));
         }
-        if let Some(filter) = &self.filter {
-            let (_, first) = stack.iter().next().unzip();
-            let is_forced = first.is_some_and(|node: &Node| {
-                node.info.name == "filter" && node.settings.text("expression") == Some(filter)
-            });
-            if !is_forced {
-                return Err(Refusal::new(
-                    "the filter that your rights put before it is not there",
-                ));
-            }
+        let forced = text::stack("rights", &self.forced("discard")).map_err(Refusal::new)?;
+        let forced = &forced.nodes[..forced.nodes.len() - 1];
+        let (before, own) = stack.nodes.split_at(forced.len().min(stack.nodes.len()));
+        let mut pairs = before.iter().zip(forced);
+        if before.len() < forced.len() || !pairs.all(|(one, other)| one.does_as(other)) {
+            return Err(Refusal::new("what your rights put before it is not there"));
         }
-        let forced = usize::from(self.filter.is_some());
-        for (place, (_, node)) in stack.iter().enumerate() {
-            if place < forced {
-                continue;
-            }
+        for node in own {
             self.allow_node(node)?;
         }
         Ok(())
@@ -324,7 +327,7 @@ impl Rights {
                 return Err(refused("it is none of the functions allowed"));
             }
         }
-        if self.packets == Visible::Payload {
+        if self.packets != Visible::None {
             return Ok(());
         }
         if !COUNTING.contains(&name) {
