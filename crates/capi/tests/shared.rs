@@ -15,12 +15,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flowgauge_capture::live::StopHandle;
 use flowgauge_capture::{PacketSource, open};
 use flowgauge_generate::{Config, Preset, generate};
-use flowgauge_runtime::shared::{self, ServiceConfig, SharedCapture, Status};
+use flowgauge_runtime::shared::{self, SharedCapture, Status};
+use flowgauge_sensor::{Alone, Sensor};
 use flowgauge_sys::privileges;
 
 use frames::lab::Lab;
@@ -35,7 +36,7 @@ type Test = (&'static str, fn(&Lab, &Scene));
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let ["share-service", "-i", interface] =
+    if let ["sensor", "run", "--inherited", "-i", interface] =
         arguments.iter().map(String::as_str).collect::<Vec<_>>()[..]
     {
         return service(interface);
@@ -89,15 +90,20 @@ fn main() {
 }
 
 fn service(interface: &str) {
-    let listener = shared::inherited_listener().unwrap();
-    let config = ServiceConfig {
-        grace: Duration::from_millis(100),
+    let alone = Alone {
+        listener: Arc::new(shared::inherited_listener().unwrap()),
+        group: None,
+        grace: Some(Duration::from_millis(100)),
         // Of which the programs use little: enough that each gets all it asks for, on any machine.
-        pool_bytes: 8 << 30,
-        ..ServiceConfig::default()
+        memory: 8 << 30,
     };
-    let stop = StopHandle::default();
-    let _ = shared::serve_interface(listener, interface, Some("nobody"), config, &stop);
+    let listener = Arc::clone(&alone.listener);
+    match Sensor::share(interface, alone, Arc::default()) {
+        Ok(sensor) => {
+            Arc::new(sensor).run(|_| {});
+        }
+        Err(error) => shared::turn_away(&listener, &error.to_string(), LIMIT),
+    }
 }
 
 /// A program, and what it should say.

@@ -4,11 +4,12 @@ use std::io::Write;
 
 use flowgauge_record::check::{CHECK_SCHEMA, CheckRow};
 use flowgauge_record::{Format, Output, RecordWriter};
-use flowgauge_sys::machine::{self, Check};
+use flowgauge_runtime::shared;
+use flowgauge_sys::machine::{self, Check, Status};
 
 use crate::failure::{self, Failure};
 use crate::options::DoctorOptions;
-use crate::{share_service, sinks};
+use crate::sinks;
 
 /// Runs the command.
 ///
@@ -16,7 +17,7 @@ use crate::{share_service, sinks};
 /// When an interface does not exist, or the output fails.
 pub(crate) fn run(options: &DoctorOptions) -> Result<(), Failure> {
     let mut checks = machine::checks();
-    checks.extend(share_service::checks());
+    checks.extend(shared_captures());
     let checks = wanted(checks, &options.interface)?;
     let format = if options.json {
         Format::Json
@@ -80,4 +81,49 @@ fn wanted(checks: Vec<Check>, interfaces: &[String]) -> Result<Vec<Check>, Failu
         .into_iter()
         .filter(|check| !known.iter().any(|interface| other(check, &interface.name)))
         .collect())
+}
+
+/// The captures that are shared here.
+fn shared_captures() -> Vec<Check> {
+    let captures = shared::shared_captures().unwrap_or_default();
+    captures
+        .iter()
+        .map(|capture| {
+            let (status, found) = match capture.status() {
+                Ok(status) => describe(&status),
+                Err(error) => (Status::Unknown, error.to_string()),
+            };
+            Check {
+                name: format!("{} shared", capture.interface),
+                status,
+                found,
+                advice: (status == Status::Warn).then(|| {
+                    "give the process that loses events more memory, or let it want less".to_owned()
+                }),
+            }
+        })
+        .collect()
+}
+
+fn describe(status: &shared::Status) -> (Status, String) {
+    let mut found = format!("by process {}", status.process);
+    let mut verdict = Status::Ok;
+    for client in &status.clients {
+        let name = &client.name;
+        found.push_str(&format!(", for {name} (process {}", client.process));
+        let statistics = &client.statistics;
+        if !statistics.is_complete() {
+            verdict = Status::Warn;
+            let events = statistics.lost_data().events
+                + statistics.lost_created
+                + statistics.lost_terminated;
+            found.push_str(&format!(", {events} events lost"));
+        }
+        if statistics.refused_commands > 0 {
+            let refused = statistics.refused_commands;
+            found.push_str(&format!(", {refused} requests refused"));
+        }
+        found.push(')');
+    }
+    (verdict, found)
 }

@@ -25,7 +25,6 @@ mod progress;
 mod report;
 mod say;
 mod sensor;
-mod share_service;
 mod sinks;
 mod stack;
 mod streams;
@@ -97,6 +96,5 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Mapi(options) => sensor::mapi(options),
         Command::Keys(options) => keys::run(options),
         Command::Doctor(options) => doctor::run(options),
-        Command::ShareService(options) => share_service::run(options),
     }
 }

@@ -6,16 +6,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flowgauge_sensor::{Config, Sensor, StartError};
+use flowgauge_runtime::shared;
+use flowgauge_sensor::config::most_memory;
+use flowgauge_sensor::{Alone, Config, Sensor, StartError};
 use flowgauge_sensor_client::protocol::{Results, Status};
 use flowgauge_sensor_client::{Client, ClientError, Flow};
+use flowgauge_sys::privileges;
 use sd_notify::NotifyState;
 
 use crate::anonymize;
 use crate::control::{Control, Hangup};
 use crate::failure::Failure;
-use crate::options::{FlowOptions, SensorCommand, SensorOptions, StatusOptions};
+use crate::options::{FlowOptions, SensorCommand, SensorOptions, SensorRunOptions, StatusOptions};
 use crate::say::say;
+use crate::summary;
+
+/// What a forced policy would be forgotten by.
+const REFUSED: &str = "a sensor, whose users get packets,";
 
 /// Runs the command.
 ///
@@ -23,7 +30,10 @@ use crate::say::say;
 /// What went wrong, for the user.
 pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
     match &options.command {
-        SensorCommand::Run(options) => serve(&options.config),
+        SensorCommand::Run(options) => match &options.interface {
+            Some(interface) => share(interface, options),
+            None => serve(&options.config.config),
+        },
         SensorCommand::Check(options) => {
             let config = Config::read(&options.config);
             let config = config.map_err(|error| unstarted(&error.into()))?;
@@ -73,18 +83,92 @@ fn connect(socket: &Path) -> Result<Client, Failure> {
 
 /// Is the sensor.
 fn serve(config: &Path) -> Result<(), Failure> {
-    anonymize::refuse_if_forced("a sensor, whose users get packets,")?;
+    anonymize::refuse_if_forced(REFUSED)?;
     let control = Control::install_for(Hangup::Reloads)?;
     let sensor = Sensor::start(config, control.stop_flag());
     let sensor = Arc::new(sensor.map_err(|error| unstarted(&error))?);
     control.begin();
-    say!(
-        "flowgauge: sensor at {}, {}",
-        sensor.socket().display(),
-        sensor.devices()
-    );
+    if let Some(socket) = sensor.socket() {
+        say!(
+            "flowgauge: sensor at {}, {}",
+            socket.display(),
+            sensor.devices()
+        );
+    }
+    watch(&sensor, &control);
+    Ok(())
+}
+
+/// Is a sensor for programs with libscap alone. Where another program started it nobody sees what it prints: whoever comes to
+/// the socket is told what is wrong.
+fn share(interface: &str, options: &SensorRunOptions) -> Result<(), Failure> {
+    /// How long the program that started this one may take to come, before it is told why there is nothing.
+    const COMING: Duration = Duration::from_secs(2);
+    /// How long the sensor stays when the last program that it was started for has gone.
+    const GRACE: Duration = Duration::from_secs(2);
+
+    let forced = anonymize::refuse_if_forced(REFUSED);
+    let listener = match options.inherited {
+        true => shared::inherited_listener(),
+        false => shared::listen(interface),
+    };
+    let listener = match listener {
+        Ok(listener) => Arc::new(listener),
+        Err(error) => {
+            let failure = Failure::run(error.to_string(), error.hint());
+            return Err(forced.err().unwrap_or(failure));
+        }
+    };
+    let begin = || {
+        forced?;
+        let alone = Alone {
+            listener: Arc::clone(&listener),
+            group: group(interface, options)?,
+            grace: options.inherited.then_some(GRACE),
+            memory: most_memory(),
+        };
+        let control = Control::install()?;
+        let sensor = Sensor::share(interface, alone, control.stop_flag());
+        let sensor = sensor.map_err(|error| Failure::run(error.to_string(), error.hint()))?;
+        Ok((Arc::new(sensor), control))
+    };
+    let (sensor, control) = begin().inspect_err(|failure: &Failure| {
+        let patience = match options.inherited {
+            true => COMING,
+            false => Duration::ZERO,
+        };
+        shared::turn_away(&listener, &failure.in_one_line(), patience);
+    })?;
+    control.begin();
+    say!("flowgauge: sharing {interface}");
+    watch(&sensor, &control);
+    Ok(())
+}
+
+/// The group that may share a capture, from the option or the environment.
+fn group(interface: &str, options: &SensorRunOptions) -> Result<Option<u32>, Failure> {
+    const GROUP: &str = "FLOWGAUGE_SHARE_GROUP";
+
+    let from_environment = || {
+        let name = std::env::var_os(GROUP).filter(|name| !name.is_empty())?;
+        Some(name.to_string_lossy().into_owned())
+    };
+    let name = options.group.clone().or_else(from_environment);
+    let number = name.map(|name| {
+        privileges::group_id(&name).map_err(|error| {
+            Failure::usage(
+                format!("who may share the capture on {interface}: {error}"),
+                format!("--group or {GROUP} takes a group's name or number; see getent group"),
+            )
+        })
+    });
+    number.transpose()
+}
+
+/// Lets it run until it is stopped.
+fn watch(sensor: &Arc<Sensor>, control: &Control) {
     notify(&[NotifyState::Ready]);
-    sensor.run(|sensor| {
+    let ledger = sensor.run(|sensor| {
         notify(&[NotifyState::Watchdog]);
         if !control.reload_wanted() {
             return;
@@ -100,8 +184,8 @@ fn serve(config: &Path) -> Result<(), Failure> {
         }
     });
     notify(&[NotifyState::Stopping]);
+    say!("{}", summary::ledger_line(&ledger));
     say!("flowgauge: sensor has ended");
-    Ok(())
 }
 
 /// Tells systemd, if it started this process.

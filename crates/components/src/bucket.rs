@@ -131,6 +131,10 @@ impl Component for Bucket {
         Some(ResultValue::Table(table))
     }
 
+    fn rows(&self) -> Option<usize> {
+        Some(self.kept.len())
+    }
+
     fn reset(&mut self) {
         self.kept.clear();
     }

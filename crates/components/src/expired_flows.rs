@@ -237,6 +237,10 @@ impl Component for ExpiredFlows {
         Some(ResultValue::Table(table))
     }
 
+    fn rows(&self) -> Option<usize> {
+        Some(self.ended.len())
+    }
+
     fn reset(&mut self) {
         self.ended.clear();
         self.counts = Counts::default();

@@ -86,6 +86,10 @@ impl Component for Sampler {
         Some(ResultValue::Table(table))
     }
 
+    fn rows(&self) -> Option<usize> {
+        Some(self.kept.len())
+    }
+
     fn reset(&mut self) {
         self.kept.clear();
     }

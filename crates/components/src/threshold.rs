@@ -156,6 +156,10 @@ impl Component for Threshold {
         Some(ResultValue::Table(table))
     }
 
+    fn rows(&self) -> Option<usize> {
+        Some(self.held.len())
+    }
+
     fn reset(&mut self) {
         self.held.clear();
     }

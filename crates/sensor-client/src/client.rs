@@ -191,7 +191,16 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub fn results(&self, flow: u64) -> Result<Results, ClientError> {
-        self.results_of(&Request::Results { flow })
+        self.results_of(&Request::Results { flow, take: None })
+    }
+
+    /// The table of a flow's component, by its label, which it forgets: what comes later is in the next one.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn take(&self, flow: u64, component: &str) -> Result<Results, ClientError> {
+        let take = Some(component.to_owned());
+        self.results_of(&Request::Results { flow, take })
     }
 
     /// Ends a flow. Returns its last results.

@@ -66,6 +66,8 @@ pub struct Reading {
     pub value: Option<i128>,
     /// Items that came to it.
     pub items: u64,
+    /// Rows of its result that wait to be [taken](Client::take): of `bucket`, `threshold`, `hash_sample`, `expired_flows`.
+    pub rows: u64,
     /// When it was told, in nanoseconds since 1970: a millisecond ago while packets come.
     pub time: u64,
     /// The device has come to its end.
@@ -101,6 +103,7 @@ impl Readings {
                 _ => None,
             },
             items,
+            rows: if kind == 0 { value } else { 0 },
             time,
             is_last: flags & layout::IS_LAST != 0,
             has_failed: flags & layout::HAS_FAILED != 0,

@@ -29,7 +29,8 @@ const FIRST: usize = 3;
 /// Components whose numbers are told.
 pub const MOST_COMPONENTS: usize = (COUNTERS - FIRST) / 3;
 
-/// Where a component's numbers are: items that came to it, its result, [`UNSIGNED`] or [`SIGNED`] where it has one.
+/// Where a component's numbers are: items that came to it, its result, [`UNSIGNED`] or [`SIGNED`] where that is a number; where
+/// it is not, the rows that wait to be taken, and 0.
 pub const fn of_component(component: usize) -> [usize; 3] {
     let at = FIRST + 3 * component;
     [at, at + 1, at + 2]

@@ -46,6 +46,8 @@ pub enum Request {
     Results {
         /// Which.
         flow: u64,
+        /// Of this component only, by its label, whose table is forgotten: what comes later is in the next answer.
+        take: Option<String>,
     },
     /// Ends a flow of this connection; its last results are the answer.
     Close {

@@ -84,6 +84,8 @@ pub struct DeviceConfig {
     pub buffer: u64,
     /// Whether to receive what is not for this host, too.
     pub promiscuous: bool,
+    /// Bytes of chunks that programs with libscap may let wait, all together; 0: they capture for themselves.
+    pub shared_memory: u64,
 }
 
 impl Default for DeviceConfig {
@@ -98,6 +100,7 @@ impl Default for DeviceConfig {
             snapshot_length: DEFAULT_SNAP_LEN,
             buffer: 64 << 20,
             promiscuous: true,
+            shared_memory: most_memory().min(1 << 30),
         }
     }
 }
@@ -231,6 +234,18 @@ impl Checked {
 }
 
 impl Config {
+    /// The interface of a device that programs may share, and the memory for that: of several devices of one interface the
+    /// first's.
+    pub(crate) fn shared(&self, device: &str) -> Option<(&str, u64)> {
+        let (name, config) = self.devices.get_key_value(device)?;
+        let interface = config.interface(name)?;
+        let mut all = self.devices.iter();
+        let first = all
+            .find(|(name, config)| config.interface(name) == Some(interface))?
+            .0;
+        (config.shared_memory > 0 && first == name).then_some((interface, config.shared_memory))
+    }
+
     fn device_of<'a>(&'a self, stack: &'a StackConfig) -> Result<&'a str, String> {
         let mut devices = self.devices.keys();
         match (&stack.device, devices.next(), devices.next()) {
@@ -256,13 +271,14 @@ impl DeviceConfig {
             let message = format!("\"{}\" cannot be the name of a device", name.escape_debug());
             return Some((message, NAMES));
         }
-        let most = process::machine_memory().map_or(u64::MAX, |bytes| bytes / 4);
-        if self.buffer > most {
-            let message = format!(
-                "buffer = {} is more than a quarter of the memory",
-                self.buffer
-            );
-            return Some((message, "a ring of some hundred megabytes is large"));
+        let sizes = [
+            ("buffer", self.buffer),
+            ("shared_memory", self.shared_memory),
+        ];
+        let mut sizes = sizes.iter();
+        if let Some((option, bytes)) = sizes.find(|(_, bytes)| *bytes > most_memory()) {
+            let message = format!("{option} = {bytes} is more than a quarter of the memory");
+            return Some((message, "some hundred megabytes are much"));
         }
         let filter = format!(
             "filter {{ expression = {} }} count",
@@ -291,6 +307,11 @@ impl DeviceConfig {
         }
         None
     }
+}
+
+/// A quarter of the machine's memory.
+pub fn most_memory() -> u64 {
+    process::machine_memory().map_or(u64::MAX, |bytes| bytes / 4)
 }
 
 const NAMES: &str = "names consist of letters, digits and - _ . @";

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use flowgauge_capture::live::{LiveConfig, LiveSource, StopHandle};
 use flowgauge_capture::{Error, Filtered, PacketSource, SnapLen, open_reader};
+use flowgauge_runtime::shared::Service;
 use flowgauge_runtime::stacks::{Ended, Runner, RunnerOptions, SetupError, StackState};
 use flowgauge_sensor_client::layout;
 use flowgauge_sensor_client::protocol::{DeviceStatus, Results};
-use flowgauge_stack::{Program, RunEnd, Stack};
+use flowgauge_stack::{NodeId, Program, RunEnd, Stack};
 use flowgauge_sys::files::HandedInput;
 use flowgauge_wire::{Ledger, Place};
 
@@ -20,6 +21,7 @@ use crate::config::{DeviceConfig, Speed};
 use crate::paced::Paced;
 use crate::readers::{Number, Readers};
 use crate::results::{now, results};
+use crate::sharing::Sharing;
 
 type Source = Box<dyn PacketSource + Send>;
 
@@ -111,6 +113,7 @@ impl Opened {
         self,
         name: &str,
         stacks: Vec<Stack>,
+        sharing: Option<Sharing>,
         holds: bool,
     ) -> Result<Device, SetupError> {
         let options = RunnerOptions {
@@ -142,7 +145,10 @@ impl Opened {
             told: Instant::now(),
             idle: 0,
             is_told: false,
+            service: None,
+            sharing,
         };
+        work.share();
         let started = thread::Builder::new()
             .name(format!("fg-{name}"))
             .spawn(move || work.run());
@@ -169,7 +175,7 @@ pub(crate) struct Device {
     pub(crate) describes: String,
     orders: Sender<Order>,
     stop: StopHandle,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Ledger>>,
 }
 
 /// What its thread is told.
@@ -177,7 +183,8 @@ enum Order {
     /// These stacks run from the next packet on, those that failed only if all begin anew; what is known of those that ended
     /// comes back.
     Run(Running, bool, Sender<Result<Vec<Ended>, String>>),
-    Show(Sender<Shown>),
+    /// A component of a stack, by their names, forgets its result.
+    Show(Option<(String, String)>, Sender<Shown>),
     Start,
     Stop,
 }
@@ -234,9 +241,31 @@ impl Device {
         answer.recv().map_err(|_| gone())?
     }
 
+    /// Whether nothing comes of it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.show().is_none_or(|shown| shown.state == State::Ended)
+    }
+
+    /// Ends it as dropping it does. Returns where its packets went.
+    pub(crate) fn end(mut self) -> Ledger {
+        self.stop_and_join()
+    }
+
+    fn stop_and_join(&mut self) -> Ledger {
+        self.stop.stop();
+        let _ = self.orders.send(Order::Stop);
+        let ended = self.thread.take().and_then(|thread| thread.join().ok());
+        ended.unwrap_or_default()
+    }
+
     pub(crate) fn show(&self) -> Option<Shown> {
+        self.take(None)
+    }
+
+    /// What is known of it. A component of a stack, by their names, forgets its result.
+    pub(crate) fn take(&self, what: Option<(String, String)>) -> Option<Shown> {
         let (sender, answer) = mpsc::channel();
-        self.orders.send(Order::Show(sender)).ok()?;
+        self.orders.send(Order::Show(what, sender)).ok()?;
         answer.recv().ok()
     }
 
@@ -280,11 +309,7 @@ impl Device {
 /// What is in the ring is still taken; stacks end as at the end of the input.
 impl Drop for Device {
     fn drop(&mut self) {
-        self.stop.stop();
-        let _ = self.orders.send(Order::Stop);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.stop_and_join();
     }
 }
 
@@ -314,10 +339,13 @@ struct Work {
     told: Instant,
     idle: u32,
     is_told: bool,
+    /// Looks after programs with libscap, where the source is an interface that they may share.
+    service: Option<Service>,
+    sharing: Option<Sharing>,
 }
 
 impl Work {
-    fn run(&mut self) {
+    fn run(&mut self) -> Ledger {
         let mut is_stopping = false;
         while !is_stopping || self.state == State::Reading {
             match self.next_order() {
@@ -333,8 +361,8 @@ impl Work {
                 Ok(Order::Run(running, anew, answer)) => {
                     let _ = answer.send(self.change(running, anew));
                 }
-                Ok(Order::Show(answer)) => {
-                    let _ = answer.send(self.shown());
+                Ok(Order::Show(take, answer)) => {
+                    let _ = answer.send(self.shown(take));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -356,6 +384,7 @@ impl Work {
             self.state = State::Ended;
             self.tell();
         }
+        self.ledger()
     }
 
     fn next_order(&self) -> Result<Order, RecvTimeoutError> {
@@ -371,17 +400,54 @@ impl Work {
         })
     }
 
-    /// Takes a batch through the stacks.
+    /// Takes a batch through the stacks, and to programs that share it.
     fn read(&mut self) {
-        match self.runner.step(&mut *self.source) {
-            Ok(Some(step)) => self.tell_now_and_then(step.packets > 0),
-            Ok(None) if self.interface.is_some() && !self.stop.is_stopped() => {
+        let source = &mut *self.source;
+        let step = match &mut self.service {
+            Some(service) => self.runner.step(&mut service.tap(source)),
+            None => self.runner.step(source),
+        };
+        let is_away = matches!(step, Ok(None)) && !self.stop.is_stopped();
+        match step {
+            Ok(Some(step)) => {
+                let mut service = self.service.as_mut();
+                if service.as_mut().is_some_and(|it| it.attend_to(source)) {
+                    self.end();
+                }
+                self.tell_now_and_then(step.packets > 0);
+            }
+            Ok(None) if is_away && self.interface.is_some() && !self.lingers() => {
+                self.unshare("the interface has gone away");
                 self.state = State::Away;
             }
             Ok(None) => self.end(),
             Err(error) => self.note(&error),
         }
         self.take_failures();
+    }
+
+    /// Whether it ends with those who share it.
+    fn lingers(&self) -> bool {
+        (self.sharing.as_ref()).is_some_and(|sharing| sharing.grace.is_some())
+    }
+
+    /// Lets programs share the interface.
+    fn share(&mut self) {
+        let Some(sharing) = &self.sharing else {
+            return;
+        };
+        match sharing.service(self.source.interfaces()) {
+            Ok(service) => self.service = Some(service),
+            Err(error) => self.note(error.to_string()),
+        }
+    }
+
+    /// Programs that share it get what is left, and why no more comes.
+    fn unshare(&mut self, otherwise: &str) {
+        if let Some(service) = self.service.take() {
+            let reason = self.errors.last().map_or(otherwise, String::as_str);
+            service.finish(&mut *self.source, reason);
+        }
     }
 
     /// Opens an interface that went away, if it is there again.
@@ -394,6 +460,7 @@ impl Work {
                 self.earlier.merge(&self.source.ledger());
                 self.source = Box::new(source.stopped_by(self.stop.clone()));
                 self.state = State::Reading;
+                self.share();
             }
             Err(error) => self.note(&error),
         }
@@ -406,7 +473,7 @@ impl Work {
         ledger
     }
 
-    fn note(&mut self, error: &Error) {
+    fn note(&mut self, error: impl ToString) {
         let error = error.to_string();
         if self.errors.len() < MOST_ERRORS && !self.errors.contains(&error) {
             self.errors.push(error);
@@ -418,6 +485,7 @@ impl Work {
             return;
         }
         self.state = State::Ended;
+        self.unshare("it was told to stop");
         self.runner.finish();
         self.take_failures();
         let snapshot = self.runner.snapshot();
@@ -457,15 +525,17 @@ impl Work {
         self.numbers.resize_with(stacks.len(), Vec::new);
         for (numbers, stack) in self.numbers.iter_mut().zip(stacks) {
             numbers.clear();
-            numbers.resize(stack.nodes.len(), (0, None));
+            numbers.resize(stack.nodes.len(), (0, None, 0));
         }
         self.runner.numbers(&mut |number| {
             let of_stack = self.numbers.get_mut(number.stack);
-            let Some((items, value)) = of_stack.and_then(|all| all.get_mut(number.id.index()))
+            let Some((items, value, rows)) =
+                of_stack.and_then(|all| all.get_mut(number.id.index()))
             else {
                 return;
             };
             *items += number.items;
+            *rows += number.rows;
             match (value, number.value) {
                 (Some(mine), Some(theirs)) => mine.merge(&theirs),
                 (mine, theirs) => *mine = theirs,
@@ -543,10 +613,29 @@ impl Work {
         }
     }
 
-    fn shown(&mut self) -> Shown {
-        let snapshot = self.runner.snapshot();
+    fn shown(&mut self, take: Option<(String, String)>) -> Shown {
+        let mut snapshot = self.runner.snapshot();
+        let mut over = self.over.clone();
+        if let Some((name, label)) = take {
+            let is_it = |stack: &Stack| stack.name.as_ref() == Some(&name);
+            let place = |stack: &Stack| stack.nodes.iter().position(|node| node.label == label);
+            let running = self.runner.stacks().iter().position(is_it);
+            if let Some(at) = running
+                && let Some(node) = place(&self.runner.stacks()[at])
+            {
+                let taken = self.runner.take(at, NodeId(node as u32));
+                snapshot.stacks[at].components[node].result = taken;
+            }
+            // What has failed is told once more.
+            let mut failed = self.over.iter_mut().filter(|(stack, _)| is_it(stack));
+            if let Some((stack, state)) = failed.next()
+                && let Some(node) = place(stack)
+            {
+                state.components[node].result = None;
+            }
+        }
         let stacks = self.runner.stacks().iter().cloned().zip(snapshot.stacks);
-        let stacks = stacks.chain(self.over.iter().cloned());
+        let stacks = stacks.chain(over.drain(..));
         let stacks = stacks.map(|(stack, state)| {
             let failure = self.failures.get(&name_of(&stack)).cloned();
             (stack, state, failure)

@@ -15,8 +15,9 @@ mod results;
 mod rights;
 mod sensor;
 mod session;
+mod sharing;
 mod text;
 
 pub use config::{Config, ConfigError};
 pub use rights::Rights;
-pub use sensor::{Sensor, StartError};
+pub use sensor::{Alone, Sensor, StartError};

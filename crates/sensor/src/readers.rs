@@ -29,8 +29,8 @@ const MOST_PENDING: usize = 64 << 20;
 /// The component whose packets are shared.
 pub(crate) const TO_BUFFER: &str = "to_buffer";
 
-/// Items that came to a component, and its result where that is a number.
-pub(crate) type Number = (u64, Option<ResultValue>);
+/// Items that came to a component, its result where that is a number, and else its rows.
+pub(crate) type Number = (u64, Option<ResultValue>, usize);
 
 /// What a user's flows share with the user.
 pub(crate) struct UserMemory(Mutex<Memory>);
@@ -203,7 +203,7 @@ impl Ring {
     fn tell(&mut self, time: u64, flags: u64, numbers: &[Number]) {
         self.told.clear();
         self.told.extend([time, flags, self.lost]);
-        for (at, (items, value)) in numbers.iter().enumerate() {
+        for (at, (items, value, rows)) in numbers.iter().enumerate() {
             let (before, value_before) = self.base.get(at).copied().unwrap_or_default();
             let value = value.as_ref().and_then(|value| {
                 let since = value.number()? - value_before;
@@ -217,7 +217,8 @@ impl Ring {
                 Some(_) => layout::SIGNED,
             };
             let items = items.saturating_sub(before);
-            self.told.extend([items, value.unwrap_or(0) as u64, kind]);
+            let value = value.map_or(*rows as u64, |value| value as u64);
+            self.told.extend([items, value, kind]);
         }
         self.show();
     }
@@ -292,9 +293,13 @@ impl Readers {
         self.0.lock().patience = patience;
     }
 
-    /// Has the packets that come to a stack's `to_buffer` go to them.
+    /// Has the packets that come to a stack's `to_buffer` go to them. Tables, which they may take, are no other stack's.
     pub(crate) fn attach(self: &Arc<Readers>, stack: &mut Stack) {
         for (place, node) in (0..).zip(&mut stack.nodes) {
+            let mut result = node.info.result.iter();
+            if result.any(|result| !result.columns.is_empty()) {
+                node.settings.attach(());
+            }
             if node.info.name == TO_BUFFER {
                 let sink: SharedSink = Arc::new(Sink {
                     readers: Arc::clone(self),

@@ -1,10 +1,13 @@
 //! What users may do.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use flowgauge_sensor_client::protocol::Refusal;
 use flowgauge_stack::{ComponentKind, Input, Node, OptionValue, Stack};
-use flowgauge_sys::files;
+use flowgauge_sys::local::Peer;
+use flowgauge_sys::{files, privileges};
+use parking_lot::RwLock;
 use serde::Deserialize;
 
 use crate::config::Config;
@@ -41,6 +44,60 @@ impl Default for Rights {
             memory: 64 << 20,
             admin: false,
         }
+    }
+}
+
+/// Whose rights are which.
+pub(crate) struct People {
+    /// Who started the sensor; root may become somebody that others are, too.
+    owner: u32,
+    tables: RwLock<Tables>,
+}
+
+/// Rights by the numbers of users, and of groups in the order of their names.
+struct Tables {
+    users: BTreeMap<u32, Rights>,
+    groups: Vec<(u32, Rights)>,
+}
+
+impl Tables {
+    fn of(config: &Config) -> Tables {
+        let users = config.users.iter();
+        let users = users
+            .filter_map(|(name, rights)| Some((privileges::user_id(name).ok()?, rights.clone())));
+        let groups = config.groups.iter();
+        let groups = groups
+            .filter_map(|(name, rights)| Some((privileges::group_id(name).ok()?, rights.clone())));
+        Tables {
+            users: users.collect(),
+            groups: groups.collect(),
+        }
+    }
+}
+
+impl People {
+    pub(crate) fn new(owner: u32, config: &Config) -> People {
+        People {
+            owner,
+            tables: RwLock::new(Tables::of(config)),
+        }
+    }
+
+    /// Takes the tables anew.
+    pub(crate) fn change(&self, config: &Config) {
+        *self.tables.write() = Tables::of(config);
+    }
+
+    pub(crate) fn rights(&self, peer: Peer, groups: &[u32]) -> Rights {
+        if peer.user == 0 || peer.user == self.owner {
+            return Rights::all();
+        }
+        let tables = self.tables.read();
+        let is_in = |id: u32| id == peer.group || groups.contains(&id);
+        let of_groups = || tables.groups.iter().find(|(id, _)| is_in(*id));
+        let found = tables.users.get(&peer.user);
+        let found = found.or_else(|| of_groups().map(|(_, rights)| rights));
+        found.map_or_else(Rights::none, Rights::clone)
     }
 }
 
@@ -152,6 +209,21 @@ impl Rights {
             return Some((format!("there is no component \"{name}\""), hint));
         }
         None
+    }
+
+    /// Whether programs may have the streams of a device as they are, or why not.
+    pub(crate) fn may_share(&self, device: &str) -> Result<(), &'static str> {
+        match self.packets == Visible::Payload
+            && self.functions.is_none()
+            && self.filter.is_none()
+            && self.may_use(device)
+        {
+            true => Ok(()),
+            false => Err(
+                "you may not have its streams; hint: it takes packets = \"payload\" without functions and filter in the \
+                 sensor's configuration",
+            ),
+        }
     }
 
     pub(crate) fn may_use(&self, device: &str) -> bool {

@@ -1,7 +1,7 @@
 //! The sensor: its devices, and who comes to its socket.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,18 +12,20 @@ use flowgauge_runtime::stacks::Ended;
 use flowgauge_sensor_client::protocol::{
     Answer, FlowStatus, OpenedFlow, Refusal, Results, StackStatus, Status, send_answer,
 };
-use flowgauge_stack::Stack;
+use flowgauge_stack::{Node, Stack};
 use flowgauge_sys::files::{self, Handed, HandedInput};
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
 use flowgauge_sys::{privileges, process};
+use flowgauge_wire::Ledger;
 use parking_lot::Mutex;
 
-use crate::config::{Checked, Config, ConfigError};
+use crate::config::{Checked, Config, ConfigError, DeviceConfig};
 use crate::device::{Device, Opened, Running};
 use crate::readers::{FlowRing, Readers, UserMemory};
 use crate::results::{is_shared, results, since};
-use crate::rights::Rights;
+use crate::rights::{People, Rights, Visible};
 use crate::session;
+use crate::sharing::Sharing;
 use crate::text;
 
 /// Whom root becomes once devices are open, where the configuration does not say: the first that exists.
@@ -96,10 +98,10 @@ impl StartError {
 
 /// A sensor that runs.
 pub struct Sensor {
-    path: PathBuf,
-    /// Who started it; root may become somebody that others are, too.
-    owner: u32,
-    bound: Bound,
+    /// Its configuration, and its socket; none of a sensor of programs with libscap alone.
+    path: Option<PathBuf>,
+    bound: Option<Bound>,
+    people: Arc<People>,
     state: Mutex<State>,
     started: Instant,
     connections: AtomicU64,
@@ -116,12 +118,26 @@ struct State {
     /// What users of connections may still look at of flows that ended without them.
     ended: Vec<(u64, Arc<FlowRing>)>,
     users: BTreeMap<u32, User>,
+    /// Where programs with libscap come to, by interface: whose peers see root there though it was given up.
+    shared: BTreeMap<String, Arc<Listener>>,
 }
 
 /// A user with connections.
 struct User {
     connections: usize,
     memory: Arc<UserMemory>,
+}
+
+/// A sensor of one interface for programs with libscap, without a configuration.
+pub struct Alone {
+    /// Where they come to.
+    pub listener: Arc<Listener>,
+    /// A group whose members may come, too.
+    pub group: Option<u32>,
+    /// How long it stays when the last one has gone; without, until it is stopped.
+    pub grace: Option<Duration>,
+    /// Bytes of chunks that may wait for all of them.
+    pub memory: u64,
 }
 
 /// A flow of a user.
@@ -170,79 +186,116 @@ pub(crate) struct Asker {
     pub(crate) groups: Vec<u32>,
 }
 
-impl Asker {
-    fn rights(&self, config: &Config, owner: u32) -> Rights {
-        if self.peer.user == 0 || self.peer.user == owner {
-            return Rights::all();
-        }
-        let mut users = config.users.iter();
-        let found = users.find(|(name, _)| privileges::user_id(name).ok() == Some(self.peer.user));
-        let of_user = found.map(|(_, rights)| rights.clone());
-        of_user.unwrap_or_else(|| {
-            let mut groups = config.groups.iter();
-            let is_in = |name: &str| {
-                let id = privileges::group_id(name).ok();
-                id.is_some_and(|id| id == self.peer.group || self.groups.contains(&id))
-            };
-            let found = groups.find(|(name, _)| is_in(name));
-            found.map_or_else(Rights::none, |(_, rights)| rights.clone())
-        })
-    }
-}
-
 impl Sensor {
     /// Reads the configuration, opens its devices and the socket, gives up root, and starts the stacks. `is_stopped` ends it.
     ///
     /// # Errors
     /// [`StartError`].
     pub fn start(config: &Path, is_stopped: Arc<AtomicBool>) -> Result<Sensor, StartError> {
-        let owner = process::user();
         let checked = Checked::read(config)?;
-        let mut opened = Vec::new();
-        for (name, device) in &checked.config.devices {
-            let source = Opened::open(name, device).map_err(|error| StartError::Device {
-                device: name.clone(),
-                error,
-            })?;
-            opened.push((name.clone(), source));
-        }
+        let opened = open_all(&checked)?;
         let socket = &checked.config.socket;
         let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.clone());
         let bound = Bound::at(socket)?;
-        give_up_root(checked.config.user.as_deref())?;
-        let mut devices = BTreeMap::new();
-        for (name, source) in opened {
-            let stacks = checked.stacks.get(&name).cloned().unwrap_or_default();
-            let holds = source.config.hold;
-            let device = source.start(&name, stacks, holds);
-            let device = device.map_err(|error| StartError::Stacks {
-                device: name.clone(),
-                error: error.to_string(),
-            })?;
-            devices.insert(name, Arc::new(device));
+        let mut sensor = Sensor::new(checked, is_stopped);
+        sensor.path = Some(config.to_owned());
+        sensor.bound = Some(bound);
+        sensor.begin(opened, None)?;
+        Ok(sensor)
+    }
+
+    /// Captures on an interface for programs with libscap alone.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn share(
+        interface: &str,
+        alone: Alone,
+        is_stopped: Arc<AtomicBool>,
+    ) -> Result<Sensor, StartError> {
+        let mut config = Config::default();
+        let device = DeviceConfig {
+            shared_memory: alone.memory,
+            ..DeviceConfig::default()
+        };
+        config.devices.insert(interface.to_owned(), device);
+        if let Some(group) = alone.group {
+            let rights = Rights {
+                packets: Visible::Payload,
+                ..Rights::default()
+            };
+            config.groups.insert(group.to_string(), rights);
         }
-        Ok(Sensor {
-            path: config.to_owned(),
-            owner,
-            bound,
+        let checked = Checked {
+            config,
+            stacks: BTreeMap::new(),
+        };
+        let mut sensor = Sensor::new(checked, is_stopped);
+        let state = sensor.state.get_mut();
+        state.shared.insert(interface.to_owned(), alone.listener);
+        let opened = open_all(&state.checked)?;
+        sensor.begin(opened, alone.grace)?;
+        Ok(sensor)
+    }
+
+    fn new(checked: Checked, is_stopped: Arc<AtomicBool>) -> Sensor {
+        Sensor {
+            path: None,
+            bound: None,
+            people: Arc::new(People::new(process::user(), &checked.config)),
             state: Mutex::new(State {
                 checked,
-                devices,
+                devices: BTreeMap::new(),
                 owners: BTreeMap::new(),
                 flows: BTreeMap::new(),
                 ended: Vec::new(),
                 users: BTreeMap::new(),
+                shared: BTreeMap::new(),
             }),
             started: Instant::now(),
             connections: AtomicU64::new(0),
             flows: AtomicU64::new(0),
             is_stopped,
-        })
+        }
+    }
+
+    /// Gives up root, and starts the devices that are open.
+    fn begin(
+        &mut self,
+        opened: Vec<(String, Opened)>,
+        grace: Option<Duration>,
+    ) -> Result<(), StartError> {
+        let state = self.state.get_mut();
+        let config = &state.checked.config;
+        for (interface, _) in config.devices.keys().filter_map(|name| config.shared(name)) {
+            if !state.shared.contains_key(interface)
+                && let Some(listener) = Sharing::listen(interface)
+            {
+                state.shared.insert(interface.to_owned(), listener);
+            }
+        }
+        give_up_root(state.checked.config.user.as_deref())?;
+        process::harden().map_err(|error| StartError::User {
+            user: "a process that gains no rights".to_owned(),
+            error,
+        })?;
+        for (name, source) in opened {
+            let stacks = state.checked.stacks.get(&name).cloned().unwrap_or_default();
+            let holds = source.config.hold;
+            let sharing = state.sharing(&self.people, &name, grace);
+            let device = source.start(&name, stacks, sharing, holds);
+            let device = device.map_err(|error| StartError::Stacks {
+                device: name.clone(),
+                error: error.to_string(),
+            })?;
+            state.devices.insert(name, Arc::new(device));
+        }
+        Ok(())
     }
 
     /// The socket that users come to.
-    pub fn socket(&self) -> &Path {
-        &self.bound.socket
+    pub fn socket(&self) -> Option<&Path> {
+        self.bound.as_ref().map(|bound| bound.socket.as_path())
     }
 
     /// What it captures and reads.
@@ -259,18 +312,26 @@ impl Sensor {
         }
     }
 
-    /// Serves users until it is stopped; `look` is called ten times a second meanwhile. Then devices and stacks end.
-    pub fn run(self: &Arc<Sensor>, mut look: impl FnMut(&Sensor)) {
+    /// Serves users until it is stopped; `look` is called ten times a second meanwhile. Then devices and stacks end. Returns
+    /// where packets went.
+    pub fn run(self: &Arc<Sensor>, mut look: impl FnMut(&Sensor)) -> Ledger {
         let mut session = 0;
         while !self.is_stopped() {
-            let listener = std::os::fd::AsFd::as_fd(&self.bound.listener);
-            let waits = local::wait_any(&[listener], Some(LOOK));
             look(self);
+            let Some(bound) = &self.bound else {
+                // Without a socket there is nothing to do when the device is over.
+                if self.state.lock().devices.values().all(|it| it.is_over()) {
+                    break;
+                }
+                thread::sleep(LOOK);
+                continue;
+            };
+            let waits = local::wait_any(&[bound.listener.as_fd()], Some(LOOK));
             if !waits.is_ok_and(|waits| waits.contains(&true)) {
                 continue;
             }
             loop {
-                match self.bound.listener.accept() {
+                match bound.listener.accept() {
                     Ok(Some(connection)) => {
                         session += 1;
                         self.welcome(connection, session);
@@ -285,7 +346,11 @@ impl Sensor {
             }
         }
         let devices = core::mem::take(&mut self.state.lock().devices);
-        drop(devices);
+        let mut ledger = Ledger::default();
+        for device in devices.into_values().filter_map(Arc::into_inner) {
+            ledger.merge(&device.end());
+        }
+        ledger
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -393,7 +458,7 @@ impl Sensor {
     }
 
     pub(crate) fn rights(&self, asker: &Asker) -> Rights {
-        asker.rights(&self.state.lock().checked.config, self.owner)
+        self.people.rights(asker.peer, &asker.groups)
     }
 
     /// How it is; of flows those of the asker, or all for who may see them.
@@ -518,20 +583,40 @@ impl Sensor {
         Ok((OpenedFlow { number, components }, shared))
     }
 
-    /// The results of a flow of a connection.
+    /// The results of a flow of a connection; with `take`, the table of that component, which forgets it.
     ///
     /// # Errors
-    /// When it has no such flow.
-    pub(crate) fn results(&self, asker: &Asker, number: u64) -> Result<Results, Refusal> {
+    /// When it has no such flow, and no such component with a table.
+    pub(crate) fn results(
+        &self,
+        asker: &Asker,
+        number: u64,
+        take: Option<&str>,
+    ) -> Result<Results, Refusal> {
         let state = self.state.lock();
         let flow = state.flow(asker, number)?;
         let (stack, base) = (flow.stack.clone(), flow.base.clone());
         let device = state.devices.get(&flow.device).map(Arc::clone);
         drop(state);
-        let shown = device.and_then(|device| device.show());
+        if let Some(label) = take {
+            let has_table = |node: &Node| node.info.result.is_some_and(|it| !it.columns.is_empty());
+            let mut nodes = stack.nodes.iter();
+            if !nodes.any(|node| node.label == label && has_table(node)) {
+                let error = format!("the flow has no component {label} with a table");
+                return Err(Refusal::new(error));
+            }
+        }
+        let name = stack.name.clone().unwrap_or_default();
+        let what = take.map(|label| (name, label.to_owned()));
+        let shown = device.and_then(|device| device.take(what));
         let shown = shown.ok_or_else(|| Refusal::new("the device has ended"))?;
         let results = shown.results(&stack);
         let results = results.ok_or_else(|| Refusal::new("the flow has ended with its device"))?;
+        let mut results = results;
+        if let Some(label) = take {
+            results.components.retain(|it| it.component == label);
+            return Ok(results);
+        }
         Ok(match base {
             Some(base) => since(results, &base),
             None => results,
@@ -543,7 +628,7 @@ impl Sensor {
     /// # Errors
     /// When it has no such flow.
     pub(crate) fn close(&self, asker: &Asker, number: u64) -> Result<Results, Refusal> {
-        let mut last = self.results(asker, number)?;
+        let mut last = self.results(asker, number, None)?;
         last.is_last = true;
         let mut state = self.state.lock();
         let Some(flow) = state.flows.remove(&number) else {
@@ -598,7 +683,7 @@ impl Sensor {
         let number = self.flows.fetch_add(1, Ordering::Relaxed) + 1;
         // No device of a configuration has such a name.
         let name = format!("file+{number}");
-        let device = opened.start(&name, Vec::new(), true);
+        let device = opened.start(&name, Vec::new(), None, true);
         let device = device.map_err(|error| Refusal::new(error.to_string()))?;
         state.devices.insert(name.clone(), Arc::new(device));
         state.owners.insert(name.clone(), asker.clone());
@@ -645,7 +730,10 @@ impl Sensor {
     /// # Errors
     /// What is wrong with it; nothing has changed then.
     pub fn reload(&self) -> Result<Vec<String>, StartError> {
-        let checked = Checked::read(&self.path)?;
+        let Some(path) = &self.path else {
+            return Ok(vec!["there is no configuration".to_owned()]);
+        };
+        let checked = Checked::read(path)?;
         let mut state = self.state.lock();
         let mut said = Vec::new();
         let old = &state.checked.config;
@@ -659,7 +747,8 @@ impl Sensor {
         // What can fail comes before anything is taken away.
         let opened = state.open_changed(&checked)?;
         let before = core::mem::replace(&mut state.checked, checked);
-        state.end_forbidden(self.owner, &mut said);
+        self.people.change(&state.checked.config);
+        state.end_forbidden(&self.people, &mut said);
         let gone = state.devices.keys();
         let gone = gone.filter(|name| !state.owners.contains_key(*name));
         let gone: Vec<String> = gone.cloned().collect();
@@ -679,7 +768,8 @@ impl Sensor {
                 flow.base = None;
                 flow.ring.begin_anew();
             }
-            let device = source.start(&name, Vec::new(), true);
+            let sharing = state.sharing(&self.people, &name, None);
+            let device = source.start(&name, Vec::new(), sharing, true);
             let device = device.map_err(|error| StartError::Stacks {
                 device: name.clone(),
                 error: error.to_string(),
@@ -758,11 +848,10 @@ impl State {
     }
 
     /// Ends flows that their users may not have any more.
-    fn end_forbidden(&mut self, owner: u32, said: &mut Vec<String>) {
-        let config = self.checked.config.clone();
+    fn end_forbidden(&mut self, people: &People, said: &mut Vec<String>) {
         let owners = self.owners.clone();
         self.end(|number, flow| {
-            let rights = flow.by.rights(&config, owner);
+            let rights = people.rights(flow.by.peer, &flow.by.groups);
             let (rights, may_use) = match owners.contains_key(&flow.device) {
                 true => (rights.on_own(), true),
                 false => (rights.clone(), rights.may_use(&flow.device)),
@@ -809,6 +898,19 @@ impl State {
         let flow = self.flows.get(&number);
         let flow = flow.filter(|flow| flow.by.session == asker.session);
         flow.ok_or_else(|| Refusal::new(format!("there is no flow {number} of yours")))
+    }
+
+    /// Where programs come to for the streams of a device, if they may.
+    fn sharing(
+        &self,
+        people: &Arc<People>,
+        device: &str,
+        grace: Option<Duration>,
+    ) -> Option<Sharing> {
+        let (interface, memory) = self.checked.config.shared(device)?;
+        let listener = Arc::clone(self.shared.get(interface)?);
+        let people = Arc::clone(people);
+        Some(Sharing::new(listener, device, people, memory, grace))
     }
 
     /// What a device runs already for a flow of these components, and what that has counted, if one more may have it.
@@ -888,6 +990,19 @@ fn name_files(stack: &mut Stack, files: Vec<OwnedFd>) -> Result<Vec<Handed>, Ref
         handed.push(file);
     }
     Ok(handed)
+}
+
+/// Opens all devices of a configuration.
+fn open_all(checked: &Checked) -> Result<Vec<(String, Opened)>, StartError> {
+    let devices = checked.config.devices.iter();
+    let opened = devices.map(|(name, device)| {
+        let opened = Opened::open(name, device).map_err(|error| StartError::Device {
+            device: name.clone(),
+            error,
+        })?;
+        Ok((name.clone(), opened))
+    });
+    opened.collect()
 }
 
 fn give_up_root(user: Option<&str>) -> Result<(), StartError> {

@@ -66,7 +66,9 @@ fn answer(
             let (opened, files) = sensor.open(asker, &rights, &device, &stack, files)?;
             return Ok((Answer::Flow(opened), files));
         }
-        Request::Results { flow } => Answer::Results(sensor.results(asker, flow)?),
+        Request::Results { flow, take } => {
+            Answer::Results(sensor.results(asker, flow, take.as_deref())?)
+        }
         Request::Close { flow } => Answer::Results(sensor.close(asker, flow)?),
         Request::CreateDevice => Answer::Device(sensor.create_device(asker, files)?),
         Request::DeleteDevice { device } => {

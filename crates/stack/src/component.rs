@@ -684,6 +684,11 @@ pub trait Component: Send {
         None
     }
 
+    /// Of one whose result is a table that is taken as it grows: its rows. It is asked often.
+    fn rows(&self) -> Option<usize> {
+        None
+    }
+
     /// What else it has to tell of the run: packets that it refused, and what changes the meaning of its
     /// results. It is asked rarely.
     fn account(&self) -> Option<Box<Account>> {

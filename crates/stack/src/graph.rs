@@ -573,14 +573,27 @@ impl<T: Tail> Graph<T> {
         }
     }
 
-    /// Items that came to each component, and its result where that is a number: cheap enough to be asked often.
-    pub fn numbers(&self, give: &mut dyn FnMut(NodeId, u64, Option<ResultValue>)) {
+    /// Items that came to each component, its result where that is a number, else how many rows it has, where the component
+    /// tells: cheap enough to be asked often.
+    pub fn numbers(&self, give: &mut dyn FnMut(NodeId, u64, Option<ResultValue>, usize)) {
         for (id, node) in (0..).map(NodeId).zip(&self.nodes) {
             if node.component.is_some() || node.is_left {
                 let number = node.is_number.then(|| self.result(id)).flatten();
-                give(id, node.passed.items, number);
+                let rows = node
+                    .component
+                    .as_ref()
+                    .and_then(|component| component.rows());
+                give(id, node.passed.items, number, rows.unwrap_or(0));
             }
         }
+    }
+
+    /// A component's result, which it forgets. `None`: it is not here, or has none.
+    pub fn take(&mut self, id: NodeId) -> Option<ResultValue> {
+        let result = self.result(id)?;
+        let component = self.nodes.get_mut(id.index())?.component.as_mut()?;
+        component.reset();
+        Some(result)
     }
 
     /// What a component tells beside its result, with what is told of its engine.

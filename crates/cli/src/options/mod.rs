@@ -31,7 +31,9 @@ pub(crate) use keys::{KeysCommand, KeysOptions};
 pub(crate) use log::{LogFormat, LogOptions};
 pub(crate) use matches::{MatchOptions, PatternOptions};
 use passed::passed;
-pub(crate) use sensor::{FlowOptions, SensorCommand, SensorOptions, StatusOptions};
+pub(crate) use sensor::{
+    FlowOptions, SensorCommand, SensorOptions, SensorRunOptions, StatusOptions,
+};
 pub(crate) use shared::{
     BoundOptions, CommonOptions, EngineOptions, InputOptions, OutputOptions, PresetOptions,
     RecordOptions,
@@ -90,9 +92,6 @@ pub(crate) enum Command {
     Keys(KeysOptions),
     /// Check what this machine can do, and recommend changes
     Doctor(DoctorOptions),
-    /// Run the shared-capture service (normally started by the first client)
-    #[command(hide = true)]
-    ShareService(ShareServiceOptions),
 }
 
 impl Command {
@@ -116,7 +115,6 @@ impl Command {
         let write = match self {
             Command::Doctor(_) | Command::Keys(_) | Command::Mapi(_) => return true,
             Command::Sensor(options) => return options.command.writes_standard_output(),
-            Command::ShareService(_) => return false,
             Command::Streams(options) if options.files_are_all() => return false,
             Command::Capture(options) if options.list_interfaces || options.dump_filter > 0 => {
                 return true;
@@ -163,8 +161,7 @@ impl Command {
             | Command::Sensor(_)
             | Command::Mapi(_)
             | Command::Keys(_)
-            | Command::Doctor(_)
-            | Command::ShareService(_) => return None,
+            | Command::Doctor(_) => return None,
         };
         Some((input, output.as_deref()))
     }
@@ -318,20 +315,6 @@ pub(crate) struct DoctorOptions {
     /// Check only this interface (several)
     #[arg(short = 'i', long = "interface", value_name = "IFACE")]
     pub(crate) interface: Vec<String>,
-}
-
-/// `share-service`
-#[derive(Args, Debug)]
-pub(crate) struct ShareServiceOptions {
-    /// The interface
-    #[arg(short = 'i', long = "interface", value_name = "IFACE")]
-    pub(crate) interface: String,
-    /// Also admit members of this group (name or number) [default: $FLOWGAUGE_SHARE_GROUP]
-    #[arg(long, value_name = "GROUP")]
-    pub(crate) group: Option<String>,
-    /// Run as a service: take the capture's name itself and stay until stopped
-    #[arg(long)]
-    pub(crate) listen: bool,
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub(crate) struct SensorOptions {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SensorCommand {
     /// Capture for everybody the configuration admits, until stopped
-    Run(ConfigOptions),
+    Run(SensorRunOptions),
     /// Check a configuration
     Check(ConfigOptions),
     /// Show devices, stacks and flows
@@ -40,6 +40,22 @@ impl SensorCommand {
     pub(crate) fn writes_standard_output(&self) -> bool {
         matches!(self, SensorCommand::Status(_) | SensorCommand::Flow(_))
     }
+}
+
+/// `sensor run`
+#[derive(Args, Debug)]
+pub(crate) struct SensorRunOptions {
+    #[command(flatten)]
+    pub(crate) config: ConfigOptions,
+    /// Without a configuration: capture on this interface for programs with libscap
+    #[arg(short = 'i', long, value_name = "IFACE", conflicts_with = "config")]
+    pub(crate) interface: Option<String>,
+    /// With -i, also for members of this group (name or number) [default: $FLOWGAUGE_SHARE_GROUP]
+    #[arg(long, value_name = "GROUP", requires = "interface")]
+    pub(crate) group: Option<String>,
+    /// Programs come to the socket that is standard input; the last one ends this
+    #[arg(long, hide = true, requires = "interface")]
+    pub(crate) inherited: bool,
 }
 
 /// A configuration.

@@ -315,7 +315,7 @@ fn what_cannot_apply_a_forced_policy_refuses_to_run() {
     )
     .unwrap();
     for line in [
-        "share-service --interface lo",
+        "sensor run --interface lo",
         "stack bench -e count -r zoo.pcap",
         "stack run -f source.stack",
     ] {

@@ -29,7 +29,7 @@ mod match_cutoff;
 mod matches;
 mod packets;
 mod protocol_stacks;
-mod share_service;
+mod sharing;
 mod stack;
 mod stack_runs;
 mod stack_show;

@@ -150,11 +150,7 @@ impl Service {
             let Ok(peer) = connection.peer() else {
                 continue;
             };
-            if !self.may_join(&connection, peer) {
-                let why = format!(
-                    "user {} may not use it; hint: its owner is user {}",
-                    peer.user, self.config.owner
-                );
+            if let Err(why) = (self.config.admission)(&connection, peer) {
                 say_last(&connection, &Reply::Refused(why).encoded());
                 continue;
             }
@@ -199,18 +195,6 @@ impl Service {
             let why = "too many connections that do not join".to_owned();
             say_last(&guest.connection, &Reply::Refused(why).encoded());
         }
-    }
-
-    fn may_join(&self, connection: &Connection, peer: Peer) -> bool {
-        if peer.user == 0 || peer.user == self.config.owner {
-            return true;
-        }
-        self.config.group.is_some_and(|group| {
-            peer.group == group
-                || connection
-                    .peer_groups()
-                    .is_ok_and(|groups| groups.contains(&group))
-        })
     }
 
     fn hear_guest(&mut self, at: usize, late: bool, share: Share) {

@@ -17,8 +17,6 @@ pub enum Error {
     },
     /// A filter does not compile, or is not for this interface.
     Filter(flowgauge_capture::Error),
-    /// The interface that is to be shared cannot be opened: what its service says.
-    Interface(flowgauge_capture::Error),
     /// The service could not be started. Likely `flowgauge` is not installed.
     NotStarted {
         /// The program that was to be it.
@@ -78,19 +76,11 @@ impl Error {
         move |source| Error::System { action, source }
     }
 
-    /// With its hint, for another program to print.
-    pub(super) fn in_one_line(&self) -> String {
-        match self.hint() {
-            Some(hint) => format!("{self}; hint: {hint}"),
-            None => self.to_string(),
-        }
-    }
-
     /// What to do about it, where something general can be said.
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::System { .. } | Error::Protocol { .. } | Error::Wanted { .. } => None,
-            Error::Filter(error) | Error::Interface(error) => error.hint(),
+            Error::Filter(error) => error.hint(),
             Error::NotStarted { .. } => Some(
                 "put flowgauge in PATH, say where it is (FLOWGAUGE_PROGRAM), or do not share the \
                  capture"
@@ -110,7 +100,7 @@ impl Error {
                     .to_owned(),
             ),
             Error::Silent { .. } => Some(
-                "it may be stopped: look for a process named flowgauge with share-service"
+                "it may be stopped: look for a process \"flowgauge sensor\""
                     .to_owned(),
             ),
         }
@@ -121,7 +111,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::System { action, source } => write!(f, "cannot {action}: {source}"),
-            Error::Filter(error) | Error::Interface(error) => error.fmt(f),
+            Error::Filter(error) => error.fmt(f),
             Error::NotStarted { program, source } => {
                 write!(f, "cannot start {program} to share the capture: {source}")
             }
@@ -160,7 +150,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::System { source, .. } | Error::NotStarted { source, .. } => Some(source),
-            Error::Filter(error) | Error::Interface(error) => Some(error),
+            Error::Filter(error) => Some(error),
             _ => None,
         }
     }

@@ -77,6 +77,6 @@ pub use client::{Client, EventKind, Leaver, Next, SharedChunk, SharedEvent, Shar
 pub use error::Error;
 pub(crate) use held::HeldChunk;
 pub use layout::SharedPackets;
-pub use service::{OpenedService, Served, Service, ServiceConfig, serve_interface, turn_away};
+pub use service::{Admission, Service, ServiceConfig, Tap, turn_away};
 pub use start::{ServiceProgram, SharedCapture, inherited_listener, listen, shared_captures};
 pub use statistics::{Chunks, ClientStatistics, ClientStatus, Status};

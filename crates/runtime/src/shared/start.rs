@@ -31,11 +31,11 @@ fn name(user: u32, interface: &str) -> String {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum ServiceProgram {
-    /// `flowgauge share-service -i INTERFACE`: what `FLOWGAUGE_PROGRAM` says, else this program if
+    /// `flowgauge sensor run --inherited -i INTERFACE`: what `FLOWGAUGE_PROGRAM` says, else this program if
     /// that is its name, else the one beside it or in `PATH`.
     #[default]
     Flowgauge,
-    /// Another program, which calls [`serve_interface`](super::serve_interface).
+    /// Another program, which serves whom the [inherited socket](inherited_listener) brings.
     Command {
         /// The program.
         program: OsString,
@@ -51,7 +51,7 @@ impl ServiceProgram {
     fn command(&self, interface: &str) -> Option<(OsString, Vec<OsString>)> {
         match self {
             ServiceProgram::Flowgauge => {
-                let arguments = ["share-service", "-i", interface];
+                let arguments = ["sensor", "run", "--inherited", "-i", interface];
                 Some((flowgauge(), arguments.map(OsString::from).to_vec()))
             }
             ServiceProgram::Command { program, arguments } => {

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::part::{Count, Number};
+use flowgauge_stack::{NodeId, ResultValue};
+
+use super::part::{Count, Number, Taken};
 use crate::queue::Bell;
 
 /// Between a thread that runs parts of stacks and whoever wants to know of them. Packets do not wait
@@ -32,6 +34,9 @@ struct Written {
     answers: u64,
     counts: Vec<Count>,
     numbers: Vec<Number>,
+    /// Of which stacks and components results are to be taken, and what was.
+    takes: Vec<(usize, NodeId)>,
+    taken: Vec<Taken>,
     /// The thread has ended.
     is_final: bool,
 }
@@ -42,6 +47,9 @@ pub(super) trait Counts {
 
     /// Of the same the numbers, for who asks often.
     fn numbers(&self, give: &mut dyn FnMut(Number));
+
+    /// Gives the result of a stack's component, which forgets it.
+    fn take(&mut self, stack: usize, id: NodeId, give: &mut dyn FnMut(Taken));
 
     /// Results begin anew.
     fn reset(&mut self);
@@ -96,7 +104,11 @@ impl Board {
         if core::mem::replace(&mut answered.resets, resets) != resets {
             of.reset();
         }
-        self.write(answered, false, |give| of.counts(give));
+        let state = &mut *self.lock();
+        for (stack, id) in state.takes.drain(..) {
+            of.take(stack, id, &mut |taken| state.taken.push(taken));
+        }
+        self.write_to(state, answered, false, |give| of.counts(give));
     }
 
     /// Of the thread: writes down what there is.
@@ -106,16 +118,25 @@ impl Board {
         is_final: bool,
         counts: impl FnOnce(&mut dyn FnMut(Count)),
     ) {
+        self.write_to(&mut self.lock(), answered, is_final, counts);
+    }
+
+    fn write_to(
+        &self,
+        state: &mut Written,
+        answered: &mut Answered,
+        is_final: bool,
+        counts: impl FnOnce(&mut dyn FnMut(Count)),
+    ) {
         let asked = self.asked.load(Ordering::Acquire);
         answered.asked = asked;
-        let mut state = self.lock();
         state.answers = asked;
         state.is_final |= is_final;
         state.counts.clear();
         counts(&mut |count| state.counts.push(count));
         let Written {
             counts, numbers, ..
-        } = &mut *state;
+        } = state;
         numbers.clear();
         numbers.extend(counts.iter().map(Number::of));
         self.written.notify_all();
@@ -147,6 +168,37 @@ impl Board {
         self.lock().numbers.iter().for_each(give);
         self.wants_numbers.store(true, Ordering::Release);
         self.bell.ring();
+    }
+
+    /// Asks for the result of a stack's component, which forgets it; [`Board::taken`] has it.
+    pub(super) fn take(&self, stack: usize, id: NodeId) -> u64 {
+        {
+            let state = &mut *self.lock();
+            if !state.is_final {
+                state.takes.push((stack, id));
+            }
+            let counts = state.counts.iter_mut().filter(|_| state.is_final);
+            for count in counts.filter(|count| (count.stack, count.id) == (stack, id)) {
+                let result = count.result.take().into_iter();
+                let taken = result.map(|result| Taken { stack, id, result });
+                state.taken.extend(taken);
+            }
+        }
+        self.ask(false)
+    }
+
+    /// What was taken of a component, by this question or one before that was answered too late.
+    pub(super) fn taken(
+        &self,
+        question: u64,
+        patience: Instant,
+        (stack, id): (usize, NodeId),
+        give: &mut dyn FnMut(ResultValue),
+    ) {
+        self.read(question, patience, &mut |_| {});
+        let taken = &mut self.lock().taken;
+        let its = taken.extract_if(.., |taken| (taken.stack, taken.id) == (stack, id));
+        its.for_each(|taken| give(taken.result));
     }
 
     /// What the thread wrote down, if need be what it wrote before: a thread that waits for another

@@ -12,7 +12,7 @@ use super::crossing::{Ends, Entry, Joining};
 use super::fan_out::OwnSource;
 use super::items::Message;
 use super::pace::{Leave, Pace};
-use super::part::{Common, Count, Number, Part};
+use super::part::{Common, Count, Number, Part, Taken};
 use crate::pool::{Inbox, TOGETHER};
 use crate::queue::Bell;
 use crate::reader::{Cut, Reader, SharedBatch};
@@ -114,6 +114,11 @@ impl Counts for Lane {
 
     fn numbers(&self, give: &mut dyn FnMut(Number)) {
         self.parts.iter().for_each(|part| part.numbers(give));
+    }
+
+    fn take(&mut self, stack: usize, id: NodeId, give: &mut dyn FnMut(Taken)) {
+        let parts = self.parts.iter_mut();
+        parts.for_each(|part| part.take(stack, id, give));
     }
 
     fn reset(&mut self) {
@@ -270,6 +275,10 @@ impl Counts for Behind {
             number.value = self.dropped(number.id).or(number.value);
             give(number);
         });
+    }
+
+    fn take(&mut self, stack: usize, id: NodeId, give: &mut dyn FnMut(Taken)) {
+        self.part.take(stack, id, give);
     }
 
     fn reset(&mut self) {

@@ -309,16 +309,31 @@ pub struct Number {
     pub items: u64,
     /// Its result, if that is a number.
     pub value: Option<ResultValue>,
+    /// The rows of its result, if it is a table that is taken as it grows.
+    pub rows: usize,
+}
+
+/// A result that its component has forgotten.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// Whose it was.
+    pub(super) stack: usize,
+    pub(super) id: NodeId,
+    pub(super) result: ResultValue,
 }
 
 impl Number {
     pub(super) fn of(count: &Count) -> Number {
-        let is_number = |value: &&ResultValue| value.number().is_some();
+        let (value, rows) = match &count.result {
+            Some(ResultValue::Table(table)) => (None, table.rows.len()),
+            number => (number.clone(), 0),
+        };
         Number {
             stack: count.stack,
             id: count.id,
             items: count.passed.items,
-            value: count.result.as_ref().filter(is_number).cloned(),
+            value,
+            rows,
         }
     }
 }
@@ -748,18 +763,31 @@ impl Counts for Part {
     }
 
     fn numbers(&self, give: &mut dyn FnMut(Number)) {
-        self.graph.numbers(&mut |id, items, value| {
+        self.graph.numbers(&mut |id, items, value, rows| {
             for member in &self.members {
                 give(Number {
                     stack: member.number,
                     id,
                     items,
                     value: value.clone(),
+                    rows,
                 });
             }
         });
         let parts = self.graph.tail().parts().iter();
         parts.for_each(|part| part.numbers(give));
+    }
+
+    fn take(&mut self, stack: usize, id: NodeId, give: &mut dyn FnMut(Taken)) {
+        if self.members.iter().any(|member| member.number == stack) {
+            let taken = self.graph.take(id);
+            taken
+                .into_iter()
+                .for_each(|result| give(Taken { stack, id, result }));
+        }
+        for part in self.parts() {
+            part.take(stack, id, give);
+        }
     }
 
     fn reset(&mut self) {

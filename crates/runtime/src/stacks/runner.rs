@@ -12,7 +12,9 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use flowgauge_capture::{Error, PacketSource};
-use flowgauge_stack::{ComponentFailure, Failure, Program, SettingError, Stack};
+use flowgauge_stack::{
+    ComponentFailure, Failure, NodeId, Program, ResultValue, SettingError, Stack,
+};
 use flowgauge_stream::offload::Verdicts;
 use flowgauge_wire::{DecodeOptions, Nanos};
 
@@ -436,6 +438,30 @@ impl Runner {
         for thread in &self.threads {
             thread.board.numbers(&mut |number| add(number.clone()));
         }
+    }
+
+    /// The result of a component, which forgets it: what comes later is in the next one. What a busy thread does not say within
+    /// a moment is in the next one, too.
+    pub fn take(&mut self, stack: usize, id: NodeId) -> Option<ResultValue> {
+        let number = self.members.get(stack)?.number;
+        let mut result: Option<ResultValue> = None;
+        let mut add = |taken: ResultValue| match &mut result {
+            Some(result) => result.merge(&taken),
+            None => result = Some(taken),
+        };
+        let threads = self.threads.iter();
+        let threads = threads.filter(|thread| thread.members.iter().any(|it| it.number == number));
+        let asked: Vec<_> = threads
+            .map(|thread| (thread, thread.board.take(number, id)))
+            .collect();
+        self.inline.take(number, id, &mut |taken| add(taken.result));
+        let patience = Instant::now() + PATIENCE;
+        for (thread, question) in asked {
+            thread
+                .board
+                .taken(question, patience, (number, id), &mut add);
+        }
+        result
     }
 
     /// Results and counts begin anew; returns what they were.

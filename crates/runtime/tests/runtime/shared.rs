@@ -14,7 +14,7 @@ use flowgauge_runtime::{Chunk, Control, Handlers, StreamHandle};
 use flowgauge_stream::engine::{ChunkFlags, Cutoff, Mode, Parameter};
 use flowgauge_wire::Nanos;
 
-use crate::shared_support::feed::{Shared, everything};
+use crate::shared_support::feed::{Shared, config, everything};
 use crate::shared_support::{
     LIMIT, Stories, Story, alone, alone_from, each_event, listen, listen_into, packets_of, same,
     smaller, trace,
@@ -137,10 +137,11 @@ fn who_follows_another_gets_nothing_of_its_streams() {
     let portions = trace(Preset::Mix, 0.002);
     let from = portions.len() / 2;
     let shared = Shared::start();
+    let _stays = shared.join(&everything());
     let first = shared.join(&everything());
     shared.feed_through(&portions[..from], packets_of(&portions[..from]));
     drop(first);
-    shared.wait_until("it is gone", |status| status.clients.is_empty());
+    shared.wait_until("it is gone", |status| status.clients.len() == 1);
     let mut second = shared.join(&everything());
     shared.feed(&portions[from..]);
     shared.ledger();
@@ -149,6 +150,25 @@ fn who_follows_another_gets_nothing_of_its_streams() {
     let expected = alone_from(&everything(), &portions, from, false);
     got.retain(|who, _| !expected.contains_key(who));
     assert!(got.is_empty(), "{:?}", got.keys());
+}
+
+/// While nobody is there streams are nobody's: who comes then gets what a capture that begins gives.
+#[test]
+fn who_comes_when_all_have_gone_begins_anew() {
+    let portions = trace(Preset::Mix, 0.002);
+    let from = portions.len() / 2;
+    let shared = Shared::start();
+    drop(shared.join(&everything()));
+    shared.wait_until("it is gone", |status| status.clients.is_empty());
+    shared.feed_through(&portions[..from], packets_of(&portions[..from]));
+    let mut client = shared.join(&everything());
+    shared.feed(&portions[from..]);
+    let ledger = shared.ledger();
+    assert_eq!(ledger.received(), packets_of(&portions));
+    same(
+        &listen(&mut client),
+        &alone(&everything(), &portions[from..]),
+    );
 }
 
 #[test]
@@ -562,9 +582,9 @@ fn what_a_client_keeps_of_a_stream_comes_back() {
 fn leaving_ends_the_events_and_the_service_ends_with_the_last() {
     let portions = trace(Preset::Mix, 0.001);
     let shared = Shared::start_with(ServiceConfig {
-        grace: Duration::ZERO,
+        grace: Some(Duration::ZERO),
         pool_bytes: 2 << 30,
-        ..ServiceConfig::default()
+        ..config()
     });
     let mut client = shared.join(&everything());
     shared.feed(&portions[..2]);

@@ -17,7 +17,7 @@ use flowgauge_stream::engine::Mode;
 use flowgauge_sys::local::Connection;
 use flowgauge_sys::process;
 
-use crate::shared_support::feed::{Shared, everything};
+use crate::shared_support::feed::{Shared, config, everything};
 use crate::shared_support::{LIMIT, alone, listen, packets_of, same, trace};
 
 const JOIN: u8 = 2;
@@ -421,9 +421,9 @@ fn a_flood_of_connections_keeps_nobody_out() {
 #[test]
 fn a_client_ends_with_its_process_and_the_service_with_the_last() {
     let shared = Shared::start_with(ServiceConfig {
-        grace: Duration::ZERO,
+        grace: Some(Duration::ZERO),
         pool_bytes: 64 << 20,
-        ..ServiceConfig::default()
+        ..config()
     });
     let mut orphan = Process::start_until_ready("orphan", &name(&shared));
     let child = orphan.wait_for("child ");

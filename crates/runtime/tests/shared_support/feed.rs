@@ -1,11 +1,11 @@
 //! A service on a thread, whose packets come portion by portion.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use flowgauge_capture::live::StopHandle;
 use flowgauge_capture::{Error as CaptureError, Interface, PacketSource};
 use flowgauge_runtime::shared::{
     self, Application, Client, Error, Service, ServiceConfig, ServiceProgram, SharedCapture, Status,
@@ -64,9 +64,8 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn start() -> Shared {
         Shared::start_with(ServiceConfig {
-            grace: LIMIT,
             pool_bytes: 2 << 30,
-            ..ServiceConfig::default()
+            ..config()
         })
     }
 
@@ -74,10 +73,10 @@ impl Shared {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let interface = format!("fg{}-{number}", std::process::id());
-        let listener = shared::listen(&interface).unwrap();
+        let listener = Arc::new(shared::listen(&interface).unwrap());
         // Room for one: who has sent two knows that the first is on its way through the engine.
         let (feed, portions) = mpsc::sync_channel(1);
-        let source = Feed {
+        let mut source = Feed {
             portions,
             current: None,
             interfaces: vec![Interface {
@@ -87,8 +86,20 @@ impl Shared {
             ledger: Ledger::default(),
             clock: Nanos::ZERO,
         };
-        let service = Service::new(listener, config).unwrap();
-        let thread = std::thread::spawn(move || service.serve(source, &StopHandle::default()));
+        let mut service = Service::new(listener, config, source.interfaces()).unwrap();
+        let thread = std::thread::spawn(move || {
+            let reason = loop {
+                match service.tap(&mut source).next_batch() {
+                    Ok(Some(_)) => {}
+                    Ok(None) => break "the input is over".to_owned(),
+                    Err(error) => break error.to_string(),
+                }
+                if service.attend_to(&mut source) {
+                    break "nobody uses it".to_owned();
+                }
+            };
+            service.finish(&mut source, &reason)
+        });
         Shared {
             interface,
             feed: Some(feed),
@@ -159,6 +170,11 @@ impl Shared {
         assert!(ledger.is_balanced(), "{ledger:?}");
         ledger
     }
+}
+
+/// For all.
+pub(crate) fn config() -> ServiceConfig {
+    ServiceConfig::new(Arc::new(|_, _| Ok(())))
 }
 
 pub(crate) fn everything() -> Application {

@@ -4,6 +4,7 @@
 
 mod own_files;
 mod shared;
+mod taken;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -22,13 +23,14 @@ use flowgauge_sensor_client::{Client, ClientError, Flow};
 use flowgauge_stack::syntax::Document;
 use flowgauge_stack::{ResultValue, Sources, check, parse_stack};
 use flowgauge_sys::local::Connection;
+use flowgauge_wire::Ledger;
 
 /// A sensor that runs on a thread of this process.
 struct Running {
     folder: tempfile::TempDir,
     is_stopped: Arc<AtomicBool>,
     sensor: Arc<Sensor>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Ledger>>,
 }
 
 impl Running {
@@ -80,7 +82,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.is_stopped.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
+            assert!(thread.join().unwrap().is_balanced());
         }
     }
 }
@@ -332,7 +334,8 @@ fn a_configuration_is_taken_anew_or_nothing_changes() {
         .map(|it| it.stack.as_str())
         .collect();
     assert_eq!(names, ["a", "b", "c", "flow 1"]);
-    assert_eq!(running.sensor.socket(), &running.folder.path().join("sock"));
+    let socket = running.folder.path().join("sock");
+    assert_eq!(running.sensor.socket(), Some(socket.as_path()));
 }
 
 #[test]

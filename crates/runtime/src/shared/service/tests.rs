@@ -8,12 +8,12 @@ use super::*;
 
 /// A service without packets, and clients of it that have joined.
 fn with_clients(count: usize, name: &str) -> (Service, Vec<Connection>) {
-    let listener = Listener::bind(name).unwrap();
+    let listener = Arc::new(Listener::bind(name).unwrap());
     let config = ServiceConfig {
         pool_bytes: 1 << 30,
-        ..ServiceConfig::default()
+        ..ServiceConfig::new(Arc::new(|_, _| Ok(())))
     };
-    let mut service = Service::new(listener, config).unwrap();
+    let mut service = Service::new(listener, config, &[]).unwrap();
     let join = Join {
         filters: Default::default(),
         ..join()

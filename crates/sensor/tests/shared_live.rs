@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+/// Traces, and what programs make of them, are those of the runtime's tests.
+#[path = "../../runtime/tests/shared_support/mod.rs"]
 mod shared_support;
 
 /// Namespaces are those of the capture crate's own live tests.
@@ -17,13 +19,15 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use flowgauge_capture::live::StopHandle;
 use flowgauge_generate::Preset;
 use flowgauge_runtime::shared::{
-    self, Application, Client, Leaver, ServiceConfig, ServiceProgram, SharedCapture, Status,
+    self, Application, Client, Leaver, ServiceProgram, SharedCapture, Status,
 };
+use flowgauge_sensor::{Alone, Sensor};
 use flowgauge_stream::engine::Cutoff;
 use flowgauge_sys::privileges;
 
@@ -46,6 +50,7 @@ fn main() {
         ["client", filter, cutoff, memory] => return client(filter, cutoff, memory),
         ["stranger"] => return stranger(&ServiceProgram::None),
         ["starter"] => return stranger(&program()),
+        ["sensor", file] => return sensor(file),
         _ => {}
     }
     if arguments.iter().any(|one| one == "--list") {
@@ -55,7 +60,7 @@ fn main() {
         println!("SKIPPED shared_live: needs root");
         return;
     }
-    let tests: [Test; 6] = [
+    let tests: [Test; 7] = [
         ("two_processes_get_their_own", two_processes_get_their_own),
         ("deaths_disturb_nobody", deaths_disturb_nobody),
         ("a_dead_service_is_noticed", a_dead_service_is_noticed),
@@ -67,6 +72,10 @@ fn main() {
         (
             "clients_that_are_killed_at_any_step_disturb_nobody",
             clients_that_are_killed_at_any_step_disturb_nobody,
+        ),
+        (
+            "a_sensor_serves_programs_beside_its_stacks",
+            a_sensor_serves_programs_beside_its_stacks,
         ),
     ];
     for (name, test) in tests {
@@ -80,15 +89,31 @@ fn main() {
 // --- the other roles -----------------------------------------------------------------------------
 
 fn service(interface: &str) {
-    let listener = shared::inherited_listener().unwrap();
-    let config = ServiceConfig {
-        grace: std::time::Duration::from_millis(100),
-        pool_bytes: 1 << 30,
+    let alone = Alone {
+        listener: Arc::new(shared::inherited_listener().unwrap()),
         group: Some(GROUP),
-        ..ServiceConfig::default()
+        grace: Some(Duration::from_millis(100)),
+        memory: 1 << 30,
     };
-    let stop = StopHandle::default();
-    let _ = shared::serve_interface(listener, interface, Some("nobody"), config, &stop);
+    let listener = Arc::clone(&alone.listener);
+    match Sensor::share(interface, alone, Arc::default()) {
+        Ok(sensor) => {
+            Arc::new(sensor).run(|_| {});
+        }
+        Err(error) => shared::turn_away(&listener, &error.to_string(), LIMIT),
+    }
+}
+
+/// With a configuration, until its input ends.
+fn sensor(file: &str) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let sensor = Arc::new(Sensor::start(file.as_ref(), Arc::clone(&stop)).unwrap());
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        stop.store(true, Ordering::Relaxed);
+    });
+    let ledger = sensor.run(|_| {});
+    assert!(ledger.is_balanced());
 }
 
 /// Prints what it is, and on the end of its input leaves and prints its streams.
@@ -410,23 +435,38 @@ fn a_dead_service_is_noticed(lab: &Lab) {
     wait_until("the service ends", is_gone);
 }
 
-fn others_join_by_their_group(_lab: &Lab) {
-    let first = Process::start("tcp", "", PLENTY);
-    // Where every user may start it.
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("stranger");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    for path in [folder.path(), &program] {
-        let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(path, readable).unwrap();
+/// This program where every user may start it.
+struct Other(tempfile::TempDir);
+
+impl Other {
+    fn new() -> Other {
+        let other = Other(tempfile::tempdir().unwrap());
+        std::fs::copy(std::env::current_exe().unwrap(), other.program()).unwrap();
+        for path in [other.0.path().to_owned(), other.program()] {
+            let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(path, readable).unwrap();
+        }
+        other
     }
-    let says = |role: &str, user: u32, group: u32| {
-        let mut command = Command::new(&program);
+
+    fn program(&self) -> PathBuf {
+        self.0.path().join("stranger")
+    }
+
+    /// Its user, and what it says besides.
+    fn says(&self, role: &str, user: u32, group: u32) -> (String, String) {
+        let mut command = Command::new(self.program());
         let said = command.arg(role).uid(user).gid(group).output();
         let said = String::from_utf8(said.unwrap().stdout).unwrap();
         let (is, rest) = said.split_once('\n').unwrap();
         (is.to_owned(), rest.to_owned())
-    };
+    }
+}
+
+fn others_join_by_their_group(_lab: &Lab) {
+    let first = Process::start("tcp", "", PLENTY);
+    let other = Other::new();
+    let says = |role: &str, user: u32, group: u32| other.says(role, user, group);
     let (_, refused) = says("stranger", STRANGER, STRANGER);
     assert!(
         refused.starts_with("error ") && refused.contains("user 54322 may not use it"),
@@ -438,7 +478,7 @@ fn others_join_by_their_group(_lab: &Lab) {
     wait_until("the service ends", is_gone);
     // A program that runs with its file's rights starts nothing for whoever runs it.
     let privileged = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
-    std::fs::set_permissions(&program, privileged).unwrap();
+    std::fs::set_permissions(other.program(), privileged).unwrap();
     let (user, refused) = says("starter", STRANGER, STRANGER);
     if user == "user 0" {
         assert!(refused.contains("rights of its file"), "{refused}");
@@ -476,6 +516,64 @@ fn clients_that_are_killed_at_any_step_disturb_nobody(lab: &Lab) {
     }
     assert_eq!(got.len(), wanted.len());
     wait_until("the service ends", is_gone);
+}
+
+/// One ring for all of it; who may only count is refused.
+fn a_sensor_serves_programs_beside_its_stacks(lab: &Lab) {
+    let folder = tempfile::tempdir().unwrap();
+    let others = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), others).unwrap();
+    let file = folder.path().join("sensor.toml");
+    let text = format!(
+        "socket = \"{}/sock\"\nuser = \"root\"\n[devices.cable]\ninterface = \"{INTERFACE}\"\n\
+         [stacks.all]\nstack = \"count bytes\"\n[users.{STRANGER}]\n[groups.{GROUP}]\npackets = \"payload\"\n",
+        folder.path().display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut sensor = Command::new(std::env::current_exe().unwrap())
+        .arg("sensor")
+        .arg(&file)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("the sensor runs", || capture().status().is_ok());
+    let portions = trace(Preset::Web, 0.002);
+    let witness = Process::start("tcp", "", PLENTY);
+    assert_eq!(witness.service, sensor.id());
+    let flows = flowgauge_sensor_client::Client::connect(&folder.path().join("sock")).unwrap();
+    let flow = flows.open("cable", "count", &[]).unwrap();
+    let through = replay(lab, &portions, 0);
+    assert_eq!(packet_sockets(), 1);
+    wait_until("the flow has them", || {
+        let counted = &flow.results().unwrap().components[0].value;
+        *counted == Some(through.into())
+    });
+    let readings = flow.readings();
+    wait_until("that is told without being asked", || {
+        readings.read(0).value == Some(through.into())
+    });
+    let other = Other::new();
+    let (_, refused) = other.says("stranger", STRANGER, STRANGER);
+    assert!(
+        refused.contains("you may not have its streams"),
+        "{refused}"
+    );
+    lab.ip("link set fg1 down");
+    let lines = witness.end();
+    assert!(
+        lines.contains(&"complete true balanced true".to_owned()),
+        "{lines:?}"
+    );
+    let (got, wanted) = (streams(&lines), expected("tcp", "", &portions));
+    assert!(wanted.len() > 20);
+    assert_eq!(got, wanted);
+    // The interface comes back, and programs with it.
+    lab.ip("link set fg1 up");
+    wait_until("it is shared again", || {
+        other.says("stranger", STRANGER + 1, GROUP).1 == "joined\n"
+    });
+    drop(sensor.stdin.take());
+    assert!(sensor.wait().unwrap().success());
 }
 
 fn what_cannot_be_captured_is_told(lab: &Lab) {

@@ -1,4 +1,4 @@
-//! The process that captures for others, as it is started by hand and by programs.
+//! A sensor for programs with libscap alone, as it is started by hand and by programs.
 
 use std::io::Write;
 use std::path::Path;
@@ -28,20 +28,20 @@ fn in_namespace(folder: &Path, test: &str, script: &str) -> Option<(String, Opti
     Some((said, ran.status.code()))
 }
 
-/// An interface of a network namespace goes away while it is shared: that is a failure, and says so.
+/// An interface of a network namespace goes away while it is shared: it may come back.
 #[test]
-fn an_interface_that_goes_away_ends_it_with_a_failure() {
+fn it_outlives_its_interface_and_ends_when_it_is_told() {
     let script = "ip link add ga type veth peer name gb && ip link set ga up && ip link set gb up || exit 77; \
-                  \"$0\" share-service --listen -i ga 2>said & \
+                  \"$0\" sensor run -i ga 2>said & \
                   until grep -q sharing said 2>/dev/null; do sleep 0.05; done; \
-                  ip link del ga; wait $!; code=$?; cat said; exit $code";
+                  ip link del ga; sleep 0.5; kill -TERM $!; wait $!; code=$?; cat said; exit $code";
     let folder = tempfile::tempdir().unwrap();
-    let test = "an_interface_that_goes_away_ends_it_with_a_failure";
+    let test = "it_outlives_its_interface_and_ends_when_it_is_told";
     let Some((said, code)) = in_namespace(folder.path(), test, script) else {
         return;
     };
-    assert_eq!(code, Some(1), "{said}");
-    for part in ["sharing ga", " received, ", "error: ", "hint: "] {
+    assert_eq!(code, Some(0), "{said}");
+    for part in ["sharing ga", " received, "] {
         assert!(said.contains(part), "{part} in {said}");
     }
 }
@@ -50,7 +50,7 @@ fn an_interface_that_goes_away_ends_it_with_a_failure() {
 #[test]
 fn what_cannot_be_opened_is_not_said_to_be_shared() {
     let ran = Command::new(PROGRAM)
-        .args(["share-service", "--listen", "-i", "fg-nothing"])
+        .args(["sensor", "run", "-i", "fg-nothing"])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&ran.stderr);
@@ -86,9 +86,16 @@ fn who_starts_it_is_told_what_is_wrong() {
         let interface = format!("fg-missing{number}");
         let program = ServiceProgram::Command {
             program: "env".into(),
-            arguments: [variable.as_str(), PROGRAM, "share-service", "-i"]
-                .map(Into::into)
-                .to_vec(),
+            arguments: [
+                variable.as_str(),
+                PROGRAM,
+                "sensor",
+                "run",
+                "--inherited",
+                "-i",
+            ]
+            .map(Into::into)
+            .to_vec(),
         };
         let refused = Client::connect(&interface, &Application::default(), &program);
         let refused = refused.unwrap_err();
