@@ -170,6 +170,14 @@ pub(crate) fn devices() -> Result<Vec<DeviceStatus>, Error> {
     Ok(status.devices)
 }
 
+/// A flow on a device of its own.
+pub(crate) fn create_offline(path: &str) -> Result<c_int, Error> {
+    let device = create_device(path)?;
+    create(&device, true).inspect_err(|_| {
+        let _ = client().map(|client| client.delete_device(&device));
+    })
+}
+
 /// A flow on a device. Returns its descriptor.
 pub(crate) fn create(device: &str, owns_device: bool) -> Result<c_int, Error> {
     if device.contains(':') {
@@ -354,19 +362,11 @@ impl Flow {
     fn open(&self) -> Result<(), Error> {
         let calls = lock(&self.calls).clone();
         let stack = self.stack(&calls)?;
-        let headers = calls.iter().filter(|call| call.text(3).is_some());
-        let headers = headers.filter(|call| call.function.name == "RES2FILE");
-        let mut headers = headers.map(|call| (call.text(3), call.text(2)));
-        let mut files = Vec::new();
-        for path in &stack.files {
-            let mut file = create_file(path)?;
-            // Its first line is written here: it may be anything.
-            if let Some((_, Some(header))) = headers.find(|(of, _)| *of == Some(path)) {
-                let written = writeln!(file, "{header}");
-                written.map_err(|error| Error::new(Error::FILE, format!("{path}: {error}")))?;
-            }
-            files.push(file);
-        }
+        let files = stack
+            .files
+            .iter()
+            .map(|(path, begins)| create_file(path, begins.as_deref()));
+        let files: Vec<File> = files.collect::<Result<_, _>>()?;
         let files: Vec<_> = files.iter().map(File::as_fd).collect();
         let opened = self.client.open(&self.device, &stack.text, &files);
         let opened = opened.map_err(|error| of_client(&error, Error::ARGUMENTS))?;
@@ -550,6 +550,7 @@ impl Flow {
             let reading = self.reading(open, open.passed)?;
             let mut packets = lock(&open.packets);
             let next = packets.next(limit);
+            let next = next.inspect_err(|_| open.looked.store(0, Ordering::Relaxed));
             if let Some(packet) = next.map_err(|error| of_client(&error, SOCKET))? {
                 return Ok(Some(packet.record.as_ptr().cast::<RawPacket>().cast_mut()));
             }
@@ -642,14 +643,13 @@ pub(crate) fn host_name() -> String {
 }
 
 /// A file that functions write to.
-fn create_file(path: &str) -> Result<File, Error> {
+fn create_file(path: &str, begins: Option<&str>) -> Result<File, Error> {
     let mut options = OpenOptions::new();
-    let file = options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path);
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let file = options.open(path).and_then(|mut file| {
+        file.write_all(begins.unwrap_or_default().as_bytes())?;
+        Ok(file)
+    });
     file.map_err(|error| Error::new(Error::FILE, format!("{path}: {error}")))
 }
 
