@@ -91,7 +91,7 @@ pub unsafe extern "C" fn mapi_create_offline_device(
     let made = call(|| {
         begin();
         // SAFETY: the caller's promise.
-        let name = offline(unsafe { string(path) }, format)?;
+        let name = session::create_device(&trace(unsafe { string(path) }, format)?)?;
         let name = std::ffi::CString::new(name).unwrap_or_default();
         // SAFETY: it is a terminated string. mapi_delete_offline_device() frees the copy.
         let copy = unsafe { libc::strdup(name.as_ptr()) };
@@ -101,13 +101,13 @@ pub unsafe extern "C" fn mapi_create_offline_device(
     made.unwrap_or(core::ptr::null_mut())
 }
 
-/// A device of a trace file.
-fn offline(path: Option<String>, format: c_int) -> Result<String, Error> {
+/// The path of a trace file.
+fn trace(path: Option<String>, format: c_int) -> Result<String, Error> {
     let path = path.ok_or_else(missing("the path", Error::FILE))?;
     if !(0..=4).contains(&format) {
         return Err(Error::new(Error::number_of(1), "is no format"));
     }
-    session::create_device(&path)
+    Ok(path)
 }
 
 /// `mapi_create_offline_flow`.
@@ -119,8 +119,7 @@ pub unsafe extern "C" fn mapi_create_offline_flow(path: *const c_char, format: c
     let made = call(|| {
         begin();
         // SAFETY: the caller's promise.
-        let device = offline(unsafe { string(path) }, format)?;
-        session::create(&device, true)
+        session::create_offline(&trace(unsafe { string(path) }, format)?)
     });
     made.unwrap_or(-1)
 }

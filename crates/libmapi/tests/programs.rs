@@ -543,3 +543,50 @@ fn programs_have_threads_fork_and_survive_their_sensor() {
     assert_eq!(program.line(), counted);
     program.succeeds();
 }
+
+/// The program of the documentation runs as it stands, linked with either library.
+#[test]
+fn the_documentations_program_runs() {
+    let page = std::fs::read_to_string(here().join("../../docs/mapi.md")).unwrap();
+    let (_, rest) = page.split_once("```c\n").unwrap();
+    let source = installed().join("documentation.c");
+    std::fs::write(&source, rest.split_once("```").unwrap().0).unwrap();
+    let running = Running::start("[devices.held]\nfiles = [\"{folder}/mix.pcap\"]\nhold = true\n");
+    let warnings = ["-std=gnu99", "-Wall", "-Wextra", "-Werror", "-pedantic"];
+    let shared = compile_with("gcc", &warnings, &source);
+    assert_eq!(running.run(&shared, &["held"]), "0 bytes\n");
+    let program = installed().join("static");
+    let mut link = Command::new("gcc");
+    link.args(support::pkg_config(&["--cflags"]))
+        .arg(&source)
+        .arg("-o")
+        .arg(&program);
+    link.arg(installed().join("lib/libmapi.a"));
+    let libraries = support::pkg_config(&["--static", "--libs-only-l"]);
+    success(link.args(libraries.iter().filter(|word| *word != "-lmapi")));
+    assert_eq!(running.run(&program, &["held"]), "0 bytes\n");
+}
+
+/// Nothing of the engine is in the library, whatever the packages that it is made of are called.
+#[test]
+fn the_engine_is_not_in_the_library() {
+    let mut list = Command::new("nm");
+    list.args(["-C", "--defined-only"])
+        .arg(installed().join("lib/libmapi.so"));
+    let symbols = text(&success(&mut list).stdout);
+    assert!(symbols.contains("flowgauge_sensor_client::"));
+    for engine in [
+        "stack",
+        "registry",
+        "runtime",
+        "components",
+        "stream",
+        "capture",
+        "flow",
+    ] {
+        assert!(
+            !symbols.contains(&format!("flowgauge_{engine}::")),
+            "{engine}"
+        );
+    }
+}

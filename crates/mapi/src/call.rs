@@ -73,8 +73,8 @@ pub(crate) struct Place<'a> {
     pub(crate) label: String,
     /// The label of a function of a flow.
     pub(crate) find: &'a mut dyn FnMut(i128, i128) -> Result<String, Error>,
-    /// Files that the program opens, by number.
-    pub(crate) files: &'a mut Vec<String>,
+    /// Files that the program opens, by number, and with what they begin.
+    pub(crate) files: &'a mut Vec<(String, Option<String>)>,
     /// Whether the value after each packet is asked for.
     pub(crate) has_values: bool,
 }
@@ -214,16 +214,14 @@ impl Call {
                     let what = "only MFF_PCAP is written";
                     return Err(Error::new(Error::NOT_NOW, what));
                 }
-                options.push(file(place, self.text(1)));
+                options.push(file(place, self.text(1), None));
                 if let Some(count) = self.number(2).filter(|count| *count != 0) {
                     options.push(format!("packets = {count}"));
                 }
             }
-            "TO_BUFFER" => {
-                // Whether the program waits is its own affair.
-                if self.number(0).is_some_and(|wait| !(0..=1).contains(&wait)) {
-                    return Err(wrong(0, "is neither WAIT nor NOWAIT"));
-                }
+            // Whether the program waits is its own affair.
+            "TO_BUFFER" if !matches!(self.number(0), None | Some(0 | 1)) => {
+                return Err(wrong(0, "is neither WAIT nor NOWAIT"));
             }
             "RES2FILE" => self.results_to_file(place, options)?,
             "ANONYMIZEIP" => {
@@ -283,7 +281,9 @@ impl Call {
                 Some(format!("interval = {time}"))
             }
         });
-        options.push(file(place, self.text(3)));
+        // The program writes the first line: it may be anything.
+        let header = self.text(2).map(|header| format!("{header}\n"));
+        options.push(file(place, self.text(3), header));
         Ok(())
     }
 
@@ -326,8 +326,10 @@ impl Call {
 }
 
 /// A file that the program opens.
-fn file(place: &mut Place<'_>, path: Option<&str>) -> String {
-    place.files.push(path.unwrap_or_default().to_owned());
+fn file(place: &mut Place<'_>, path: Option<&str>, begins: Option<String>) -> String {
+    place
+        .files
+        .push((path.unwrap_or_default().to_owned(), begins));
     format!("file = fd:{}", place.files.len() - 1)
 }
 

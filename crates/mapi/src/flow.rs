@@ -17,8 +17,8 @@ pub fn label(number: usize) -> String {
 pub struct Stack {
     /// Its text. Function `number` is the component [`label`]; [`PASSED`] counts what all functions pass.
     pub text: String,
-    /// Paths of the files that it writes to: `fd:0` in the text is the first.
-    pub files: Vec<String>,
+    /// Paths of the files that it writes to, and with what they begin: `fd:0` in the text is the first.
+    pub files: Vec<(String, Option<String>)>,
 }
 
 /// The stack of functions, in their order. They are those of flow `own`; `others` tells those of another flow, whose functions

@@ -146,7 +146,7 @@ functions! {
         GAP("", 0) = "gap" [] Number(8), "time since the packet before, in 2^-32 seconds";
         PKTINFO("i", 0) = "packet_info" [Option("info")] Number(8), "time (in 2^-32 seconds) or size of the packet";
         PROTINFO("s", 1) = "protocol_field" [Option("field")] Number(8), "a field of the packet";
-        RES2FILE("sSswsi", 5) = "result_to_file" [Special, Special, Option("header"), Special, Special, Flag("reset")] NoResult, "writes results of functions to a file";
+        RES2FILE("sSswsi", 5) = "result_to_file" [Special, Special, Nothing, Special, Special, Flag("reset")] NoResult, "writes results of functions to a file";
         STARTSTOP("ss", 1) = "start_stop" [When("start"), When("stop")] Shape::Times, "passes packets between two times";
         STATS("rfs", 2) = "statistics" [Flow, Of("of"), Special] Shape::Stats, "count, sums, least and largest of another function's results";
         BURST("iiiiiii", 3) = "burst" [Option("min"), Option("max"), Option("step"), Nanos("iftime", 1), Nanos("late", 1), Nanos("early", 1), Option("speed")] Shape::Burst, "bursts of packets by size";

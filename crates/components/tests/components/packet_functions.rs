@@ -174,11 +174,13 @@ fn super_set(packets: &[Vec<u8>], range: u32) -> u64 {
 #[test]
 fn each_packet_has_its_size_and_time() {
     let packet = ipv4(17, 1, 0, false, &udp(1, 2, &[0; 100]));
-    let mut run = Run::new("[stack] pktinfo packet_info { captured } pktinfo { 0 }");
+    let mut run =
+        Run::new("[stack] pktinfo packet_info { captured } pktinfo { time } pktinfo { 0 }");
     run.frame(LinkType::RAW, &packet, 60);
     assert_eq!(run.result("packet_info(0)"), 128);
     assert_eq!(run.result("packet_info(1)"), 60);
     assert_eq!(run.result("packet_info(2)"), 1_000_000_000);
+    assert_eq!(run.result("packet_info(3)"), 1 << 32);
 }
 
 #[test]

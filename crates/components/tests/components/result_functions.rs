@@ -324,14 +324,14 @@ fn counts_have_values_of_packets_where_they_are_asked_for() {
         let number = Cell::Unsigned;
         let expected = [5, 15, 55, 5, 1].map(number);
         assert_eq!(
-            run.table("stats(0)").rows,
+            run.table("statistics(0)").rows,
             [expected.to_vec()],
             "batches of {size}"
         );
         let sums = [160_u64, 220, 1720, 1920];
         let squares = sums.iter().map(|sum| sum * sum).sum();
         let expected = [4, sums.iter().sum(), squares, 1920, 160].map(number);
-        assert_eq!(run.table("stats(1)").rows, [expected.to_vec()]);
+        assert_eq!(run.table("statistics(1)").rows, [expected.to_vec()]);
         let counts: Vec<Cell> = run
             .table("distribution")
             .rows
@@ -356,7 +356,7 @@ fn branches_of_a_copy_see_what_goes_on() {
         );
         let numbers = ["long", "flows", "short", "last"].map(|label| run.result(label));
         assert_eq!(numbers, [3, 1, 3, 3]);
-        assert_eq!(run.result("binary_operation"), 6);
+        assert_eq!(run.difference("binary_operation"), 6);
     }
 }
 
