@@ -70,8 +70,6 @@ columns! {
     destination_port Unsigned Max "destination port";
     protocol Unsigned Max "IP protocol";
     ttl Unsigned Max "time to live of the first packet";
-    number Unsigned Max "number of the flow among those kept or forgotten, from 0";
-    before Unsigned Max "packets of the flows with lower numbers";
 }
 
 #[derive(Clone, Copy)]
@@ -209,16 +207,7 @@ impl Component for ExpiredFlows {
 
     fn result(&self) -> Option<ResultValue> {
         let mut table = Table::new(&COLUMNS, self.options.flows);
-        let mut number = self.counts.dropped.flows;
-        let mut before = self.counts.dropped.packets;
-        let rows = self.ended.iter().map(|flow| {
-            let mut all = row(flow);
-            all.extend([number, before].map(Cell::Unsigned));
-            number += 1;
-            before += flow.packets;
-            all
-        });
-        table.rows = rows.collect();
+        table.rows = self.ended.iter().map(row).collect();
         let mut sent = Count::default();
         self.ended.iter().for_each(|flow| sent.add(flow));
         let counts = [

@@ -22,7 +22,6 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         let options = Options::read(settings);
         Ok(Box::new(Sampler {
             kept: VecDeque::with_capacity(options.samples),
-            number: 0,
             options,
         }))
     },
@@ -45,13 +44,10 @@ columns! {
     sequence Unsigned Max "TCP sequence number";
     tcp_flags Unsigned Max "TCP flags, the low eight bits";
     protocol Unsigned Max "IP protocol";
-    number Unsigned Max "number of the packet among those chosen, from 0";
 }
 
 struct Sampler {
     options: Options,
-    /// Of those chosen the number of the next.
-    number: u64,
     kept: VecDeque<Decoded>,
 }
 
@@ -75,14 +71,12 @@ impl Component for Sampler {
             if self.options.samples > 0 {
                 self.kept.push_back(*packet);
             }
-            self.number += 1;
         }
     }
 
     fn result(&self) -> Option<ResultValue> {
         let mut table = Table::new(&COLUMNS, self.options.samples);
-        let numbers = self.number - self.kept.len() as u64..;
-        table.rows = numbers.zip(&self.kept).map(row).collect();
+        table.rows = self.kept.iter().map(row).collect();
         Some(ResultValue::Table(table))
     }
 
@@ -95,7 +89,7 @@ impl Component for Sampler {
     }
 }
 
-fn row((number, packet): (u64, &Decoded)) -> Vec<Cell> {
+fn row(packet: &Decoded) -> Vec<Cell> {
     let version = packet.key.version;
     let (source, destination) = (packet.source(), packet.destination());
     vec![
@@ -107,6 +101,5 @@ fn row((number, packet): (u64, &Decoded)) -> Vec<Cell> {
         Cell::Unsigned(packet.seq.into()),
         Cell::Unsigned(packet.tcp_flags.0.into()),
         Cell::Unsigned(packet.key.protocol.into()),
-        Cell::Unsigned(number),
     ]
 }

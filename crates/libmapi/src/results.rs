@@ -1,27 +1,20 @@
 //! Results as MAPI's structures, in the layout that C gives them.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use flowgauge_mapi::{Call, Shape, ticks};
-use flowgauge_sensor_client::protocol::{ComponentResult, Results};
 use serde_json::{Map, Value};
 
 const TOP_BYTES: usize = 48;
 const AF_INET: u16 = libc::AF_INET as u16;
 const AF_INET6: u16 = libc::AF_INET6 as u16;
 
-/// What a program has read of a function's result.
-#[derive(Debug, Default)]
-pub(crate) struct Seen {
-    /// Of rows: the last that it got, by time or number, and packets up to it.
-    last: Option<u64>,
-    packets: u64,
-    /// Of counts: what they were.
-    counts: [u64; 10],
-}
+/// Rows of a function that its program has not read yet.
+pub(crate) type Rows = VecDeque<Map<String, Value>>;
 
 /// A row of a table.
-struct Row<'a>(&'a Map<String, Value>);
+pub(crate) struct Row<'a>(pub(crate) &'a Map<String, Value>);
 
 impl Row<'_> {
     fn number(&self, name: &str) -> u64 {
@@ -95,51 +88,34 @@ pub(crate) fn number(value: i128) -> Vec<u8> {
     (value as u64).to_ne_bytes().to_vec()
 }
 
-/// The result of a function. `None`: what its program waits for has not come.
-pub(crate) fn table(
-    call: &Call,
-    found: &ComponentResult,
-    results: &Results,
-    seen: &mut Seen,
-) -> Option<Vec<u8>> {
-    let rows: Vec<Row<'_>> = found.rows.iter().flatten().map(Row).collect();
+/// A whole result, read at `now`.
+pub(crate) fn table(call: &Call, rows: &[Map<String, Value>], now: u64) -> Vec<u8> {
+    let rows: Vec<Row<'_>> = rows.iter().map(Row).collect();
     let bytes = match call.function.result {
         Shape::Stats => stats(rows.first()),
         Shape::Dist => dist(&rows),
         Shape::Burst => burst(call, &rows),
-        Shape::Bucket => {
-            let row = next(&rows, "time", seen)?;
-            Bytes::default()
-                .u64(row.ticks("time"))
-                .u64(row.number("value"))
-        }
-        Shape::Sample => sample(next(&rows, "number", seen)?),
-        Shape::Threshold => {
-            let row = rows.last()?;
-            Bytes::default()
-                .u64(row.ticks("time"))
-                .u64(row.number("value"))
-        }
-        Shape::Top => top(&rows, results.time),
-        Shape::ExpiredFlows => expired(call, &rows, seen),
-        Shape::Times => {
+        Shape::Top => top(&rows, now),
+        _ => {
             let times = ["first", "first_processed", "last"];
             let row = rows.first();
             times.iter().fold(Bytes::default(), |bytes, name| {
                 bytes.u64(row.map_or(0, |row| row.ticks(name)))
             })
         }
-        Shape::Nothing | Shape::Number(_) | Shape::File | Shape::Packets => return None,
     };
-    Some(bytes.0)
+    bytes.0
 }
 
-/// The row after the last that was read; rows are in the order of `key`.
-fn next<'a, 'b>(rows: &'a [Row<'b>], key: &str, seen: &mut Seen) -> Option<&'a Row<'b>> {
-    let is_new = |row: &&Row<'_>| seen.last.is_none_or(|last| row.number(key) > last);
-    let row = rows.iter().find(is_new)?;
-    seen.last = Some(row.number(key));
-    Some(row)
+/// A result that is one row.
+pub(crate) fn one(call: &Call, row: &Row<'_>) -> Vec<u8> {
+    let bytes = match call.function.result {
+        Shape::Sample => sample(row),
+        _ => Bytes::default()
+            .u64(row.ticks("time"))
+            .u64(row.number("value")),
+    };
+    bytes.0
 }
 
 fn stats(row: Option<&Row<'_>>) -> Bytes {
@@ -284,45 +260,20 @@ fn top(rows: &[Row<'_>], now: u64) -> Bytes {
     })
 }
 
-/// The first row has counts since the beginning. What was read is told by its number, and forgotten flows by a gap in these.
-fn expired(call: &Call, rows: &[Row<'_>], seen: &mut Seen) -> Bytes {
-    let Some((head, rows)) = rows.split_first() else {
-        return Bytes::default().up_to(40);
-    };
-    let most = argument(call, 0, u64::MAX);
-    let is_new = |row: &&Row<'_>| seen.last.is_none_or(|last| row.number("number") > last);
-    let new = rows.iter().filter(is_new);
-    let new: Vec<&Row<'_>> = new
-        .take(usize::try_from(most).unwrap_or(usize::MAX))
-        .collect();
-    let mut since = |at: usize, name: &str| {
-        let before = core::mem::replace(&mut seen.counts[at], head.number(name));
-        head.number(name).saturating_sub(before)
-    };
-    let names = ["received", "expired", "ignored"];
-    let flows: Vec<u64> = (0..).zip(names).map(|(at, name)| since(at, name)).collect();
-    let packets: Vec<u64> = (5..)
-        .zip(names)
-        .map(|(at, name)| since(at, &format!("{name}_packets")))
-        .collect();
-    let sent: u64 = new.iter().map(|row| row.number("packets")).sum();
-    let (mut dropped, mut dropped_packets) = (0, 0);
-    if let (Some(first), Some(last)) = (new.first(), new.last()) {
-        let next = seen.last.map_or(0, |last| last + 1);
-        dropped = first.number("number").saturating_sub(next);
-        dropped_packets = first.number("before").saturating_sub(seen.packets);
-        seen.last = Some(last.number("number"));
-        seen.packets = last.number("before") + last.number("packets");
+/// Flows that have ended, the first of those that wait, below the counts that came with them.
+pub(crate) fn expired(call: &Call, counts: Option<&Row<'_>>, waiting: &mut Rows) -> Vec<u8> {
+    let most = usize::try_from(argument(call, 0, u64::MAX)).unwrap_or(usize::MAX);
+    let flows: Vec<Map<String, Value>> = waiting.drain(..most.min(waiting.len())).collect();
+    let flows: Vec<Row<'_>> = flows.iter().map(Row).collect();
+    let packets = flows.iter().map(|row| row.number("packets")).sum();
+    let mut bytes = Bytes::default();
+    for (sent, of) in [(flows.len() as u64, ""), (packets, "_packets")] {
+        let names = ["received", "expired", "ignored", "dropped"];
+        bytes = names.iter().fold(bytes.u32(sent), |bytes, name| {
+            bytes.u32(counts.map_or(0, |row| row.number(&format!("{name}{of}"))))
+        });
     }
-    let counts = |bytes: Bytes, sent: u64, counts: &[u64], dropped: u64| {
-        let bytes = counts
-            .iter()
-            .fold(bytes.u32(sent), |bytes, count| bytes.u32(*count));
-        bytes.u32(dropped)
-    };
-    let bytes = counts(Bytes::default(), new.len() as u64, &flows, dropped);
-    let bytes = counts(bytes, sent, &packets, dropped_packets);
-    new.iter().fold(bytes, |bytes, row| {
+    let bytes = flows.iter().fold(bytes, |bytes, row| {
         let bytes = bytes.u64(row.ticks("first")).u64(row.number("packets"));
         let bytes = bytes.u64(row.number("bytes"));
         let bytes = bytes.raw(&four(row.address("source")));
@@ -330,8 +281,8 @@ fn expired(call: &Call, rows: &[Row<'_>], seen: &mut Seen) -> Bytes {
         let bytes = bytes
             .u16(row.number("source_port"))
             .u16(row.number("destination_port"));
-        let len = bytes.0.len();
         let bytes = bytes.raw(&[row.number("protocol") as u8, row.number("ttl") as u8]);
-        bytes.up_to(len + 4)
-    })
+        bytes.raw(&[0; 2])
+    });
+    bytes.0
 }

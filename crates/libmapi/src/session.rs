@@ -16,13 +16,14 @@ use flowgauge_mapi::{Argument, Call, Error, PASSED, Shape, label};
 use flowgauge_sensor_client::protocol::{DeviceStatus, Results};
 use flowgauge_sensor_client::{Client, DEFAULT_SOCKET, Reading, Readings};
 use flowgauge_sys::process;
+use serde_json::{Map, Value};
 
 use crate::abi::{RawPacket, RawResults};
 use crate::error::{
     CONNECTED_TWICE, NO_DEVICE, NO_FLOW_YET, NOT_BUILT, NOT_CONNECTED, SOCKET, UNKNOWN_FLOW,
     UNKNOWN_FUNCTION, of_client, of_function,
 };
-use crate::results::{self, Seen};
+use crate::results::{self, Row, Rows};
 
 /// The environment's variable that names another socket than the default one.
 const SOCKET_VARIABLE: &str = "FLOWGAUGE_SENSOR";
@@ -107,7 +108,8 @@ struct Function {
     call: Call,
     /// Its place in the stack.
     place: usize,
-    seen: Mutex<Seen>,
+    /// Rows that wait to be read.
+    waiting: Mutex<Rows>,
     shown: Mutex<Box<Shown>>,
 }
 
@@ -374,7 +376,7 @@ impl Flow {
         let functions = (1..).zip(calls).map(|(number, call)| Function {
             call,
             place: place(&label(number)),
-            seen: Mutex::default(),
+            waiting: Mutex::default(),
             shown: Mutex::new(Box::new(Shown {
                 bytes: Vec::new(),
                 results: RawResults::default(),
@@ -492,47 +494,90 @@ impl Flow {
             return Ok(shown.show(&bytes, size, reading.time));
         }
         drop(shown);
-        let (bytes, time) = self.wait(open, fid, function)?;
+        let (bytes, time) = self.table(open, fid, function)?;
         shown = lock(&function.shown);
         let size = bytes.len();
         Ok(shown.show(&bytes, size, time))
     }
 
-    /// The result of a function that is no number, once it is there, and when it was.
-    fn wait(&self, open: &Open, fid: c_int, function: &Function) -> Result<(Vec<u8>, u64), Error> {
+    /// The result of a function that is no number, and when it was.
+    fn table(&self, open: &Open, fid: c_int, function: &Function) -> Result<(Vec<u8>, u64), Error> {
         let (call, name) = (&function.call, label(fid as usize));
-        let is_threshold = call.function.result == Shape::Threshold;
-        let is_awaited =
-            is_threshold || matches!(call.function.result, Shape::Bucket | Shape::Sample);
-        let seconds = call
-            .number(5)
-            .filter(|seconds| is_threshold && *seconds > 0);
-        let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        let limit = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-        let least = if is_threshold {
-            call.number(7).unwrap_or(1).max(1)
-        } else {
-            0
+        let rows = |results: Results| {
+            let mut components = results.components.into_iter();
+            let found = components.find(|component| component.component == name);
+            (
+                found.and_then(|found| found.rows).unwrap_or_default(),
+                results.time,
+            )
         };
-        let mut look = FIRST_LOOK;
-        loop {
-            let results = self.results(open)?;
-            let mut components = results.components.iter();
-            if let Some(found) = components.find(|component| component.component == name)
-                && found.rows.as_ref().map_or(0, Vec::len) as i128 >= least
-                && let Some(bytes) =
-                    results::table(call, found, &results, &mut lock(&function.seen))
-            {
-                return Ok((bytes, results.time));
+        let taken = || {
+            let taken = self.client.take(open.number, &name);
+            taken
+                .map(rows)
+                .map_err(|error| of_client(&error, UNKNOWN_FLOW))
+        };
+        match call.function.result {
+            Shape::ExpiredFlows => {
+                let mut waiting = lock(&function.waiting);
+                let (mut rows, time) = match waiting.is_empty() {
+                    true => taken()?,
+                    false => (Vec::new(), open.readings.read(function.place).time),
+                };
+                let rest = rows.split_off(rows.len().min(1));
+                waiting.extend(rest);
+                let counts = rows.first().map(Row);
+                Ok((results::expired(call, counts.as_ref(), &mut waiting), time))
             }
-            let is_late = limit.is_some_and(|limit| Instant::now() >= limit);
-            if !is_awaited || results.is_last || is_late || self.is_closed.load(Ordering::Relaxed) {
-                let what = format!("{} has no further result", call.function.name);
-                return Err(Error::new(Error::NO_FUNCTION, what));
+            Shape::Bucket | Shape::Sample | Shape::Threshold => {
+                let (row, time) = self.next_row(open, function, &|| Ok(taken()?.0.into()))?;
+                Ok((results::one(call, &Row(&row)), time))
+            }
+            _ => {
+                let (rows, time) = self.results(open).map(rows)?;
+                Ok((results::table(call, &rows, time), time))
+            }
+        }
+    }
+
+    /// The next row of a function that its program waits for: of THRESHOLD the last of so many, within so many seconds.
+    fn next_row(
+        &self,
+        open: &Open,
+        function: &Function,
+        take: &dyn Fn() -> Result<Rows, Error>,
+    ) -> Result<(Map<String, Value>, u64), Error> {
+        let call = &function.call;
+        let is_threshold = call.function.result == Shape::Threshold;
+        let number = |at: usize| u64::try_from(call.number(at).unwrap_or(0)).unwrap_or(0);
+        let (seconds, least) = match is_threshold {
+            true => (number(5), number(7).max(1)),
+            false => (0, 1),
+        };
+        let limit = (seconds > 0).then(|| Instant::now() + Duration::from_secs(seconds));
+        let mut look = FIRST_LOOK;
+        while !self.is_closed.load(Ordering::Relaxed) {
+            let reading = self.reading(open, function.place)?;
+            let mut waiting = lock(&function.waiting);
+            if waiting.is_empty() && reading.rows >= least {
+                waiting.extend(take()?);
+            }
+            let row = match is_threshold {
+                true => core::mem::take(&mut *waiting).pop_back(),
+                false => waiting.pop_front(),
+            };
+            drop(waiting);
+            if let Some(row) = row {
+                return Ok((row, reading.time));
+            }
+            if reading.is_last || limit.is_some_and(|limit| Instant::now() >= limit) {
+                break;
             }
             thread::sleep(look);
             look = (look * 2).min(LAST_LOOK);
         }
+        let what = format!("{} has no further result", call.function.name);
+        Err(Error::new(Error::NO_FUNCTION, what))
     }
 
     /// The next packet of a `TO_BUFFER`. `None`: there is none, or no further one.

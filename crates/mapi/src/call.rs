@@ -219,11 +219,9 @@ impl Call {
                     options.push(format!("packets = {count}"));
                 }
             }
-            "TO_BUFFER" => {
-                // Whether the program waits is its own affair.
-                if self.number(0).is_some_and(|wait| !(0..=1).contains(&wait)) {
-                    return Err(wrong(0, "is neither WAIT nor NOWAIT"));
-                }
+            // Whether the program waits is its own affair.
+            "TO_BUFFER" if !matches!(self.number(0), None | Some(0 | 1)) => {
+                return Err(wrong(0, "is neither WAIT nor NOWAIT"));
             }
             "RES2FILE" => self.results_to_file(place, options)?,
             "ANONYMIZEIP" => {

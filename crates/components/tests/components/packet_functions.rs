@@ -53,6 +53,34 @@ fn texts_are_searched_for_within_offset_and_depth() {
 }
 
 #[test]
+fn headers_are_left_and_lengths_stay() {
+    let mut run = Run::new(
+        "[stack] headers to_buffer bytes { of = captured, as = kept } bytes { as = wire }",
+    );
+    let payload = [7; 100];
+    // Behind an IP header without options: UDP, TCP, the later fragment of a datagram, a protocol that is not known.
+    let packets = [
+        ipv4(17, 1, 0, false, &udp(1, 2, &payload)),
+        ipv4(6, 1, 0, false, &[&tcp(1, 2)[..], &payload].concat()),
+        ipv4(17, 1, 64, false, &payload),
+        ipv4(99, 1, 0, false, &payload),
+    ];
+    let wire: usize = packets.iter().map(Vec::len).sum();
+    let tcp_header = tcp(1, 2).len();
+    let kept = [28, 20 + tcp_header, 20, 20];
+    run.packets(&packets, 3);
+    let table = run.table("to_buffer");
+    for ((row, packet), kept) in table.rows.iter().zip(&packets).zip(kept) {
+        let bytes = packet[..kept].iter();
+        let hexadecimal: String = bytes.map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(row[3], Cell::Text(hexadecimal));
+        assert_eq!(row[1], Cell::Unsigned(packet.len() as u64));
+    }
+    assert_eq!(run.result("kept"), kept.iter().sum::<usize>() as u64);
+    assert_eq!(run.result("wire"), wire as u64);
+}
+
+#[test]
 fn expressions_match_payloads_of_whole_and_cut_packets() {
     let http = ipv4(
         6,

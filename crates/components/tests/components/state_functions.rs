@@ -226,15 +226,7 @@ fn flows_are_kept_when_they_have_ended() {
     let flow = flow.expect("it has ended");
     assert_eq!(flow[0], Cell::Time(Nanos(170 * SECOND)));
     assert_eq!(flow[1..3], [Cell::Unsigned(2), Cell::Unsigned(58)]);
-    assert_eq!(flow[6..9], [53, 17, 64].map(Cell::Unsigned));
-    // Of those kept: their number, and packets before.
-    assert_eq!(
-        numbers(&table, 9),
-        (0..table.rows.len() as u64).collect::<Vec<_>>()
-    );
-    let packets = numbers(&table, 1);
-    let before = (0..packets.len()).map(|at| packets[..at].iter().sum());
-    assert_eq!(numbers(&table, 10), before.collect::<Vec<u64>>());
+    assert_eq!(flow[6..], [53, 17, 64].map(Cell::Unsigned));
     assert_eq!(numbers(&run.table("expired_flows(1)"), 1), [2, 2]);
 }
 

@@ -90,7 +90,7 @@ pub(crate) const CONFIG: &str = "FLOWGAUGE_TEST_SENSOR";
 
 pub(crate) fn serve_until_killed(config: &Path) {
     let (_, thread) = serve(config);
-    println!("serves");
+    writeln!(std::io::stdout(), "serves").unwrap();
     thread.join().unwrap();
 }
 
@@ -167,7 +167,12 @@ fn serve(file: &Path) -> (Arc<AtomicBool>, JoinHandle<()>) {
     let is_stopped = Arc::new(AtomicBool::new(false));
     let sensor = Sensor::start(file, Arc::clone(&is_stopped));
     let sensor = Arc::new(sensor.unwrap_or_else(|error| panic!("{error}")));
-    (is_stopped, thread::spawn(move || sensor.run(|_| {})))
+    (
+        is_stopped,
+        thread::spawn(move || {
+            sensor.run(|_| {});
+        }),
+    )
 }
 
 impl Drop for Running {
