@@ -1,5 +1,7 @@
 //! The sensor: its devices, and who comes to its socket.
 
+mod own_files;
+
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -13,12 +15,13 @@ use flowgauge_sensor_client::protocol::{
     Answer, FlowStatus, OpenedFlow, Refusal, Results, StackStatus, Status, send_answer,
 };
 use flowgauge_stack::{Node, Stack};
-use flowgauge_sys::files::{self, Handed, HandedInput};
+use flowgauge_sys::files::Handed;
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
 use flowgauge_sys::{privileges, process};
 use flowgauge_wire::Ledger;
 use parking_lot::Mutex;
 
+use self::own_files::name_files;
 use crate::config::{Checked, Config, ConfigError, DeviceConfig};
 use crate::device::{Device, Opened, Running};
 use crate::readers::{FlowRing, Readers, UserMemory};
@@ -33,8 +36,6 @@ const USERS: [&str; 2] = ["flowgauge", "nobody"];
 /// Connections at once, and of one user.
 const MOST_CONNECTIONS: u64 = 1024;
 const MOST_OF_A_USER: usize = 32;
-/// Devices of a user's own.
-const MOST_DEVICES: usize = 16;
 /// Time between two looks for memory that stacks left when they ended.
 const RELEASE: Duration = Duration::from_secs(10);
 /// How often it is looked whether the sensor is to end.
@@ -660,67 +661,6 @@ impl Sensor {
         }))
     }
 
-    /// A device of a user's file. Returns its name.
-    ///
-    /// # Errors
-    /// When the file cannot be read, and when there may be no more.
-    pub(crate) fn create_device(
-        &self,
-        asker: &Asker,
-        files: Vec<OwnedFd>,
-    ) -> Result<String, Refusal> {
-        let [file] = <[OwnedFd; 1]>::try_from(files)
-            .map_err(|files| Refusal::new(format!("{} descriptors came, not one", files.len())))?;
-        let unread = |error: &dyn core::fmt::Display| {
-            Refusal::with_hint(
-                format!("the file cannot be read: {error}"),
-                "it must be a capture file, on a disk, open to be read",
-            )
-        };
-        let file = HandedInput::new(file).map_err(|error| unread(&error))?;
-        let is_room = |state: &State| {
-            let owners = state.owners.values();
-            let of_user = owners.filter(|owner| owner.peer.user == asker.peer.user);
-            match of_user.count() < MOST_DEVICES {
-                true => Ok(()),
-                false => Err(Refusal::new(format!(
-                    "a user has {MOST_DEVICES} devices at most"
-                ))),
-            }
-        };
-        is_room(&self.state.lock())?;
-        let opened = Opened::of_user(file, asker.peer.user).map_err(|error| unread(&error))?;
-        let mut state = self.state.lock();
-        is_room(&state)?;
-        let number = self.flows.fetch_add(1, Ordering::Relaxed) + 1;
-        // No device of a configuration has such a name.
-        let name = format!("file+{number}");
-        let device = opened.start(&name, Vec::new(), None, true);
-        let device = device.map_err(|error| Refusal::new(error.to_string()))?;
-        state.devices.insert(name.clone(), Arc::new(device));
-        state.owners.insert(name.clone(), asker.clone());
-        Ok(name)
-    }
-
-    /// Ends a device of a user's file.
-    ///
-    /// # Errors
-    /// When the connection has no such device.
-    pub(crate) fn delete_device(&self, asker: &Asker, device: &str) -> Result<(), Refusal> {
-        let mut state = self.state.lock();
-        let owner = state.owners.get(device);
-        if owner.is_none_or(|owner| owner.session != asker.session) {
-            let error = format!("there is no device \"{device}\" of yours");
-            return Err(Refusal::new(error));
-        }
-        state.owners.remove(device);
-        state.end(|_, flow| flow.device == device);
-        let device = state.devices.remove(device);
-        drop(state);
-        drop(device);
-        Ok(())
-    }
-
     /// Reads the files of a device that holds.
     ///
     /// # Errors
@@ -974,34 +914,6 @@ impl State {
         let found = self.devices.get(name).map(Arc::as_ref);
         found.ok_or_else(|| format!("there is no device \"{name}\""))
     }
-}
-
-/// Names the files that came with a flow in the place of `fd:0` and so on.
-///
-/// # Errors
-/// One that is not there, or that nobody may write to.
-fn name_files(stack: &mut Stack, files: Vec<OwnedFd>) -> Result<Vec<Handed>, Refusal> {
-    let mut files: Vec<Option<OwnedFd>> = files.into_iter().map(Some).collect();
-    let mut handed = Vec::new();
-    for node in &mut stack.nodes {
-        let Some(number) = node.settings.text("file").and_then(files::handed_number) else {
-            continue;
-        };
-        let unwritten = |why: &dyn core::fmt::Display| {
-            Refusal::with_hint(
-                format!("{}: fd:{number} cannot be written: {why}", node.label),
-                "fd:0 is the first descriptor that comes with the flow, of a file on a disk; each is for one component",
-            )
-        };
-        let file = usize::try_from(number)
-            .ok()
-            .and_then(|at| files.get_mut(at)?.take());
-        let file = file.ok_or_else(|| unwritten(&"it did not come"))?;
-        let file = Handed::new(file).map_err(|error| unwritten(&error))?;
-        node.settings.set_text("file", file.name());
-        handed.push(file);
-    }
-    Ok(handed)
 }
 
 /// Opens all devices of a configuration.
