@@ -38,7 +38,7 @@ options! {
     struct Options;
     rules: Text, "PROTO,FIELD,FUNCTION[,parameter...], with semicolons between; everything else stays";
     policy: InputFile, "what is kept and replaced, in TOML";
-    secret: Text, "the key in 64 hexadecimal digits, in place of a file";
+    secret: Text, "the key, as 64 hexadecimal digits";
     key: InputFile, "the key, where the policy names none; it is made if there is no such file";
 }
 

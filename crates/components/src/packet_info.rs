@@ -9,7 +9,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     aliases: &["pktinfo"],
     summary: "reports the size or the time of each packet",
     options: Options::ALL,
-    result: Some(ResultInfo::per_packet("of the last packet", "")),
+    result: Some(ResultInfo::per_packet("of the last packet", "bytes or ns")),
     make: |settings| {
         Ok(match Options::read(settings).info {
             "captured" => each(|packets, packet| Some(packets.bytes(packet).len() as u64)),

@@ -84,8 +84,8 @@ pub(crate) fn size(call: &Call) -> usize {
 }
 
 /// A number, in the eight bytes that programs may read.
-pub(crate) fn number(value: i128) -> Vec<u8> {
-    (value as u64).to_ne_bytes().to_vec()
+pub(crate) fn number(value: i128) -> [u8; 8] {
+    (value as u64).to_ne_bytes()
 }
 
 /// A whole result, read at `now`.

@@ -405,13 +405,14 @@ impl Flow {
     }
 
     fn opened(&self) -> Result<&Open, Error> {
-        let waits = || match self.is_connected.load(Ordering::Relaxed) {
-            true => "the flow waits for others (SYNC)",
-            false => "the flow is not connected",
-        };
-        let failure = lock(&self.failure).clone();
-        let open = self.open.get();
-        open.ok_or_else(|| failure.unwrap_or_else(|| Error::new(NOT_CONNECTED, waits())))
+        self.open.get().ok_or_else(|| {
+            let waits = match self.is_connected.load(Ordering::Relaxed) {
+                true => "the flow waits for others (SYNC)",
+                false => "the flow is not connected",
+            };
+            let failure = lock(&self.failure).clone();
+            failure.unwrap_or_else(|| Error::new(NOT_CONNECTED, waits))
+        })
     }
 
     fn function<'a>(&self, open: &'a Open, fid: c_int) -> Result<&'a Function, Error> {
@@ -588,18 +589,27 @@ impl Flow {
             let what = format!("{} keeps no packets", call.function.name);
             return Err(Error::new(Error::NO_FUNCTION, what));
         }
-        let waits = call.number(0).unwrap_or(0) == 0;
-        let limit = if waits { LAST_LOOK } else { Duration::ZERO };
-        while !self.is_closed.load(Ordering::Relaxed) {
-            // What came before the end is taken.
-            let reading = self.reading(open, open.passed)?;
+        let next = |limit| {
             let mut packets = lock(&open.packets);
             let next = packets.next(limit);
-            let next = next.inspect_err(|_| open.looked.store(0, Ordering::Relaxed));
-            if let Some(packet) = next.map_err(|error| of_client(&error, SOCKET))? {
-                return Ok(Some(packet.record.as_ptr().cast::<RawPacket>().cast_mut()));
+            let next = next.map_err(|error| {
+                open.looked.store(0, Ordering::Relaxed);
+                of_client(&error, SOCKET)
+            });
+            next.map(|packet| packet.map(|it| it.record.as_ptr().cast::<RawPacket>().cast_mut()))
+        };
+        if let Some(packet) = next(Duration::ZERO)? {
+            return Ok(Some(packet));
+        }
+        let waits = call.number(0).unwrap_or(0) == 0;
+        while !self.is_closed.load(Ordering::Relaxed) {
+            // What came before the end is taken.
+            let is_last = self.reading(open, open.passed)?.is_last;
+            let limit = if waits { LAST_LOOK } else { Duration::ZERO };
+            if let Some(packet) = next(limit)? {
+                return Ok(Some(packet));
             }
-            if !waits || reading.is_last {
+            if !waits || is_last {
                 break;
             }
         }

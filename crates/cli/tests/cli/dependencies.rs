@@ -24,7 +24,7 @@ fn rows() -> Vec<Row> {
             let names = columns.next().unwrap().split('(').next().unwrap();
             let crates = names.split('`').skip(1).step_by(2);
             let users = columns.next().unwrap();
-            let users = users.split(|one: char| !one.is_alphanumeric());
+            let users = users.split(|one: char| !one.is_alphanumeric() && one != '-');
             Row {
                 crates: crates.map(str::to_owned).collect(),
                 users: users.map(str::to_owned).collect(),

@@ -88,9 +88,10 @@ fn command(program: &Path, folder: &tempfile::TempDir, arguments: &[&str]) -> Co
 /// The variable with the configuration of a sensor that a test wants to be.
 pub(crate) const CONFIG: &str = "FLOWGAUGE_TEST_SENSOR";
 
+#[allow(clippy::print_stdout, reason = "whoever started it reads it")]
 pub(crate) fn serve_until_killed(config: &Path) {
     let (_, thread) = serve(config);
-    writeln!(std::io::stdout(), "serves").unwrap();
+    println!("serves");
     thread.join().unwrap();
 }
 
