@@ -15,8 +15,13 @@ import time
 
 def connect(path):
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.connect(path)
-    return connection
+    while True:
+        try:
+            connection.connect(path)
+            return connection
+        except ConnectionRefusedError:
+            # It is bound, and not listened to yet.
+            time.sleep(0.05)
 
 
 def ask(connection, **request):
@@ -55,10 +60,41 @@ def cost(program, folder, stacks, always=""):
     return int(re.search(r"Collected : (\d+)", said).group(1)) / 1e6
 
 
+def different():
+    """64 filters of a port each, and 64 of five-tuples."""
+    ports = ["tcp port %d" % port for port in range(80, 144)]
+    tuples = []
+    for number in range(64):
+        server, port = number // 8 + 1, (80, 443)[number % 2]
+        client = "10.%d.0.0/14" % (16 + number % 8 // 2 * 4)
+        tuples.append("tcp and host 198.18.0.%d and port %d and net %s" % (server, port, client))
+    return ports, tuples
+
+
+def arbitrary():
+    """64 filters of all kinds; most match 1 to 60 % of the packets."""
+    filters = []
+    for n in range(8):
+        flags = ("tcp-syn|tcp-fin", "tcp-push")[n % 2]
+        port = (443, 80)[n % 2]
+        filters += [
+            "host 198.18.0.%d" % (n + 1),
+            "net 10.%d.0.0/%d" % (16 + n // 2 * 4, 14 + n % 2),
+            "tcp portrange %d-%d or udp port 53" % (20000 + 50 * n, 20200 + 100 * n),
+            "tcp[tcpflags] & (%s) != 0 and not port %d" % (flags, 80 + n),
+            "len > %d or (udp and len < %d)" % (1400 - 120 * n, 100 + 20 * n),
+            "(ip[8] > %d and src net 198.18.0.0/%d) or vlan %d" % (40 + n, 24 + n % 4, n),
+            "not (tcp dst port %d or src host 10.2%d.1.1) and greater %d" % (port, n, 700 + 90 * n),
+            "ip[2:2] - ((ip[0] & 15) << 2) > %d and dst net 10.%d.0.0/14" % (100 * n, 16 + n // 2 * 4),
+        ]
+    return filters
+
+
 def main():
     program = os.path.abspath(sys.argv[1])
-    equal = "filter { tcp port 80 } count bytes"
-    different = ["filter { tcp port %d } count bytes" % port for port in range(80, 144)]
+    flow = "filter {{ {} }} count bytes".format
+    equal = flow("tcp port 80")
+    ports, tuples = different()
     both = '[stacks.a]\nstack = "flows discard"\n[stacks.b]\nstack = "transactions discard"\n'
     with tempfile.TemporaryDirectory() as folder:
         trace = os.path.join(folder, "mix.pcap")
@@ -70,7 +106,11 @@ def main():
         print("no flow", cost(program, folder, []))
         for count in (1, 8, 64):
             print(count, "equal flows", cost(program, folder, [equal] * count))
-        print("64 filters", cost(program, folder, different))
+        print("64 filters", cost(program, folder, [flow(port) for port in ports]))
+        print("1 filter of a five-tuple", cost(program, folder, [flow(tuples[0])]))
+        print("64 filters of five-tuples", cost(program, folder, [flow(it) for it in tuples]))
+        quoted = ['filter { "%s" } count bytes' % it for it in arbitrary()]
+        print("64 arbitrary filters", cost(program, folder, quoted))
         print("flows and transactions always", cost(program, folder, [], both))
 
 

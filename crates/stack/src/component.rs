@@ -14,12 +14,11 @@ use flowgauge_record::AnyRecord;
 use flowgauge_record::results::{Cell, Table, TableColumn};
 use flowgauge_record::schema::Schema;
 use flowgauge_stream::Shard;
-use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, Nanos};
+use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, Nanos, Selection};
 
 use crate::account::Account;
 use crate::engine::{Feed, Required, Step};
 use crate::items::ItemType;
-use crate::selection::Selection;
 use crate::settings::{OptionInfo, Settings};
 use crate::values::PacketValues;
 

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use flowgauge_wire::BATCH_SIZE;
+use crate::packet::BATCH_SIZE;
 
 const WORDS: usize = BATCH_SIZE / 64;
 
