@@ -8,7 +8,10 @@
 //! remembers things keeps them per number ([`PerKey`]). A number is reused, but only after
 //! [`Component::close`] was called for it.
 
+use core::cell::RefCell;
 use core::time::Duration;
+
+use flowgauge_capture::filter::Columns;
 
 use flowgauge_record::AnyRecord;
 use flowgauge_record::results::{Cell, Table, TableColumn};
@@ -263,6 +266,8 @@ pub struct Packets<'a> {
     pub origins: &'a [u16],
     /// How many packets of the source came before the batch.
     pub before: u64,
+    /// What filters of its thread know of the batch and of `decoded`, where they share it.
+    pub columns: Option<&'a RefCell<Columns>>,
 }
 
 impl<'a> Packets<'a> {
@@ -276,6 +281,7 @@ impl<'a> Packets<'a> {
             keys: &[],
             origins: &[],
             before: 0,
+            columns: None,
         }
     }
 
