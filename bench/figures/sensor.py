@@ -2,11 +2,15 @@
 """What flows of a sensor cost: millions of instructions by callgrind, for 60,000 packets of `mix`.
 
 Usage: sensor.py FLOWGAUGE (a release build). Needs valgrind.
+       sensor.py FLOWGAUGE --live PCAP_FILTERS: 64 flows with different filters on an interface against 64 processes of tcpdump
+       and 64 handles of libpcap in one process (bench/peers/pcap_filters.c), with CPU seconds. As root: it makes a network
+       namespace.
 """
 import json
 import os
 import re
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -90,8 +94,101 @@ def arbitrary():
     return filters
 
 
+def packets_of(path):
+    """The frames of a capture with microseconds in this machine's order."""
+    with open(path, "rb") as file:
+        file.read(24)
+        while header := file.read(16):
+            yield file.read(struct.unpack("=4I", header)[2])
+
+
+def live(name, frames, start):
+    """Sends frames to an interface while what `start` starts looks at it. Prints the CPU seconds."""
+    sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    sender.bind(("va", 0))
+    before = os.times()
+    children, stop = start()
+    time.sleep(1)
+    sending = os.times()
+    begin = time.monotonic()
+    for number, frame in enumerate(frames):
+        sender.send(frame)
+        if number % 50 == 49:
+            # 20,000 packets a second.
+            time.sleep(max(0, begin + number / 20_000 - time.monotonic()))
+    sent = os.times()
+    time.sleep(1)
+    stop()
+    said = [child.communicate()[1 if name == "tcpdump" else 0] for child in children]
+    after = os.times()
+    used = after.children_user + after.children_system
+    used -= before.children_user + before.children_system
+    sends = sent.user + sent.system - sending.user - sending.system
+    said = (said[0].strip().splitlines() or [""])[-1]
+    print(f"{name}: {used:.2f} s, the sender with filters in the kernel {sends:.2f} s; {said}")
+
+
+def compare_live(program, peer):
+    if "IN_NAMESPACE" not in os.environ:
+        command = ["unshare", "-n", sys.executable, *sys.argv]
+        os.execvpe("unshare", command, {**os.environ, "IN_NAMESPACE": "1"})
+    for command in (
+        "ip link add va type veth peer name vb",
+        "sysctl -qw net.ipv6.conf.all.disable_ipv6=1",
+        "ip link set va up",
+        "ip link set vb up",
+    ):
+        subprocess.run(command.split(), check=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with tempfile.TemporaryDirectory() as folder:
+        trace = os.path.join(folder, "mix.pcap")
+        options = ["--preset", "mix", "--seed", "1", "--packets", "60000"]
+        subprocess.run([program, "generate", *options, "-w", trace], check=True, **pipes)
+        frames = list(packets_of(trace))[:60000]
+        for kind, filters in (("ports", different()[0]), ("arbitrary", arbitrary())):
+
+            def tcpdumps():
+                command = ["tcpdump", "-i", "vb", "-n", "-w", "/dev/null"]
+                children = [subprocess.Popen([*command, it], **pipes) for it in filters]
+                return children, lambda: [child.terminate() for child in children]
+
+            def handles():
+                child = subprocess.Popen([peer, "vb", *filters], **pipes)
+                child.stdout.readline()
+                return [child], child.terminate
+
+            def sensor():
+                path = os.path.join(folder, "socket")
+                config = os.path.join(folder, "sensor.toml")
+                with open(config, "w") as file:
+                    file.write(f'socket = "{path}"\nuser = "root"\n[devices.vb]\n')
+                child = subprocess.Popen([program, "sensor", "run", "--config", config], **pipes)
+                while not os.path.exists(path):
+                    time.sleep(0.1)
+                users, took = [], []
+                for it in filters:
+                    user, begin = connect(path), time.monotonic()
+                    answer = ask(user, do="open", device="vb", stack='filter { "%s" } count bytes' % it)
+                    took.append(time.monotonic() - begin)
+                    users.append((user, answer["flow"]))
+                print(f"  a flow opens in {1e3 * sum(took) / 64:.1f} ms, at most {1e3 * max(took):.1f} ms")
+
+                def stop():
+                    of = [ask(user, do="results", flow=flow)["results"] for user, flow in users]
+                    print("  packets that match:", sum(int(it["components"][1]["value"]) for it in of))
+                    ask(users[0][0], do="stop")
+
+                return [child], stop
+
+            print(f"64 filters, {kind}:")
+            for name, start in (("tcpdump", tcpdumps), ("libpcap", handles), ("sensor", sensor)):
+                live(name, frames, start)
+
+
 def main():
     program = os.path.abspath(sys.argv[1])
+    if sys.argv[2:3] == ["--live"]:
+        return compare_live(program, os.path.abspath(sys.argv[3]))
     flow = "filter {{ {} }} count bytes".format
     equal = flow("tcp port 80")
     ports, tuples = different()
@@ -107,6 +204,8 @@ def main():
         for count in (1, 8, 64):
             print(count, "equal flows", cost(program, folder, [equal] * count))
         print("64 filters", cost(program, folder, [flow(port) for port in ports]))
+        tails = [equal.replace("count", "sample { %d } count" % it) for it in range(2, 66)]
+        print("64 flows of one filter that go on differently", cost(program, folder, tails))
         print("1 filter of a five-tuple", cost(program, folder, [flow(tuples[0])]))
         print("64 filters of five-tuples", cost(program, folder, [flow(it) for it in tuples]))
         quoted = ['filter { "%s" } count bytes' % it for it in arbitrary()]
