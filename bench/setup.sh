@@ -22,6 +22,7 @@ fi
 mkdir -p "$out"
 gcc -O2 -Wall -o "$out/measure" "$here/peers/measure.c"
 gcc -O2 -Wall -o "$out/pcap_loop" "$here/peers/pcap_loop.c" -lpcap
+gcc -O2 -Wall -o "$out/pcap_filters" "$here/peers/pcap_filters.c" -lpcap
 gcc -O2 -Wall -o "$out/nids_count" "$here/peers/nids_count.c" -lnids -lpcap
 gcc -O2 -Wall -o "$out/nids_match" "$here/peers/nids_match.c" -lnids -lpcap -lhs
 CARGO_TARGET_DIR="$out/flowscope-build" cargo build --release --quiet --locked --manifest-path "$here/peers/flowscope/Cargo.toml"

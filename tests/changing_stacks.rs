@@ -380,7 +380,7 @@ fn times_of_batches(capture: &Path) -> Vec<Range<Nanos>> {
     }
 }
 
-fn program(text: &str) -> Program {
+pub(crate) fn program(text: &str) -> Program {
     if text.is_empty() {
         return Program::default();
     }

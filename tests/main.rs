@@ -10,6 +10,7 @@ mod c_examples;
 mod changing_stacks;
 mod equal_pairs;
 mod equal_results;
+mod many_filters;
 mod priorities;
 mod reassembly_cases;
 mod reassembly_cases_c;

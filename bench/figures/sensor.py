@@ -2,11 +2,15 @@
 """What flows of a sensor cost: millions of instructions by callgrind, for 60,000 packets of `mix`.
 
 Usage: sensor.py FLOWGAUGE (a release build). Needs valgrind.
+       sensor.py FLOWGAUGE --live PCAP_FILTERS: 64 flows with different filters on an interface against 64 processes of tcpdump
+       and 64 handles of libpcap in one process (bench/peers/pcap_filters.c), with CPU seconds. As root: it makes a network
+       namespace.
 """
 import json
 import os
 import re
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -59,10 +63,134 @@ def cost(program, folder, stacks, always=""):
     return int(re.search(r"Collected : (\d+)", said).group(1)) / 1e6
 
 
+def different():
+    """64 filters of a port each, and 64 of five-tuples."""
+    ports = ["tcp port %d" % port for port in range(80, 144)]
+    tuples = []
+    for number in range(64):
+        server, port = number // 8 + 1, (80, 443)[number % 2]
+        client = "10.%d.0.0/14" % (16 + number % 8 // 2 * 4)
+        tuples.append("tcp and host 198.18.0.%d and port %d and net %s" % (server, port, client))
+    return ports, tuples
+
+
+def arbitrary():
+    """64 filters of all kinds; most match 1 to 60 % of the packets."""
+    filters = []
+    for n in range(8):
+        flags = ("tcp-syn|tcp-fin", "tcp-push")[n % 2]
+        port = (443, 80)[n % 2]
+        filters += [
+            "host 198.18.0.%d" % (n + 1),
+            "net 10.%d.0.0/%d" % (16 + n // 2 * 4, 14 + n % 2),
+            "tcp portrange %d-%d or udp port 53" % (20000 + 50 * n, 20200 + 100 * n),
+            "tcp[tcpflags] & (%s) != 0 and not port %d" % (flags, 80 + n),
+            "len > %d or (udp and len < %d)" % (1400 - 120 * n, 100 + 20 * n),
+            "(ip[8] > %d and src net 198.18.0.0/%d) or vlan %d" % (40 + n, 24 + n % 4, n),
+            "not (tcp dst port %d or src host 10.2%d.1.1) and greater %d" % (port, n, 700 + 90 * n),
+            "ip[2:2] - ((ip[0] & 15) << 2) > %d and dst net 10.%d.0.0/14" % (100 * n, 16 + n // 2 * 4),
+        ]
+    return filters
+
+
+def packets_of(path):
+    """The frames of a capture with microseconds in this machine's order."""
+    with open(path, "rb") as file:
+        file.read(24)
+        while header := file.read(16):
+            yield file.read(struct.unpack("=4I", header)[2])
+
+
+def live(name, frames, start):
+    """Sends frames to an interface while what `start` starts looks at it. Prints the CPU seconds."""
+    sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    sender.bind(("va", 0))
+    before = os.times()
+    children, stop = start()
+    time.sleep(1)
+    sending = os.times()
+    begin = time.monotonic()
+    for number, frame in enumerate(frames):
+        sender.send(frame)
+        if number % 50 == 49:
+            # 20,000 packets a second.
+            time.sleep(max(0, begin + number / 20_000 - time.monotonic()))
+    sent = os.times()
+    time.sleep(1)
+    stop()
+    said = [child.communicate()[1 if name == "tcpdump" else 0] for child in children]
+    after = os.times()
+    used = after.children_user + after.children_system
+    used -= before.children_user + before.children_system
+    sends = sent.user + sent.system - sending.user - sending.system
+    said = (said[0].strip().splitlines() or [""])[-1]
+    print(f"{name}: {used:.2f} s, the sender with filters in the kernel {sends:.2f} s; {said}")
+
+
+def compare_live(program, peer):
+    if "IN_NAMESPACE" not in os.environ:
+        command = ["unshare", "-n", sys.executable, *sys.argv]
+        os.execvpe("unshare", command, {**os.environ, "IN_NAMESPACE": "1"})
+    for command in (
+        "ip link add va type veth peer name vb",
+        "sysctl -qw net.ipv6.conf.all.disable_ipv6=1",
+        "ip link set va up",
+        "ip link set vb up",
+    ):
+        subprocess.run(command.split(), check=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with tempfile.TemporaryDirectory() as folder:
+        trace = os.path.join(folder, "mix.pcap")
+        options = ["--preset", "mix", "--seed", "1", "--packets", "60000"]
+        subprocess.run([program, "generate", *options, "-w", trace], check=True, **pipes)
+        frames = list(packets_of(trace))[:60000]
+        for kind, filters in (("ports", different()[0]), ("arbitrary", arbitrary())):
+
+            def tcpdumps():
+                command = ["tcpdump", "-i", "vb", "-n", "-w", "/dev/null"]
+                children = [subprocess.Popen([*command, it], **pipes) for it in filters]
+                return children, lambda: [child.terminate() for child in children]
+
+            def handles():
+                child = subprocess.Popen([peer, "vb", *filters], **pipes)
+                child.stdout.readline()
+                return [child], child.terminate
+
+            def sensor():
+                path = os.path.join(folder, "socket")
+                config = os.path.join(folder, "sensor.toml")
+                with open(config, "w") as file:
+                    file.write(f'socket = "{path}"\nuser = "root"\n[devices.vb]\n')
+                child = subprocess.Popen([program, "sensor", "run", "--config", config], **pipes)
+                while not os.path.exists(path):
+                    time.sleep(0.1)
+                users, took = [], []
+                for it in filters:
+                    user, begin = connect(path), time.monotonic()
+                    answer = ask(user, do="open", device="vb", stack='filter { "%s" } count bytes' % it)
+                    took.append(time.monotonic() - begin)
+                    users.append((user, answer["flow"]))
+                print(f"  a flow opens in {1e3 * sum(took) / 64:.1f} ms, at most {1e3 * max(took):.1f} ms")
+
+                def stop():
+                    of = [ask(user, do="results", flow=flow)["results"] for user, flow in users]
+                    print("  packets that match:", sum(int(it["components"][1]["value"]) for it in of))
+                    ask(users[0][0], do="stop")
+
+                return [child], stop
+
+            print(f"64 filters, {kind}:")
+            for name, start in (("tcpdump", tcpdumps), ("libpcap", handles), ("sensor", sensor)):
+                live(name, frames, start)
+
+
 def main():
     program = os.path.abspath(sys.argv[1])
-    equal = "filter { tcp port 80 } count bytes"
-    different = ["filter { tcp port %d } count bytes" % port for port in range(80, 144)]
+    if sys.argv[2:3] == ["--live"]:
+        return compare_live(program, os.path.abspath(sys.argv[3]))
+    flow = "filter {{ {} }} count bytes".format
+    equal = flow("tcp port 80")
+    ports, tuples = different()
     both = '[stacks.a]\nstack = "flows discard"\n[stacks.b]\nstack = "transactions discard"\n'
     with tempfile.TemporaryDirectory() as folder:
         trace = os.path.join(folder, "mix.pcap")
@@ -74,7 +202,13 @@ def main():
         print("no flow", cost(program, folder, []))
         for count in (1, 8, 64):
             print(count, "equal flows", cost(program, folder, [equal] * count))
-        print("64 filters", cost(program, folder, different))
+        print("64 filters", cost(program, folder, [flow(port) for port in ports]))
+        tails = [equal.replace("count", "sample { %d } count" % it) for it in range(2, 66)]
+        print("64 flows of one filter that go on differently", cost(program, folder, tails))
+        print("1 filter of a five-tuple", cost(program, folder, [flow(tuples[0])]))
+        print("64 filters of five-tuples", cost(program, folder, [flow(it) for it in tuples]))
+        quoted = ['filter { "%s" } count bytes' % it for it in arbitrary()]
+        print("64 arbitrary filters", cost(program, folder, quoted))
         print("flows and transactions always", cost(program, folder, [], both))
 
 

@@ -1,25 +1,26 @@
-//! Runs a filter over every packet of a capture, by our interpreter and by libpcap's, and prints how
-//! many match. To compare the two by the instructions they execute:
+//! Runs filters over every packet of a capture, as those of one place that share what they find, one by one by our
+//! interpreter, and by libpcap's, and prints how many packets match. To compare the three by the instructions they execute:
 //!
 //! ```text
-//! valgrind --tool=callgrind --callgrind-out-file=out target/release/examples/filter FILE 'tcp port 443'
-//! callgrind_annotate out | grep -E 'run_ours|filter_with_aux_data'
+//! valgrind --tool=callgrind --callgrind-out-file=out target/release/examples/filter FILE 'tcp port 443' 'udp port 53'
+//! callgrind_annotate --inclusive=yes out | grep -E 'run_together|run_ours|filter_with_aux_data'
 //! ```
 #![forbid(unsafe_code)]
 
 use std::io::Write;
 use std::process::ExitCode;
 
+use flowgauge_capture::filter::{Columns, FilterSet};
 use flowgauge_capture::{Filter, PacketSource};
-use flowgauge_wire::LinkType;
+use flowgauge_wire::{Batch, LinkType, Selection};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [path, expression] = arguments.as_slice() else {
-        eprintln!("usage: filter FILE EXPRESSION");
+    let Some((path, expressions)) = arguments.split_first() else {
+        eprintln!("usage: filter FILE EXPRESSION...");
         return ExitCode::from(2);
     };
-    match run(path.as_ref(), expression) {
+    match run(path.as_ref(), expressions) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("filter: error: {error}");
@@ -28,26 +29,40 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(path: &std::path::Path, expression: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let filter = Filter::compile(expression, LinkType::ETHERNET, 262_144)?;
+fn run(path: &std::path::Path, expressions: &[String]) -> Result<(), Box<dyn std::error::Error>> {
+    let filters = expressions
+        .iter()
+        .map(|expression| Filter::compile(expression, LinkType::ETHERNET, 262_144));
+    let filters = filters.collect::<Result<Vec<Filter>, _>>()?;
+    let sets = expressions
+        .iter()
+        .map(|expression| FilterSet::new(expression, 262_144, None));
+    let mut sets: Vec<FilterSet> = sets.collect();
+    let mut columns = Columns::default();
     let mut source = flowgauge_capture::open(path)?;
-    let (mut packets, mut ours, mut theirs) = (0_u64, 0_u64, 0_u64);
+    let (mut packets, mut together, mut ours, mut theirs) = (0, 0, 0, 0);
     while let Some(batch) = source.next_batch()? {
-        for (index, packet) in batch.packets.iter().enumerate() {
-            let bytes = batch.bytes(index);
-            packets += 1;
-            ours += u64::from(run_ours(&filter, bytes, packet.wire_len) != 0);
-            let verdict = flowgauge_sys::testing::offline_filter(
-                filter.instructions(),
-                bytes,
-                packet.wire_len,
-            );
-            theirs += u64::from(verdict.is_some_and(|verdict| verdict != 0));
+        packets += batch.len();
+        columns.begin();
+        for set in &mut sets {
+            together += run_together(set, &mut columns, &batch)?;
+        }
+        for filter in &filters {
+            for (index, packet) in batch.packets.iter().enumerate() {
+                let bytes = batch.bytes(index);
+                ours += usize::from(run_ours(filter, bytes, packet.wire_len) != 0);
+                let verdict = flowgauge_sys::testing::offline_filter(
+                    filter.instructions(),
+                    bytes,
+                    packet.wire_len,
+                );
+                theirs += usize::from(verdict.is_some_and(|verdict| verdict != 0));
+            }
         }
     }
     writeln!(
         std::io::stdout(),
-        "{packets} packets, {ours} match, by libpcap {theirs}"
+        "{packets} packets, {together} match, by our interpreter {ours}, by libpcap {theirs}"
     )?;
     Ok(())
 }
@@ -56,4 +71,16 @@ fn run(path: &std::path::Path, expression: &str) -> Result<(), Box<dyn std::erro
 #[inline(never)]
 fn run_ours(filter: &Filter, bytes: &[u8], wire_len: u32) -> u32 {
     filter.verdict(bytes, wire_len)
+}
+
+/// Likewise.
+#[inline(never)]
+fn run_together(
+    set: &mut FilterSet,
+    columns: &mut Columns,
+    batch: &Batch<'_>,
+) -> Result<usize, flowgauge_capture::Error> {
+    let mut selected = Selection::first(batch.len());
+    set.select(columns, batch, None, &mut selected)?;
+    Ok(selected.len())
 }

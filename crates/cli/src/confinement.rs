@@ -130,7 +130,7 @@ pub(crate) fn of_names(folder: &Path) -> Result<(), Failure> {
 /// # Errors
 /// The kernel knows it and fails.
 pub(crate) fn of_connections(program: &Program) -> Result<(), Failure> {
-    let mut nodes = program.stacks.iter().flat_map(|stack| &stack.nodes);
+    let mut nodes = program.stacks.iter().flat_map(|stack| stack.nodes.iter());
     let connects = nodes.any(|node| {
         let settings = &node.settings;
         settings.text("to").is_some() || settings.text("listen").is_some()

@@ -1,10 +1,10 @@
 //! `filter`: packets that a filter expression selects.
 
-use flowgauge_capture::filter::{DEFAULT_SNAP_LEN, FilterSet};
+use flowgauge_capture::filter::{Columns, DEFAULT_SNAP_LEN, FilterSet};
 use flowgauge_stack::{
     Component, ComponentInfo, Failure, Items, Outlet, SettingError, Settings, options,
 };
-use flowgauge_wire::{DecodeFlags, LinkType};
+use flowgauge_wire::LinkType;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "filter",
@@ -24,7 +24,20 @@ options! {
     version: Integer(0, i64::MAX), "taken for MAPI's sake, without effect";
 }
 
-struct Packets(FilterSet);
+struct Packets {
+    filters: FilterSet,
+    /// For packets that no other filter shares.
+    columns: Columns,
+}
+
+impl Packets {
+    fn new(filters: FilterSet) -> Packets {
+        Packets {
+            filters,
+            columns: Columns::default(),
+        }
+    }
+}
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let expression = Options::read(settings).expression;
@@ -35,7 +48,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let mut error = None;
     for link in links {
         match filters.for_link(link) {
-            Ok(_) => return Ok(Box::new(Packets(filters))),
+            Ok(_) => return Ok(Box::new(Packets::new(filters))),
             Err(why) => error = error.or(Some(why)),
         }
     }
@@ -49,35 +62,25 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
 
 impl Component for Packets {
     fn fork(&self) -> Option<Box<dyn Component>> {
-        Some(Box::new(Packets(self.0.clone())))
+        Some(Box::new(Packets::new(self.filters.clone())))
     }
 
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         let Items::Packets(packets) = items else {
             return;
         };
-        let all = *packets;
-        for (index, packet) in all.iter() {
-            let bytes = all.bytes(packet);
-            let descriptor = all.batch.packets.get(usize::from(packet.index));
-            let is_whole = packet.flags.contains(DecodeFlags::REASSEMBLED);
-            let descriptor = descriptor.filter(|_| !is_whole);
-            let link = descriptor.map_or(LinkType::RAW, |descriptor| descriptor.link);
-            let filter = match self.0.for_link(link) {
-                Ok(filter) => filter,
-                Err(error) => {
-                    out.fail(Failure::of(&error, error.hint()));
-                    items.clear();
-                    return;
-                }
-            };
-            let verdict = match descriptor {
-                Some(descriptor) => filter.verdict_on(bytes, descriptor),
-                None => filter.verdict(bytes, packet.ip_len),
-            };
-            if verdict == 0 {
-                packets.selected.remove(index);
+        let (batch, decoded) = (packets.batch, packets.decoded);
+        let mut shared = packets.columns.map(|columns| columns.borrow_mut());
+        let columns = match &mut shared {
+            Some(columns) => columns,
+            None => {
+                self.columns.begin();
+                &mut self.columns
             }
+        };
+        let selected = &mut packets.selected;
+        if let Err(error) = (self.filters).select(columns, batch, Some(decoded), selected) {
+            out.fail(Failure::of(&error, error.hint()));
         }
     }
 }

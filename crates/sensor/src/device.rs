@@ -569,8 +569,9 @@ impl Work {
             };
         }
         let stays_over = |stack: &Stack| {
-            let is_known = self.has(stack) || self.over.iter().any(|(over, _)| over.does_as(stack));
-            !anew && is_known && self.failures.contains_key(&name_of(stack))
+            let is_over = || self.over.iter().any(|(over, _)| over.does_as(stack));
+            let has_failed = !anew && self.failures.contains_key(&name_of(stack));
+            has_failed && (self.has(stack) || is_over())
         };
         let (over, stacks): (Vec<Stack>, Vec<Stack>) = stacks.into_iter().partition(stays_over);
         let change = self.runner.replace(Program { stacks });

@@ -295,7 +295,7 @@ impl Readers {
 
     /// Has the packets that come to a stack's `to_buffer` go to them. Tables, which they may take, are no other stack's.
     pub(crate) fn attach(self: &Arc<Readers>, stack: &mut Stack) {
-        for (place, node) in (0..).zip(&mut stack.nodes) {
+        for (place, node) in (0..).zip(Arc::make_mut(&mut stack.nodes)) {
             let mut result = node.info.result.iter();
             if result.any(|result| !result.columns.is_empty()) {
                 node.settings.attach(());

@@ -48,7 +48,7 @@ pub(crate) fn results(
     failure: Option<String>,
     is_last: bool,
 ) -> Results {
-    let nodes = (0..).map(NodeId).zip(&stack.nodes);
+    let nodes = (0..).map(NodeId).zip(stack.nodes.iter());
     let components = nodes.map(|(id, node)| {
         let known = state.component(id);
         let result = known.and_then(|state| state.result.as_ref());

@@ -8,19 +8,21 @@
 //! remembers things keeps them per number ([`PerKey`]). A number is reused, but only after
 //! [`Component::close`] was called for it.
 
+use core::cell::RefCell;
 use core::time::Duration;
 use std::sync::Arc;
+
+use flowgauge_capture::filter::Columns;
 
 use flowgauge_record::AnyRecord;
 use flowgauge_record::results::{Cell, Table, TableColumn};
 use flowgauge_record::schema::Schema;
 use flowgauge_stream::Shard;
-use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, Nanos};
+use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, Nanos, Selection};
 
 use crate::account::Account;
 use crate::engine::{Feed, Required, Step};
 use crate::items::ItemType;
-use crate::selection::Selection;
 use crate::settings::{OptionInfo, Settings};
 use crate::values::PacketValues;
 
@@ -267,6 +269,8 @@ pub struct Packets<'a> {
     pub origins: &'a [u16],
     /// How many packets of the source came before the batch.
     pub before: u64,
+    /// What filters of its thread know of the batch and of `decoded`, where they share it.
+    pub columns: Option<&'a RefCell<Columns>>,
 }
 
 impl<'a> Packets<'a> {
@@ -280,6 +284,7 @@ impl<'a> Packets<'a> {
             keys: &[],
             origins: &[],
             before: 0,
+            columns: None,
         }
     }
 

@@ -11,11 +11,10 @@ use flowgauge_flow::FlowRecord;
 use flowgauge_reassembly::DefragmentStatistics;
 use flowgauge_stream::offload::Verdicts;
 use flowgauge_stream::{BadPayload, Chunk, Handler, Remark, Shard, ShardConfig, Stream, Want};
-use flowgauge_wire::{Batch, Decoded, DecodedBatch, Nanos, PacketDescriptor};
+use flowgauge_wire::{Batch, Decoded, DecodedBatch, Nanos, PacketDescriptor, Selection};
 
 use crate::account::Account;
 use crate::component::Packets;
-use crate::selection::Selection;
 
 /// The engine that a component asks for.
 #[derive(Clone, Debug)]

@@ -26,7 +26,7 @@ use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::panic::catch_unwind;
 
-use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, Nanos};
+use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, Nanos, Selection};
 
 use self::by_key::ByKey;
 use self::exit::Exit;
@@ -38,7 +38,6 @@ use crate::component::{
 use crate::deadline::first_after;
 use crate::engine::{self, Engine, Step};
 use crate::program::{Inner, NodeId, Stack};
-use crate::selection::Selection;
 
 /// How often components look at the capture clock: 2^26 ns, some fifteen times a second.
 pub const TICK: Nanos = Nanos(1 << 26);

@@ -59,7 +59,6 @@ mod options;
 mod parse;
 mod program;
 mod registry;
-mod selection;
 mod settings;
 mod source;
 pub mod syntax;
@@ -78,6 +77,7 @@ pub use flowgauge_record::results::{Cell, Merge, Table, TableColumn};
 pub use flowgauge_record::schema::FieldKind;
 #[doc(hidden)]
 pub use flowgauge_wire::Nanos; // what `options!` makes of durations
+pub use flowgauge_wire::{Selected, Selection};
 pub use format::{format, format_line};
 pub use graph::{ComponentFailure, Graph, NoTail, Passed, TICK, Tail};
 pub use include::{MAX_FILES, ReadInclude, parse_all};
@@ -87,7 +87,7 @@ pub use options::{LABEL_OPTION, RESULTS_OPTION};
 pub use parse::{MAX_COMPONENTS, MAX_DEPTH, parse, parse_stack};
 pub use program::{Inner, Node, NodeId, Program, Sequential, Stack, Stage};
 pub use registry::{Registry, near};
-pub use selection::{Selected, Selection};
+
 #[doc(hidden)]
 pub use settings::bare_name;
 pub use settings::{OptionInfo, OptionType, Setting, Settings};

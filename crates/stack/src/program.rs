@@ -1,6 +1,7 @@
 //! A stack that was checked: components and how they hang together.
 
 use core::ops::Range;
+use std::sync::Arc;
 
 use crate::component::{ComponentInfo, ComponentKind, Input, Parallel, ResultInfo};
 use crate::items::{ItemType, Port};
@@ -20,8 +21,8 @@ pub struct Program {
 pub struct Stack {
     /// Its name, if it has one.
     pub name: Option<String>,
-    /// Its components, containers before what is in them.
-    pub nodes: Vec<Node>,
+    /// Its components, containers before what is in them; copies of a stack have the same.
+    pub nodes: Arc<[Node]>,
     /// Where it begins.
     pub entry: NodeId,
 }
@@ -122,7 +123,7 @@ impl Stack {
 
     /// All components with their places.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
-        (0..).map(NodeId).zip(&self.nodes)
+        (0..).map(NodeId).zip(self.nodes.iter())
     }
 
     /// A component by its label.
@@ -156,16 +157,17 @@ impl Stack {
 
     /// Whether another one has the same name, the same components and the same options.
     pub fn does_as(&self, other: &Stack) -> bool {
-        let mut nodes = self.nodes.iter().zip(&other.nodes);
+        let mut nodes = self.nodes.iter().zip(other.nodes.iter());
         self.name == other.name
             && self.entry == other.entry
             && self.nodes.len() == other.nodes.len()
-            && nodes.all(|(one, other)| {
-                one.does_as(other)
-                    && one.label == other.label
-                    && (one.next, one.parent) == (other.next, other.parent)
-                    && one.references == other.references
-            })
+            && (Arc::ptr_eq(&self.nodes, &other.nodes)
+                || nodes.all(|(one, other)| {
+                    one.does_as(other)
+                        && one.label == other.label
+                        && (one.next, one.parent) == (other.next, other.parent)
+                        && one.references == other.references
+                }))
     }
 
     /// Whether it begins with a component that is its own source.
@@ -280,7 +282,7 @@ impl Stack {
     /// from a source that cannot wait, as that of the run is if it `is_live`.
     pub fn place(&mut self, workers: usize, is_live: bool) {
         let is_live = is_live && !self.has_source() || self.captures();
-        let nodes = self.nodes.iter_mut();
+        let nodes = Arc::make_mut(&mut self.nodes).iter_mut();
         nodes.for_each(|node| node.settings.set_live(is_live));
         let first = self.stages(workers > 1).into_iter().next();
         let Some((from, until)) = first
@@ -292,7 +294,7 @@ impl Stack {
         let row = self.row(from).take_while(|&id| Some(id) != until);
         let ids: Vec<u32> = row.flat_map(|id| self.subtree(id)).collect();
         for id in ids {
-            if let Some(node) = self.nodes.get_mut(id as usize) {
+            if let Some(node) = Arc::make_mut(&mut self.nodes).get_mut(id as usize) {
                 node.settings.set_copies(workers);
             }
         }

@@ -2,10 +2,9 @@
 
 use core::ptr;
 
-use flowgauge_wire::BATCH_SIZE;
+use flowgauge_wire::{BATCH_SIZE, Selection};
 
 use crate::component::{Outlet, Packets};
-use crate::selection::Selection;
 
 /// What a component has found for each packet of a batch, for components that come later.
 ///

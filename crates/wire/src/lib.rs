@@ -26,6 +26,7 @@ pub mod key;
 pub mod ledger;
 pub mod link;
 pub mod packet;
+pub mod selection;
 pub mod tcp_options;
 pub mod time;
 
@@ -44,5 +45,6 @@ pub use key::{Address, Direction, FlowKey, HashSeed, network, scattered};
 pub use ledger::{Ledger, Place};
 pub use link::LinkType;
 pub use packet::{BATCH_SIZE, Batch, PacketDescriptor, PacketFlags};
+pub use selection::{Selected, Selection};
 pub use tcp_options::{SackBlocks, TcpOption, TcpOptions};
 pub use time::Nanos;

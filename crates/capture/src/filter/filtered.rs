@@ -1,8 +1,8 @@
 //! A source behind a filter.
 
-use flowgauge_wire::{Batch, LinkType, PacketDescriptor, Place};
+use flowgauge_wire::{Batch, LinkType, PacketDescriptor, Place, Selection};
 
-use super::{DEFAULT_SNAP_LEN, FilterSet};
+use super::{Columns, DEFAULT_SNAP_LEN, FilterSet};
 use crate::as_source_within;
 use crate::error::Error;
 use crate::file::wire_bytes;
@@ -18,6 +18,7 @@ use flowgauge_wire::Ledger;
 pub struct Filtered<S> {
     source: S,
     filters: FilterSet,
+    columns: Columns,
     selected: Vec<PacketDescriptor>,
     refused: u64,
     refused_bytes: u64,
@@ -41,6 +42,7 @@ impl<S: PacketSource> Filtered<S> {
         Ok(Filtered {
             source,
             filters,
+            columns: Columns::default(),
             selected: Vec::with_capacity(flowgauge_wire::BATCH_SIZE),
             refused: 0,
             refused_bytes: 0,
@@ -62,23 +64,21 @@ impl<S: PacketSource> PacketSource for Filtered<S> {
         let Some(batch) = self.source.next_batch()? else {
             return Ok(None);
         };
-        self.selected.clear();
-        for (index, packet) in batch.packets.iter().enumerate() {
-            match self.filters.for_link(packet.link) {
-                Ok(filter) => {
-                    if filter.verdict_on(batch.bytes(index), packet) != 0 {
-                        self.selected.push(*packet);
-                    }
-                }
-                Err(error) => {
-                    // Nothing of this batch goes on.
-                    self.failed = true;
-                    self.refused += batch.len() as u64;
-                    self.refused_bytes += wire_bytes(batch.packets);
-                    return Err(error);
-                }
-            }
+        self.columns.begin();
+        let mut selected = Selection::first(batch.len());
+        let found = self
+            .filters
+            .select(&mut self.columns, &batch, None, &mut selected);
+        if let Err(error) = found {
+            // Nothing of this batch goes on.
+            self.failed = true;
+            self.refused += batch.len() as u64;
+            self.refused_bytes += wire_bytes(batch.packets);
+            return Err(error);
         }
+        self.selected.clear();
+        let packets = selected.iter().filter_map(|at| batch.packets.get(at));
+        self.selected.extend(packets);
         self.refused += (batch.len() - self.selected.len()) as u64;
         self.refused_bytes += wire_bytes(batch.packets) - wire_bytes(&self.selected);
         Ok(Some(Batch {

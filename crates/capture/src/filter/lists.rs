@@ -18,7 +18,7 @@ use super::program::{Operation, Step};
 const LEAST: usize = 8;
 
 /// What a chain compares with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct List {
     /// By mask.
     tables: Vec<(u32, Table)>,
@@ -53,8 +53,8 @@ impl List {
 }
 
 /// A set of numbers, open addressed and half empty at least.
-#[derive(Clone, Debug)]
-struct Table {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Table {
     slots: Box<[u32]>,
     /// Bits of the product that are no place.
     shift: u32,
@@ -63,7 +63,7 @@ struct Table {
 }
 
 impl Table {
-    fn new(values: &[u32]) -> Table {
+    pub(super) fn new(values: &[u32]) -> Table {
         let mut sorted = values.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
@@ -89,7 +89,19 @@ impl Table {
 
     #[inline]
     fn contains(&self, value: u32) -> bool {
-        value != self.empty && self.slots.get(self.place_of(value)) == Some(&value)
+        self.find(value).is_some()
+    }
+
+    /// The place of a value that it has, below [`Table::places`].
+    #[inline]
+    pub(super) fn find(&self, value: u32) -> Option<usize> {
+        let place = self.place_of(value);
+        (value != self.empty && self.slots.get(place) == Some(&value)).then_some(place)
+    }
+
+    /// How many places there are.
+    pub(super) fn places(&self) -> usize {
+        self.slots.len()
     }
 
     /// Where a value is, or would be.

@@ -5,6 +5,8 @@
 //! its place in the frame, so the same expression selects the same packets from an interface and
 //! from a file.
 
+mod columns;
+mod decisions;
 mod filtered;
 mod lists;
 mod names;
@@ -16,12 +18,16 @@ mod view;
 
 pub(crate) use names::named_host;
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 
 use flowgauge_sys::ending::without_stop;
 use flowgauge_sys::libpcap;
 use flowgauge_wire::{LinkType, PacketDescriptor, PacketFlags};
+use parking_lot::Mutex;
 
+pub use columns::Columns;
 pub use filtered::Filtered;
 pub use flowgauge_sys::libpcap::Instruction;
 pub use set::FilterSet;
@@ -40,6 +46,16 @@ pub struct Filter {
     link: LinkType,
     instructions: Vec<Instruction>,
     program: Program,
+}
+
+/// What was compiled last: an expression is compiled when it is checked, and for each worker that runs it.
+static RECENT: Mutex<VecDeque<Compiled>> = Mutex::new(VecDeque::new());
+const MOST_RECENT: usize = 16;
+
+struct Compiled {
+    snap_len: u32,
+    netmask: Option<Ipv4Addr>,
+    filter: Filter,
 }
 
 /// How [`Filter::dump`] writes a program.
@@ -72,8 +88,15 @@ impl Filter {
         expression: &str,
         link: LinkType,
         snap_len: u32,
-        netmask: Option<std::net::Ipv4Addr>,
+        netmask: Option<Ipv4Addr>,
     ) -> Result<Filter, Error> {
+        let is_it = |known: &&Compiled| {
+            (known.snap_len, known.netmask, known.filter.link) == (snap_len, netmask, link)
+                && known.filter.expression == expression
+        };
+        if let Some(known) = RECENT.lock().iter().find(is_it) {
+            return Ok(known.filter.clone());
+        }
         if let Some((start, name)) = named_host(expression) {
             let message = format!("unknown host '{name}'");
             return Err(Error::Filter {
@@ -81,16 +104,15 @@ impl Filter {
                 reason: place::at(expression, start, name, &message),
             });
         }
-        let netmask = netmask.map(|mask| u32::from_ne_bytes(mask.octets()));
+        let mask = netmask.map(|mask| u32::from_ne_bytes(mask.octets()));
         let what = || format!("a filter of {} bytes", expression.len());
         let instructions = without_stop(what, || {
             let data_link = data_link(link);
-            if let Some(instructions) =
-                pieces::compile_long(expression, data_link, snap_len, netmask)
+            if let Some(instructions) = pieces::compile_long(expression, data_link, snap_len, mask)
             {
                 return Ok(instructions);
             }
-            let compiled = libpcap::compile(expression, data_link, snap_len, netmask);
+            let compiled = libpcap::compile(expression, data_link, snap_len, mask);
             compiled.map_err(|message| Error::Filter {
                 expression: expression.to_owned(),
                 reason: place::with_place(expression, link, &message),
@@ -98,6 +120,13 @@ impl Filter {
         })?;
         let mut filter = Filter::from_instructions(instructions, link)?;
         filter.expression = expression.to_owned();
+        let mut recent = RECENT.lock();
+        recent.truncate(MOST_RECENT - 1);
+        recent.push_front(Compiled {
+            snap_len,
+            netmask,
+            filter: filter.clone(),
+        });
         Ok(filter)
     }
 

@@ -5,8 +5,11 @@
 //! an operation is one byte, jump targets are absolute, and a load of packet bytes followed by a
 //! comparison with a constant (most of any real filter) is one step instead of two.
 
+use std::sync::Arc;
+
 use flowgauge_sys::libpcap::Instruction;
 
+use super::decisions::Decisions;
 use super::lists::{self, List};
 use super::view::View;
 
@@ -21,7 +24,7 @@ const ANCILLARY_VLAN_TPID: u32 = ANCILLARY + 60;
 
 const SCRATCH_CELLS: usize = 16;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(super) enum Operation {
     LoadWord,
@@ -52,16 +55,6 @@ pub(super) enum Operation {
     Xor,
     ShiftLeft,
     ShiftRight,
-    AddX,
-    SubX,
-    MulX,
-    DivX,
-    ModX,
-    AndX,
-    OrX,
-    XorX,
-    ShiftLeftX,
-    ShiftRightX,
     Negate,
     Jump,
     JumpBack,
@@ -69,10 +62,6 @@ pub(super) enum Operation {
     IfGreater,
     IfGreaterOrEqual,
     IfAnyBit,
-    IfEqualX,
-    IfGreaterX,
-    IfGreaterOrEqualX,
-    IfAnyBitX,
     ReturnConstant,
     ReturnA,
     AToX,
@@ -104,6 +93,8 @@ pub(super) struct Step {
     pub(super) when_true: u32,
     pub(super) when_false: u32,
     pub(super) operation: Operation,
+    /// The second operand is X, not `k`.
+    pub(super) by_x: bool,
 }
 
 /// A program that was checked: known operations, jumps inside the program, scratch cells in
@@ -111,8 +102,10 @@ pub(super) struct Step {
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     steps: Vec<Step>,
-    lists: Vec<List>,
+    lists: Vec<Arc<List>>,
     uses_vlan_metadata: bool,
+    /// The same as tests of values, where it can be said so.
+    decisions: Option<Arc<Decisions>>,
 }
 
 impl Program {
@@ -133,6 +126,7 @@ impl Program {
                 when_true: 0,
                 when_false: 0,
                 operation: Operation::ReturnConstant,
+                by_x: false,
             }),
         }
         let uses_vlan_metadata = steps.iter().any(|step| {
@@ -141,19 +135,29 @@ impl Program {
                 Operation::LoadVlanTag | Operation::LoadVlanPresent | Operation::LoadVlanTpid
             )
         });
-        let lists = lists::gather(&mut steps);
+        let lists: Vec<Arc<List>> = lists::gather(&mut steps)
+            .into_iter()
+            .map(Arc::new)
+            .collect();
+        let decisions = Decisions::of(&steps, &lists).map(Arc::new);
         fuse(&mut steps);
         Ok(Program {
             steps,
             lists,
             uses_vlan_metadata,
+            decisions,
         })
     }
 
     /// The lists in it.
     #[cfg(test)]
-    pub(super) fn lists(&self) -> &[List] {
+    pub(super) fn lists(&self) -> &[Arc<List>] {
         &self.lists
+    }
+
+    /// The same as tests of values; `None`: it cannot be said so.
+    pub(super) fn decisions(&self) -> Option<&Decisions> {
+        self.decisions.as_deref()
     }
 
     /// Whether the program asks the kernel's metadata for the VLAN tag instead of the bytes.
@@ -188,6 +192,11 @@ impl Program {
                 } as usize
             };
         }
+        macro_rules! operand {
+            ($step:ident) => {
+                if $step.by_x { x } else { $step.k }
+            };
+        }
         macro_rules! fused {
             ($step:ident, $loaded:expr, $condition:expr) => {{
                 a = $loaded;
@@ -218,26 +227,18 @@ impl Program {
                 Operation::LoadXCell => x = cells[offset % SCRATCH_CELLS],
                 Operation::StoreA => cells[offset % SCRATCH_CELLS] = a,
                 Operation::StoreX => cells[offset % SCRATCH_CELLS] = x,
-                Operation::Add => a = a.wrapping_add(k),
-                Operation::Sub => a = a.wrapping_sub(k),
-                Operation::Mul => a = a.wrapping_mul(k),
-                Operation::Div => a = load!(a.checked_div(k)),
-                Operation::Mod => a = load!(a.checked_rem(k)),
-                Operation::And => a &= k,
-                Operation::Or => a |= k,
-                Operation::Xor => a ^= k,
-                Operation::ShiftLeft => a = a.checked_shl(k).unwrap_or(0),
-                Operation::ShiftRight => a = a.checked_shr(k).unwrap_or(0),
-                Operation::AddX => a = a.wrapping_add(x),
-                Operation::SubX => a = a.wrapping_sub(x),
-                Operation::MulX => a = a.wrapping_mul(x),
-                Operation::DivX => a = load!(a.checked_div(x)),
-                Operation::ModX => a = load!(a.checked_rem(x)),
-                Operation::AndX => a &= x,
-                Operation::OrX => a |= x,
-                Operation::XorX => a ^= x,
-                Operation::ShiftLeftX => a = a.checked_shl(x).unwrap_or(0),
-                Operation::ShiftRightX => a = a.checked_shr(x).unwrap_or(0),
+                Operation::Add
+                | Operation::Sub
+                | Operation::Mul
+                | Operation::Div
+                | Operation::Mod
+                | Operation::And
+                | Operation::Or
+                | Operation::Xor
+                | Operation::ShiftLeft
+                | Operation::ShiftRight => {
+                    a = load!(arithmetic(step.operation, a, operand!(step)));
+                }
                 Operation::Negate => a = a.wrapping_neg(),
                 Operation::Jump => at = step.when_true as usize,
                 Operation::JumpBack => {
@@ -247,14 +248,10 @@ impl Program {
                     turns_left -= 1;
                     at = step.when_true as usize;
                 }
-                Operation::IfEqual => branch!(step, a == k),
-                Operation::IfGreater => branch!(step, a > k),
-                Operation::IfGreaterOrEqual => branch!(step, a >= k),
-                Operation::IfAnyBit => branch!(step, a & k != 0),
-                Operation::IfEqualX => branch!(step, a == x),
-                Operation::IfGreaterX => branch!(step, a > x),
-                Operation::IfGreaterOrEqualX => branch!(step, a >= x),
-                Operation::IfAnyBitX => branch!(step, a & x != 0),
+                Operation::IfEqual => branch!(step, a == operand!(step)),
+                Operation::IfGreater => branch!(step, a > operand!(step)),
+                Operation::IfGreaterOrEqual => branch!(step, a >= operand!(step)),
+                Operation::IfAnyBit => branch!(step, a & operand!(step) != 0),
                 Operation::ReturnConstant => return k,
                 Operation::ReturnA => return a,
                 Operation::AToX => x = a,
@@ -301,6 +298,9 @@ fn fuse(steps: &mut [Step]) {
     for at in 1..steps.len() {
         let jump = steps[at];
         let load = &mut steps[at - 1];
+        if load.by_x || jump.by_x {
+            continue;
+        }
         let fused = match (load.operation, jump.operation) {
             (Operation::LoadWord, Operation::IfEqual) => Operation::WordIfEqual,
             (Operation::LoadHalf, Operation::IfEqual) => Operation::HalfIfEqual,
@@ -326,7 +326,7 @@ fn fuse(steps: &mut [Step]) {
 
 fn decode(instruction: &Instruction, at: usize, len: usize) -> Result<Step, &'static str> {
     let k = instruction.k;
-    let operation = operation_of(instruction).ok_or("has an unknown operation")?;
+    let (operation, by_x) = operation_of(instruction).ok_or("has an unknown operation")?;
     let target = |jump: i64| {
         let target = at as i64 + 1 + jump;
         match u32::try_from(target) {
@@ -340,6 +340,7 @@ fn decode(instruction: &Instruction, at: usize, len: usize) -> Result<Step, &'st
         when_true: 0,
         when_false: 0,
         operation,
+        by_x,
     };
     match operation {
         Operation::LoadCell | Operation::LoadXCell | Operation::StoreA | Operation::StoreX
@@ -347,7 +348,7 @@ fn decode(instruction: &Instruction, at: usize, len: usize) -> Result<Step, &'st
         {
             return Err("uses scratch memory that does not exist");
         }
-        Operation::Div | Operation::Mod if k == 0 => return Err("divides by zero"),
+        Operation::Div | Operation::Mod if k == 0 && !by_x => return Err("divides by zero"),
         Operation::Jump => {
             // The offset is signed: libpcap jumps back for `protochain`.
             let jump = i64::from(k.cast_signed());
@@ -359,11 +360,7 @@ fn decode(instruction: &Instruction, at: usize, len: usize) -> Result<Step, &'st
         Operation::IfEqual
         | Operation::IfGreater
         | Operation::IfGreaterOrEqual
-        | Operation::IfAnyBit
-        | Operation::IfEqualX
-        | Operation::IfGreaterX
-        | Operation::IfGreaterOrEqualX
-        | Operation::IfAnyBitX => {
+        | Operation::IfAnyBit => {
             step.when_true = target(i64::from(instruction.jt))?;
             step.when_false = target(i64::from(instruction.jf))?;
         }
@@ -373,9 +370,11 @@ fn decode(instruction: &Instruction, at: usize, len: usize) -> Result<Step, &'st
 }
 
 /// The operation of an instruction by its code, as `<linux/bpf_common.h>` composes it from
-/// class, size and mode.
-fn operation_of(instruction: &Instruction) -> Option<Operation> {
-    Some(match instruction.code {
+/// class, size and mode, and whether its second operand is X.
+fn operation_of(instruction: &Instruction) -> Option<(Operation, bool)> {
+    /// Of arithmetic and conditional jumps.
+    const BY_X: u16 = 0x08;
+    let operation = match instruction.code {
         0x20 | 0x28 | 0x30 if instruction.k == ANCILLARY_VLAN_TAG => Operation::LoadVlanTag,
         0x20 | 0x28 | 0x30 if instruction.k == ANCILLARY_VLAN_PRESENT => Operation::LoadVlanPresent,
         0x20 | 0x28 | 0x30 if instruction.k == ANCILLARY_VLAN_TPID => Operation::LoadVlanTpid,
@@ -394,40 +393,50 @@ fn operation_of(instruction: &Instruction) -> Option<Operation> {
         0x61 => Operation::LoadXCell,
         0x02 => Operation::StoreA,
         0x03 => Operation::StoreX,
-        0x04 => Operation::Add,
-        0x14 => Operation::Sub,
-        0x24 => Operation::Mul,
-        0x34 => Operation::Div,
-        0x94 => Operation::Mod,
-        0x54 => Operation::And,
-        0x44 => Operation::Or,
-        0xa4 => Operation::Xor,
-        0x64 => Operation::ShiftLeft,
-        0x74 => Operation::ShiftRight,
-        0x0c => Operation::AddX,
-        0x1c => Operation::SubX,
-        0x2c => Operation::MulX,
-        0x3c => Operation::DivX,
-        0x9c => Operation::ModX,
-        0x5c => Operation::AndX,
-        0x4c => Operation::OrX,
-        0xac => Operation::XorX,
-        0x6c => Operation::ShiftLeftX,
-        0x7c => Operation::ShiftRightX,
         0x84 => Operation::Negate,
         0x05 => Operation::Jump,
-        0x15 => Operation::IfEqual,
-        0x25 => Operation::IfGreater,
-        0x35 => Operation::IfGreaterOrEqual,
-        0x45 => Operation::IfAnyBit,
-        0x1d => Operation::IfEqualX,
-        0x2d => Operation::IfGreaterX,
-        0x3d => Operation::IfGreaterOrEqualX,
-        0x4d => Operation::IfAnyBitX,
         0x06 => Operation::ReturnConstant,
         0x16 => Operation::ReturnA,
         0x07 => Operation::AToX,
         0x87 => Operation::XToA,
+        code => {
+            let operation = match code & !BY_X {
+                0x04 => Operation::Add,
+                0x14 => Operation::Sub,
+                0x24 => Operation::Mul,
+                0x34 => Operation::Div,
+                0x94 => Operation::Mod,
+                0x54 => Operation::And,
+                0x44 => Operation::Or,
+                0xa4 => Operation::Xor,
+                0x64 => Operation::ShiftLeft,
+                0x74 => Operation::ShiftRight,
+                0x15 => Operation::IfEqual,
+                0x25 => Operation::IfGreater,
+                0x35 => Operation::IfGreaterOrEqual,
+                0x45 => Operation::IfAnyBit,
+                _ => return None,
+            };
+            return Some((operation, code & BY_X != 0));
+        }
+    };
+    Some((operation, false))
+}
+
+/// What an operation makes of two numbers; `None`: it divides by zero.
+pub(super) fn arithmetic(operation: Operation, a: u32, b: u32) -> Option<u32> {
+    Some(match operation {
+        Operation::Add => a.wrapping_add(b),
+        Operation::Sub => a.wrapping_sub(b),
+        Operation::Mul => a.wrapping_mul(b),
+        Operation::Div => a.checked_div(b)?,
+        Operation::Mod => a.checked_rem(b)?,
+        Operation::And => a & b,
+        Operation::Or => a | b,
+        Operation::Xor => a ^ b,
+        Operation::ShiftLeft => a.checked_shl(b).unwrap_or(0),
+        Operation::ShiftRight => a.checked_shr(b).unwrap_or(0),
+        Operation::IfGreater => u32::from(a > b),
         _ => return None,
     })
 }

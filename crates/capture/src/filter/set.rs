@@ -2,9 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use flowgauge_wire::LinkType;
+use flowgauge_wire::{Batch, DecodedBatch, LinkType, Selection};
 
 use super::Filter;
+use super::columns::{Binding, Columns, Places};
 use crate::error::Error;
 
 /// An expression and its programs, one per link type, compiled when a link type is first met.
@@ -14,6 +15,7 @@ pub struct FilterSet {
     snap_len: u32,
     netmask: Option<Ipv4Addr>,
     filters: Vec<Filter>,
+    bindings: Vec<Binding>,
     /// Place in `filters` of the one used last.
     current: usize,
 }
@@ -26,6 +28,7 @@ impl FilterSet {
             snap_len,
             netmask,
             filters: Vec::new(),
+            bindings: Vec::new(),
             current: 0,
         }
     }
@@ -40,6 +43,37 @@ impl FilterSet {
             self.current = self.turn_to(link)?;
         }
         Ok(&self.filters[self.current])
+    }
+
+    /// Takes packets that do not match out of `selected`: places in the batch, or among what was `decoded` of it. What is found
+    /// out of them is kept in `columns` until another batch [begins](Columns::begin).
+    ///
+    /// # Errors
+    /// As [`FilterSet::for_link`]; nothing is selected then.
+    pub fn select(
+        &mut self,
+        columns: &mut Columns,
+        batch: &Batch<'_>,
+        decoded: Option<&DecodedBatch>,
+        selected: &mut Selection,
+    ) -> Result<(), Error> {
+        let places = Places { batch, decoded };
+        let packets = core::mem::take(selected);
+        let mut accepted = Selection::NONE;
+        for number in 0..columns.links(places) {
+            let (link, of_link) = columns.link(number);
+            let packets = packets.and(of_link);
+            if !packets.is_empty() {
+                self.for_link(link)?;
+                let (filter, binding) = (
+                    &self.filters[self.current],
+                    &mut self.bindings[self.current],
+                );
+                accepted = accepted.or(columns.accepted(filter, binding, places, packets));
+            }
+        }
+        *selected = accepted;
+        Ok(())
     }
 
     /// The programs compiled so far.
@@ -58,6 +92,7 @@ impl FilterSet {
             self.snap_len,
             self.netmask,
         )?);
+        self.bindings.push(Binding::default());
         Ok(self.filters.len() - 1)
     }
 }

@@ -100,7 +100,7 @@ pub(super) fn writes(stacks: &[Stack], name: &str) -> bool {
 
 /// The files that components write.
 fn files(stacks: &[Stack]) -> impl Iterator<Item = &str> {
-    let nodes = stacks.iter().flat_map(|stack| &stack.nodes);
+    let nodes = stacks.iter().flat_map(|stack| stack.nodes.iter());
     // An output to another machine writes none.
     let nodes = nodes.filter(|node| node.settings.text("to").is_none());
     let settings = nodes.flat_map(|node| node.settings.iter());

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use flowgauge_record::text::harmless_lines;
 use flowgauge_runtime::stacks::engines;
@@ -95,7 +96,7 @@ fn number_engines(stacks: &mut [Stack]) -> String {
                     after.push_str(", which looks at single packets");
                 }
             }
-            let label = &mut stack.nodes[id.index()].label;
+            let label = &mut Arc::make_mut(&mut stack.nodes)[id.index()].label;
             let name = stack.name.as_deref().unwrap_or("stack");
             of.push(format!("{label} of {name}"));
             let _ = write!(label, " (engine {number})");

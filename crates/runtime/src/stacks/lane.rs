@@ -1,9 +1,11 @@
 //! What one thread does: take batches, or what other threads left of them, through its parts.
 
+use core::cell::RefCell;
 use core::time::Duration;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use flowgauge_capture::filter::Columns;
 use flowgauge_stack::{NodeId, Packets, Received, ResultValue};
 use flowgauge_wire::Nanos;
 
@@ -27,12 +29,28 @@ pub(super) struct Lane {
     pub(super) worker: Option<usize>,
     /// The capture clock behind the last batch.
     pub(super) now: Nanos,
+    /// What filters of its parts know of the batch at work.
+    pub(super) columns: RefCell<Columns>,
 }
 
 impl Lane {
+    pub(super) fn new(worker: Option<usize>, now: Nanos) -> Lane {
+        Lane {
+            parts: Vec::new(),
+            worker,
+            now,
+            columns: RefCell::default(),
+        }
+    }
+
     /// Takes packets through all parts, and the clock to `now`.
     pub(super) fn packets(&mut self, packets: Packets<'_>, pieces: &[Cut], now: Nanos) {
         self.now = now;
+        self.columns.get_mut().begin();
+        let packets = Packets {
+            columns: Some(&self.columns),
+            ..packets
+        };
         for part in &mut self.parts {
             if !part.is_over() {
                 part.pieces(packets, pieces);
@@ -46,6 +64,8 @@ impl Lane {
         self.now = shared.now;
         let batch = shared.batch();
         let mut packets = shared.packets(&batch);
+        self.columns.get_mut().begin();
+        packets.columns = Some(&self.columns);
         for part in &mut self.parts {
             if !part.is_over() {
                 if let Some(worker) = self.worker {

@@ -600,6 +600,13 @@ impl Part {
 
     /// Takes packets of a batch, and the clock wherever it comes to between them.
     pub(super) fn pieces(&mut self, packets: Packets<'_>, pieces: &[Cut]) {
+        // Most batches are one piece.
+        if let [Cut { clock: None, .. }] = pieces {
+            if !packets.selected.is_empty() && self.wants_input() {
+                self.feed(Items::Packets(packets));
+            }
+            return;
+        }
         let mut left = packets.selected;
         for piece in pieces {
             if let Some(now) = piece.clock {

@@ -196,11 +196,7 @@ impl Runner {
             common: Arc::default(),
             pool: Pool::new(Reader::new(DecodeOptions::default())),
             shares: false,
-            inline: Lane {
-                parts: Vec::new(),
-                worker: None,
-                now: Nanos(0),
-            },
+            inline: Lane::new(None, Nanos(0)),
             waiting: Vec::new(),
             numbered: 0,
             threads: Vec::new(),

@@ -83,7 +83,7 @@ impl Sensor {
 pub(super) fn name_files(stack: &mut Stack, files: Vec<OwnedFd>) -> Result<Vec<Handed>, Refusal> {
     let mut files: Vec<Option<OwnedFd>> = files.into_iter().map(Some).collect();
     let mut handed = Vec::new();
-    for node in &mut stack.nodes {
+    for node in Arc::make_mut(&mut stack.nodes) {
         let Some(number) = node.settings.text("file").and_then(files::handed_number) else {
             continue;
         };

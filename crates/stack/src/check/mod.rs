@@ -197,7 +197,7 @@ impl<'a> Checker<'a> {
             .collect();
         Some(Stack {
             name: section.name.as_ref().map(|name| name.text.clone()),
-            nodes: nodes?,
+            nodes: nodes?.into(),
             entry: *row.first()?,
         })
     }

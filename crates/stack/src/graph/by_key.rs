@@ -15,9 +15,10 @@ use flowgauge_record::schema::FieldKind;
 
 use self::tables::Tables;
 use super::{Graph, Inner, Tail};
+use flowgauge_wire::Selection;
+
 use crate::component::{Component, Items, Packets, PerKey, ResultValue};
 use crate::program::{Node, NodeId};
-use crate::selection::Selection;
 
 static COLUMNS: [TableColumn; 2] = [
     TableColumn::new(

@@ -579,7 +579,7 @@ fn check_text(definition: &Definition, rights: &Rights) -> Result<(), Refused> {
             .map(|found| found.show(&sources).to_string());
         return Err(Refused::new(found.collect::<Vec<String>>().join("\n")));
     };
-    for node in program.stacks.iter().flat_map(|stack| &stack.nodes) {
+    for node in program.stacks.iter().flat_map(|stack| stack.nodes.iter()) {
         for setting in node.settings.iter() {
             let option = setting.option;
             let text = node.settings.text(option.name).unwrap_or_default();

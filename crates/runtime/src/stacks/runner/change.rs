@@ -3,6 +3,7 @@
 //! Threads that take packets of the source come back with what they do when they have done what was read; what is to end
 //! ends, what is new is made as at the start, and the threads start again. So all of them change between the same batches.
 
+use core::cell::RefCell;
 use std::time::Instant;
 
 use flowgauge_stack::{ComponentFailure, Program, Stack};
@@ -77,7 +78,6 @@ impl Runner {
         let mut was = Vec::with_capacity(stacks.len());
         let mut number = self.numbers;
         for stack in &mut stacks {
-            stack.place(self.workers, self.is_live);
             let goes_on =
                 |at: &usize| self.stacks[*at].does_as(stack) && !self.members[*at].has_failed();
             let known = left
@@ -90,6 +90,7 @@ impl Runner {
                     members.push(self.members[at].clone());
                 }
                 None => {
+                    stack.place(self.workers, self.is_live);
                     members.push(Member::new(number));
                     number += 1;
                 }
@@ -170,6 +171,8 @@ impl Runner {
         let others = others.filter_map(|it| Some((Some(it.name.as_str()), it.work.lane()?)));
         for (thread, lane) in core::iter::once((None, &mut self.inline)).chain(others) {
             leaving.now = lane.now;
+            // Filters that leave are forgotten; the others find their places again.
+            lane.columns = RefCell::default();
             for part in Part::split(&mut lane.parts, &mut leaving) {
                 let goes_on = made.join(workers, thread, &part);
                 lane.parts.extend(part.leave(&mut leaving, goes_on));

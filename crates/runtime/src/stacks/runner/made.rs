@@ -312,12 +312,7 @@ impl Runner {
             &mut self.inline
         } else {
             if !self.waiting.iter().any(|waiting| waiting.name == name) {
-                let now = self.inline.now;
-                let work = Work::Lane(Lane {
-                    parts: Vec::new(),
-                    worker,
-                    now,
-                });
+                let work = Work::Lane(Lane::new(worker, self.inline.now));
                 let waiting = Waiting::new(name.clone(), Kind::OfPackets, work);
                 self.starts_later(waiting);
             }

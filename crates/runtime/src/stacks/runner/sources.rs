@@ -40,10 +40,10 @@ impl Runner {
     /// than workers, some workers have none. Both directions of a flow must come from the same source.
     pub fn fan_out(&mut self, sources: Vec<Box<dyn PacketSource + Send>>) {
         if self.inline.worker.take().is_some() {
+            let rest = Lane::new(None, self.inline.now);
             let lane = Lane {
-                parts: core::mem::take(&mut self.inline.parts),
                 worker: Some(0),
-                now: self.inline.now,
+                ..core::mem::replace(&mut self.inline, rest)
             };
             let name = "fg-stack-0".to_owned();
             self.starts_later(Waiting::new(name, Kind::OfPackets, Work::Lane(lane)));
@@ -115,10 +115,8 @@ impl Runner {
             let Work::Lane(lane) = &mut waiting.work else {
                 continue;
             };
-            let lane = Lane {
-                parts: core::mem::take(&mut lane.parts),
-                ..*lane
-            };
+            let rest = Lane::new(lane.worker, lane.now);
+            let lane = core::mem::replace(lane, rest);
             if let Some(source) = sources.next() {
                 waiting.work = Work::Apart(lane, source, Box::new(self.pool.reader.twin()));
             }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use flowgauge_record::results::{Cell, Merge, Table, TableColumn};
 use flowgauge_record::schema::FieldKind;
-use flowgauge_wire::Nanos;
+use flowgauge_wire::{Nanos, Selection};
 
 use super::super::{Exit, Graph, Tail};
 use super::{ByKey, head};
@@ -19,7 +19,6 @@ use crate::component::{
     StreamChunk,
 };
 use crate::program::{Node, NodeId};
-use crate::selection::Selection;
 use crate::settings::Settings;
 use crate::values::PacketValues;
 

@@ -2,14 +2,23 @@
 
 use core::ops::Range;
 
-use flowgauge_wire::BATCH_SIZE;
+use crate::packet::BATCH_SIZE;
 
 const WORDS: usize = BATCH_SIZE / 64;
 
 /// A set of packets of one batch: a bit each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Eq)]
 pub struct Selection {
     words: [u64; WORDS],
+}
+
+impl PartialEq for Selection {
+    /// (The compiler calls a function to compare arrays.)
+    #[inline]
+    fn eq(&self, other: &Selection) -> bool {
+        let words = self.words.iter().zip(other.words);
+        words.fold(0, |differ, (mine, theirs)| differ | (mine ^ theirs)) == 0
+    }
 }
 
 impl Selection {
@@ -22,6 +31,25 @@ impl Selection {
         for (index, word) in selection.words.iter_mut().enumerate() {
             let bits = count.saturating_sub(index * 64).min(64) as u32;
             *word = u64::MAX.checked_shr(64 - bits).unwrap_or(0);
+        }
+        selection
+    }
+
+    /// The places of values for which `test` says so, without a branch for any.
+    #[inline]
+    pub fn of(values: &[u32; BATCH_SIZE], test: impl Fn(u32) -> bool) -> Selection {
+        /// Brings the lowest bit of each byte to the highest byte, in their order.
+        const TOGETHER: u64 = 0x0102_0408_1020_4080;
+        let mut passes = [0; BATCH_SIZE];
+        for (passes, value) in passes.iter_mut().zip(values) {
+            *passes = u8::from(test(*value));
+        }
+        let mut selection = Selection::NONE;
+        for (word, passes) in selection.words.iter_mut().zip(passes.as_chunks::<64>().0) {
+            for (place, eight) in passes.as_chunks::<8>().0.iter().enumerate() {
+                let bits = u64::from_le_bytes(*eight).wrapping_mul(TOGETHER) >> 56;
+                *word |= bits << (8 * place);
+            }
         }
         selection
     }
@@ -208,6 +236,8 @@ mod tests {
             other in proptest::collection::btree_set(0..BATCH_SIZE, 0..40),
             out in 0..BATCH_SIZE,
         ) {
+            let values = core::array::from_fn(|index| u32::from(one.contains(&index)) << 31);
+            prop_assert_eq!(Selection::of(&values, |value| value != 0), of(&one));
             let (a, b) = (of(&one), of(&other));
             let all = |selection: Selection| selection.iter().collect::<BTreeSet<usize>>();
             prop_assert_eq!(all(a.and(b)), &one & &other);
