@@ -127,7 +127,9 @@ def soak(program, minutes, rate):
         while not os.path.exists(path) and sensor.poll() is None:
             time.sleep(0.1)
         control = connect(path)
-        ask(control, do="status")
+        # The memory of a user's packets stays while the user has connections.
+        flow = ask(control, do="open", device="cable", stack="to_buffer")["flow"]["number"]
+        ask(control, do="close", flow=flow)
         before = of_process(sensor.pid)
         others = [spawn("sender", trace, rate)]
         clients = [spawn("client", path, number) for number in range(CLIENTS)]
@@ -156,7 +158,7 @@ def soak(program, minutes, rate):
             for one in clients + others:
                 one.kill()
                 one.wait()
-        time.sleep(3)
+        time.sleep(15)
         status = ask(control, do="status")["status"]
         device = status["devices"][0]
         after = of_process(sensor.pid)
