@@ -41,6 +41,9 @@ fn status(done: Option<()>) -> c_int {
     if done.is_some() { 0 } else { -1 }
 }
 
+/// What is wrong with bytes that are no text: what looks for them takes them in another form.
+const NO_TEXT: &str = "is no text in UTF-8: STR_SEARCH takes other bytes as |e9|, REGEXP as \\xe9";
+
 /// # Safety
 /// `pointer` is NULL or a terminated string.
 unsafe fn string(pointer: *const c_char) -> Option<String> {
@@ -165,6 +168,9 @@ unsafe fn apply(fd: c_int, funct: *const c_char, slots: &[Slot]) -> c_int {
         Some(Ok(match letter {
             // SAFETY: a pointer was given, and it is NULL or a terminated string.
             's' | 'S' | 'w' => match unsafe { string(core::ptr::with_exposed_provenance(value)) } {
+                Some(text) if text.contains(char::REPLACEMENT_CHARACTER) => {
+                    return Some(Err(NO_TEXT.to_owned()));
+                }
                 Some(text) => Argument::Text(text),
                 None => Argument::Null,
             },
@@ -200,7 +206,7 @@ fn of_pair(fd: c_int, fid: c_int) -> Result<std::sync::Arc<session::Flow>, Error
     let is_yet = found
         .as_ref()
         .is_err_and(|error| error.number == error::NO_FLOW_YET);
-    if (fd <= 0 || fid <= 0) && !is_yet {
+    if (fd <= 0 || fid <= 0) && !is_yet && (fd >= 0 || error::last().is_none()) {
         let what = format!("flow {fd} or function {fid} cannot be");
         return Err(Error::new(Error::NO_FUNCTION, what));
     }
@@ -271,6 +277,9 @@ pub unsafe extern "C" fn mapi_apply_function_array(
         let text = unsafe { string(*args.add(at)) };
         Some(Ok(match (text, letter) {
             (None, _) => Argument::Null,
+            (Some(text), _) if text.contains(char::REPLACEMENT_CHARACTER) => {
+                return Some(Err(NO_TEXT.to_owned()));
+            }
             (Some(text), 's' | 'S' | 'w') => Argument::Text(text),
             (Some(text), _) => match text.trim().parse() {
                 Ok(number) => Argument::Number(number),
@@ -343,7 +352,7 @@ pub unsafe extern "C" fn mapi_loop(fd: c_int, fid: c_int, cnt: c_int, handler: H
             // SAFETY: the caller's promise; the packet is valid until the next one.
             unsafe { handler(packet) };
             left -= 1;
-            if left == 0 {
+            if left == 0 || flow.is_closed() {
                 break;
             }
         }

@@ -35,6 +35,11 @@ pub(crate) fn note(error: Error) {
     LAST.with_borrow_mut(|last| *last = Some(error));
 }
 
+/// The last error of the calling thread, if nobody has asked for it.
+pub(crate) fn last() -> Option<Error> {
+    LAST.with_borrow(Option::clone)
+}
+
 /// The last error of the calling thread, which forgets it.
 pub(crate) fn take() -> Option<Error> {
     LAST.with_borrow_mut(Option::take)

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::abi::{RawPacket, RawResults};
 use crate::error::{
-    CONNECTED_TWICE, NO_DEVICE, NO_FLOW_YET, NOT_BUILT, NOT_CONNECTED, SOCKET, UNKNOWN_FLOW,
+    self, CONNECTED_TWICE, NO_DEVICE, NO_FLOW_YET, NOT_BUILT, NOT_CONNECTED, SOCKET, UNKNOWN_FLOW,
     UNKNOWN_FUNCTION, of_client, of_function,
 };
 use crate::results::{self, Row, Rows};
@@ -84,6 +84,8 @@ pub(crate) struct Flow {
     is_connected: AtomicBool,
     is_closed: AtomicBool,
     open: OnceLock<Open>,
+    /// Who opens it: flows that are connected open those that waited for them, too.
+    opening: Mutex<()>,
     failure: Mutex<Option<Error>>,
 }
 
@@ -208,6 +210,7 @@ pub(crate) fn create(device: &str, owns_device: bool) -> Result<c_int, Error> {
         calls: Mutex::default(),
         is_connected: AtomicBool::new(false),
         is_closed: AtomicBool::new(false),
+        opening: Mutex::default(),
         open: OnceLock::new(),
         failure: Mutex::default(),
     };
@@ -251,6 +254,12 @@ pub(crate) fn delete_device(device: &str) -> Result<usize, Error> {
 
 /// The flow of a descriptor.
 pub(crate) fn flow(fd: c_int) -> Result<Arc<Flow>, Error> {
+    // What was not created, and why nobody asked yet: that is what is told.
+    if fd < 0
+        && let Some(before) = error::last()
+    {
+        return Err(before);
+    }
     let found = state().flows.get(&fd).cloned();
     found.ok_or_else(|| match DESCRIPTORS.load(Ordering::Relaxed) {
         0 => Error::new(NO_FLOW_YET, "no flow was created yet"),
@@ -335,7 +344,11 @@ impl Flow {
         }
         let all: Vec<Arc<Flow>> = state().flows.values().cloned().collect();
         let mut own = Ok(());
-        for flow in all.iter().filter(|flow| flow.may_open()) {
+        for flow in &all {
+            let _opening = lock(&flow.opening);
+            if !flow.may_open() {
+                continue;
+            }
             let opened = flow.open();
             if flow.fd == self.fd {
                 own = opened;
@@ -397,6 +410,10 @@ impl Flow {
             started.map_err(|error| of_client(&error, NO_DEVICE))?;
         }
         Ok(())
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
     }
 
     /// Whether results can be asked for.
@@ -557,7 +574,7 @@ impl Flow {
         };
         let limit = (seconds > 0).then(|| Instant::now() + Duration::from_secs(seconds));
         let mut look = FIRST_LOOK;
-        while !self.is_closed.load(Ordering::Relaxed) {
+        while !self.is_closed() {
             let reading = self.reading(open, function.place)?;
             let mut waiting = lock(&function.waiting);
             if waiting.is_empty() && reading.rows >= least {
@@ -602,7 +619,7 @@ impl Flow {
             return Ok(Some(packet));
         }
         let waits = call.number(0).unwrap_or(0) == 0;
-        while !self.is_closed.load(Ordering::Relaxed) {
+        while !self.is_closed() {
             // What came before the end is taken.
             let is_last = self.reading(open, open.passed)?.is_last;
             let limit = if waits { LAST_LOOK } else { Duration::ZERO };

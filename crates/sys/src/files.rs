@@ -39,6 +39,9 @@ const SERVED: [u64; 5] = [
     0x6462_6720,
 ];
 
+/// A file system of layers, which may be served ones where a user mounted it (in a namespace of the user's).
+const LAYERED: u64 = 0x794c_7630;
+
 static OF_PROCESS: OnceLock<Folder> = OnceLock::new();
 static ANYWHERE: Folder = Folder(None);
 
@@ -111,13 +114,17 @@ impl Read for HandedInput {
 fn check_handed(file: &OwnedFd, how: OFlags) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     let access = flags & OFlags::RWMODE;
+    let about = rustix::fs::fstat(file)?;
+    let kind = rustix::fs::fstatfs(file)?.f_type as u64;
+    // That of a container is its root.
+    let is_foreign = || rustix::fs::stat("/").is_ok_and(|root| root.st_dev != about.st_dev);
     let wrong = if flags.contains(OFlags::PATH) || (access != OFlags::RDWR && access != how) {
         Some("it is not open to be read, or written")
-    } else if rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode)
+    } else if rustix::fs::FileType::from_raw_mode(about.st_mode)
         != rustix::fs::FileType::RegularFile
     {
         Some("it is no regular file")
-    } else if SERVED.contains(&(rustix::fs::fstatfs(file)?.f_type as u64)) {
+    } else if SERVED.contains(&kind) || kind == LAYERED && is_foreign() {
         Some("it is on a file system that is no disk's")
     } else {
         None
@@ -737,5 +744,37 @@ mod tests {
         }
         assert_eq!(anywhere.read(&inside, 100).unwrap().unwrap(), b"x");
         assert_eq!(fs::read_dir(of("sub")).unwrap().count(), 1);
+    }
+
+    /// A user may mount layers over what the user serves: one that is not the root's is not waited at.
+    #[test]
+    #[allow(clippy::zombie_processes, reason = "it is waited for")]
+    fn files_of_foreign_layers_are_not_taken() {
+        let script = "mount -t tmpfs none /mnt && mkdir /mnt/a /mnt/b /mnt/c /mnt/m && echo x > /mnt/a/file && \
+                      mount -t overlay none -o lowerdir=/mnt/a,upperdir=/mnt/b,workdir=/mnt/c /mnt/m && echo && cat";
+        let mut other = std::process::Command::new("unshare")
+            .args(["-m", "sh", "-c", script])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = other.stdout.as_mut().unwrap().read(&mut [0; 1]).unwrap();
+        if said == 0 {
+            println!(
+                "SKIPPED files_of_foreign_layers_are_not_taken no overlay can be mounted here"
+            );
+            return;
+        }
+        let path = |file: &str| format!("/proc/{}/root/mnt/{file}", other.id());
+        let plain = File::open(path("a/file")).unwrap();
+        let layered = File::open(path("m/file")).unwrap();
+        let refused = HandedInput::new(layered.into()).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("file system"), "{refused}");
+        let mut text = String::new();
+        let mut taken = HandedInput::new(plain.into()).unwrap();
+        taken.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "x\n");
+        drop(other.stdin.take());
+        other.wait().unwrap();
     }
 }

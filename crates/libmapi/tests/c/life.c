@@ -62,10 +62,37 @@ static int open_flow(void)
     return fd;
 }
 
+static pthread_barrier_t together;
+
+/* Each flow is opened once, whoever connects at that moment, too. */
+static void *connect_together(void *unused)
+{
+    unsigned long long packets = 0;
+    int fd, fid;
+    (void)unused;
+    fd = mapi_create_offline_flow(trace, MFF_PCAP);
+    OK(fd > 0 && mapi_apply_function(fd, "PKT_COUNTER") == 1);
+    fid = mapi_apply_function(fd, "TO_BUFFER", WAIT);
+    pthread_barrier_wait(&together);
+    OK(mapi_connect(fd) == 0);
+    while (mapi_get_next_pkt(fd, fid) != NULL)
+        packets++;
+    OK(packets == number(fd, 1));
+    OK(mapi_close_flow(fd) == 0);
+    return NULL;
+}
+
 static void threads(int fd)
 {
     pthread_t all[6];
-    int at;
+    int at, round;
+    OK(pthread_barrier_init(&together, NULL, 4) == 0);
+    for (round = 0; round < 3; round++) {
+        for (at = 0; at < 4; at++)
+            OK(pthread_create(&all[at], NULL, connect_together, NULL) == 0);
+        for (at = 0; at < 4; at++)
+            OK(pthread_join(all[at], NULL) == 0);
+    }
     for (at = 0; at < 6; at++)
         OK(pthread_create(&all[at], NULL, at < 2 ? count_trace : at < 5 ? read_often : read_wrong, &fd) == 0);
     for (at = 0; at < 6; at++)

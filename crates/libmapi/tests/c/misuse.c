@@ -122,6 +122,11 @@ static void states(int fd)
     mapi_flow_info_t flow;
     FAILS(mapi_read_results(fd, 1) != NULL, 6143);
     FAILS(mapi_get_next_pkt(fd, 4) != NULL, 6143);
+    FAILS(mapi_apply_function(fd, "STR_SEARCH", "caf\xe9") >= 0, 7001);
+    /* Why there is no flow is told, not that there is none. */
+    OK(mapi_create_offline_flow("/no/such/trace", MFF_PCAP) == -1);
+    OK(mapi_apply_function(-1, "PKT_COUNTER") == -1 && mapi_connect(-1) != 0);
+    FAILS(mapi_read_results(-1, 1) != NULL, 6155);
     FAILS(mapi_loop(fd, 4, 1, handler) >= 0, 6143);
     OK(mapi_get_flow_info(fd, &flow) == 0 && flow.status == FLOW_INIT && flow.start == 0);
     OK(mapi_connect(fd) == 0);

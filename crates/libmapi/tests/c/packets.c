@@ -21,6 +21,15 @@ static void take(const struct mapipkt *packet)
     count++;
 }
 
+static int ends_itself;
+
+static void close_fifth(const struct mapipkt *packet)
+{
+    take(packet);
+    if (count == 5)
+        OK(mapi_close_flow(ends_itself) == 0);
+}
+
 static void begin(void)
 {
     hash = 14695981039346656037ULL;
@@ -51,6 +60,13 @@ int main(int argc, char *argv[])
     printf("loop %llu %llx\n", count, hash);
     OK(mapi_get_next_pkt(fd, fid) == NULL);
     OK(mapi_close_flow(fd) == 0);
+
+    /* Nothing comes of a flow that its handler closed. */
+    ends_itself = open_flow(argv[1]);
+    fid = mapi_apply_function(ends_itself, "TO_BUFFER");
+    OK(fid == 1 && mapi_connect(ends_itself) == 0);
+    begin();
+    OK(mapi_loop(ends_itself, fid, -1, close_fifth) == 0 && count == 5);
 
     /* So many of one flow, and all selected ones of another on the same device. */
     device = mapi_create_offline_device(argv[1], MFF_PCAP);
