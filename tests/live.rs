@@ -59,7 +59,9 @@ fn matches_before_a_cutoff_are_those_of_the_file() {
 fn the_same_as_from_the_file(command: &str, options: &[&str], ignored: &[&str]) {
     for preset in [("mix", "0.002"), ("zoo", "1")] {
         let Some(lab) = Lab::new(65_000) else { return };
-        let trace = Trace::generate(&format!("{command}-{}", preset.0), preset.0, preset.1);
+        // Tests of one command run beside each other.
+        let name = format!("{command}-{}-{}", options.len(), preset.0);
+        let trace = Trace::generate(&name, preset.0, preset.1);
         let mut arguments = vec![command, "--json"];
         arguments.extend(options);
         arguments.extend(PATIENT);

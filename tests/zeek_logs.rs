@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::support;
 use crate::support::compare::pair;
@@ -422,11 +423,10 @@ fn form(case: &Case, ours: &Log) -> Option<String> {
 /// What ours writes of a capture, by log.
 fn logs(corpora: &Path, run: &Run, options: &[String]) -> Result<HashMap<String, Log>, String> {
     let trace = corpora.join("zeek/Traces").join(&run.trace);
-    let name = run.trace.replace('/', "-");
-    let filtered = run.filter.is_some();
-    let all: String = options.concat();
-    let all = all.replace(['-', '=', ','], "");
-    let folder = format!("zeek-{name}-{}{filtered}-{all}", run.ignore_checksums);
+    // Runs beside each other may differ in a filter or settings only.
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = format!("zeek-{}-{number}", run.trace.replace('/', "-"));
     let extracted = support::scratch(&format!("{folder}-extracted"));
     let folder = support::scratch(&folder);
     let checksums = if run.ignore_checksums {
