@@ -325,7 +325,12 @@ impl Sensor {
         let mut released = Instant::now();
         while !self.is_stopped() {
             look(self);
-            if released.elapsed() >= RELEASE && core::mem::take(&mut self.state.lock().has_ended) {
+            // Not waiting for who has the lock: the watchdog is told here.
+            let has_ended = || {
+                let state = self.state.try_lock();
+                state.is_some_and(|mut state| core::mem::take(&mut state.has_ended))
+            };
+            if released.elapsed() >= RELEASE && has_ended() {
                 process::release_freed_memory();
                 released = Instant::now();
             }
