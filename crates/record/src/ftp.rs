@@ -5,7 +5,6 @@ use core::net::IpAddr;
 use flowgauge_wire::Nanos;
 
 use crate::exchange::state;
-use crate::held::held;
 use crate::origin::Origin;
 use crate::schema::record;
 use crate::value::{Symbol, listed};
@@ -17,24 +16,41 @@ record! {
         let since = |end: Option<Nanos>| end.filter(|_| is_asked).map(|end| it.origin.until(end));
     }:
     ..it.origin, "when the command was captured, or the reply where there is none", Symbol("tcp"), "tcp";
-    user Text "USER" 2 = &it.user, "name the client logged in with, so far";
-    password Text = &it.password, "password of a guest (anonymous, ftp, ftpuser, guest); of others <hidden>";
-    command Text "COMMAND" 1 = &it.command, "the command; null: a reply without one";
-    arg Text "ARGUMENT" 1 = &it.argument, "its argument; of PASS, ACCT and ADAT nothing";
-    directory Text = &it.directory, "directory that the client is in, as far as its commands told: . at the beginning";
-    file_size Unsigned Bytes = it.file_size, "of RETR: size of the file, as the server's first reply says";
-    reply_code Unsigned "REPLY" 1 = it.code, "code of the last reply to it";
-    reply_msg Text "SAYS" 3 = &it.reply, "what the reply says, its last line";
-    reply_lines Texts = listed(&it.lines), "all lines of the replies to it, each with its code: where each message is told";
-    passive Text = it.is_passive, "of a command that agrees on a data connection: yes if the client opens it";
+    user: Option<String>, Text "USER" 2 = &it.user, "name the client logged in with, so far";
+    password: Option<String>, Text = &it.password, "password of a guest (anonymous, ftp, ftpuser, guest); of others <hidden>";
+    command: Option<String>, Text "COMMAND" 1 = &it.command, "the command; null: a reply without one";
+    arg (argument: Option<String>) Text "ARGUMENT" 1 = &it.argument, "its argument; of PASS, ACCT and ADAT nothing";
+    directory: Option<String>, Text = &it.directory, "directory that the client is in, as far as its commands told: . at the beginning";
+    file_size: Option<u64>, Unsigned Bytes = it.file_size, "of RETR: size of the file, as the server's first reply says";
+    reply_code (code: Option<u16>) Unsigned "REPLY" 1 = it.code, "code of the last reply to it";
+    reply_msg (reply: Option<String>) Text "SAYS" 3 = &it.reply, "what the reply says, its last line";
+    reply_lines (lines: Vec<String>) Texts = listed(&it.lines), "all lines of the replies to it, each with its code: where each message is told";
+    passive (is_passive: Option<bool>) Text = it.is_passive, "of a command that agrees on a data connection: yes if the client opens it";
     data_ip Address = it.data.map(|it| it.0), "where the data connection goes";
     data_port Unsigned = it.data.map(|it| it.1), "port there";
     latency Duration Seconds "LATENCY" 4 = since(it.first_reply), "from the command to the first reply";
     duration Duration Seconds = since(it.last_reply), "from the command to the last reply";
     state Text "STATE" 3 = Symbol(state(is_asked, it.code.is_some())), "matched, no_reply or no_request";
-    tls Text = it.is_tls, "yes: the connection goes over to encryption with this command";
+    tls (is_tls: bool) Text = it.is_tls, "yes: the connection goes over to encryption with this command";
     whole Text = !it.is_damaged, "no: bytes were missing before";
-    limit Text = it.limit, "commands: more waited for their replies than are kept (64), memory: there was none left, so that this has no partner; text: more than 4 KiB of it, or 1 KiB of a line of `reply_lines`, of which the rest is left out; lines: more of them than are told (32); or null";
+    limit: Option<&'static str>, Text = it.limit, "commands: more waited for their replies than are kept (64), memory: there was none left, so that this has no partner; text: more than 4 KiB of it, or 1 KiB of a line of `reply_lines`, of which the rest is left out; lines: more of them than are told (32); or null";
+
+    /// A command and its reply, or one of them alone.
+    #[derive(Clone, Debug, Default)]
+    pub struct FtpRow {
+        /// When and between whom.
+        pub origin: Origin,
+        /// It is what the server says before it was asked.
+        pub is_greeting: bool,
+        /// Where it goes.
+        pub data: Option<(IpAddr, u16)>,
+        /// First reply.
+        pub first_reply: Option<Nanos>,
+        /// Last reply.
+        pub last_reply: Option<Nanos>,
+        /// Bytes were missing.
+        pub is_damaged: bool,
+    }
 }
 
 record! {
@@ -50,14 +66,12 @@ record! {
     proto Text = Symbol("tcp"), "tcp";
     src_bytes Unsigned Bytes "SENT" 1 = it.bytes[0], "bytes from who opened it";
     dst_bytes Unsigned Bytes "RECEIVED" 1 = it.bytes[1], "bytes to it";
-    missing_bytes Unsigned Bytes = it.missing_bytes, "bytes that were not captured";
+    missing_bytes: u64, Unsigned Bytes = it.missing_bytes, "bytes that were not captured";
     duration Duration Seconds "DURATION" 2 = it.origin.until(it.end), "from the first byte to the last";
-    close Text "CLOSE" 3 = it.close, "how it ended: fin, rst, timeout";
-    command Text "COMMAND" 2 = &it.command, "command of the control connection that it is for: RETR, STOR, LIST ...";
-    file_name Text "NAME" 1 = &it.file_name, "the name that the command gave";
-}
+    close: Option<&'static str>, Text "CLOSE" 3 = it.close, "how it ended: fin, rst, timeout";
+    command: Option<String>, Text "COMMAND" 2 = &it.command, "command of the control connection that it is for: RETR, STOR, LIST ...";
+    file_name: Option<String>, Text "NAME" 1 = &it.file_name, "the name that the command gave";
 
-held! {
     /// A data connection.
     #[derive(Clone, Debug, Default)]
     pub struct FtpDataRow {
@@ -65,58 +79,7 @@ held! {
         pub origin: Origin,
         /// Bytes from who opened it, and to it; missing ones counted.
         pub bytes: [u64; 2],
-        /// Missing among them.
-        pub missing_bytes: u64,
         /// Last byte.
         pub end: Nanos,
-        /// How it ended.
-        pub close: Option<&'static str>,
-        /// Command that it is for.
-        pub command: Option<String>,
-        /// Name that the command gave.
-        pub file_name: Option<String>,
-    }
-}
-
-held! {
-    /// A command and its reply, or one of them alone.
-    #[derive(Clone, Debug, Default)]
-    pub struct FtpRow {
-        /// When and between whom.
-        pub origin: Origin,
-        /// User.
-        pub user: Option<String>,
-        /// Password, or that there is one.
-        pub password: Option<String>,
-        /// Command.
-        pub command: Option<String>,
-        /// Directory, where the command names a file.
-        pub directory: Option<String>,
-        /// Size of the file.
-        pub file_size: Option<u64>,
-        /// Argument.
-        pub argument: Option<String>,
-        /// Code of the reply.
-        pub code: Option<u16>,
-        /// What it says.
-        pub reply: Option<String>,
-        /// All lines of its replies, where they are wanted.
-        pub lines: Vec<String>,
-        /// It is what the server says before it was asked.
-        pub is_greeting: bool,
-        /// Whether the client opens the data connection, where one is agreed on.
-        pub is_passive: Option<bool>,
-        /// Where it goes.
-        pub data: Option<(IpAddr, u16)>,
-        /// First reply.
-        pub first_reply: Option<Nanos>,
-        /// Last reply.
-        pub last_reply: Option<Nanos>,
-        /// The connection goes over to TLS.
-        pub is_tls: bool,
-        /// Bytes were missing.
-        pub is_damaged: bool,
-        /// The bound that took its partner from it.
-        pub limit: Option<&'static str>,
     }
 }

@@ -1,7 +1,6 @@
 //! Records about QUIC connections.
 
 use crate::exchange::state;
-use crate::held::held;
 use crate::schema::record;
 use crate::tls::TlsRow;
 use crate::value::{Symbol, filled, listed};
@@ -12,10 +11,10 @@ record! {
         let tls = &it.tls;
     }:
     ..tls.origin, "the client's first packet", Symbol("udp"), "udp";
-    version Text "VERSION" 1 = &it.version, "version of QUIC: 1, 2, draft-29, or a number in hexadecimal";
-    client_initial_dcid Text = &it.client_initial_dcid, "id of the connection that the client made up for its first packet";
-    client_scid Text = &it.client_scid, "id that the client chose";
-    server_scid Text = &it.server_scid, "id that the server chose";
+    version: String, Text "VERSION" 1 = &it.version, "version of QUIC: 1, 2, draft-29, or a number in hexadecimal";
+    client_initial_dcid: String, Text = &it.client_initial_dcid, "id of the connection that the client made up for its first packet";
+    client_scid: String, Text = &it.client_scid, "id that the client chose";
+    server_scid: Option<String>, Text = &it.server_scid, "id that the server chose";
     server_name Text "NAME" 1 = &tls.server_name, "name of the server that the client wants (SNI)";
     client_protocol Text "PROTOCOL" 2 = tls.client_protocols.first(), "protocol within that the client would have first (ALPN)";
     client_protocols Texts = listed(&tls.client_protocols), "protocols within that the client offered";
@@ -30,30 +29,16 @@ record! {
     ja3s_text Text = filled(&tls.ja3s_text), "what JA3S is a digest of";
     client_extensions List = listed(&tls.extensions[0]), "extensions of the client's hello, by number, in order";
     server_extensions List = listed(&tls.extensions[1]), "those of the server's";
-    retried Text = it.is_retried, "yes: the server sent a Retry packet";
-    negotiated Text = it.is_negotiated, "yes: the server asked for another version";
+    retried (is_retried: bool) Text = it.is_retried, "yes: the server sent a Retry packet";
+    negotiated (is_negotiated: bool) Text = it.is_negotiated, "yes: the server asked for another version";
     state Text "STATE" 3 = Symbol(state(tls.has_client, tls.has_server)), "matched, no_reply or no_request: which hellos were seen";
     whole Text = !tls.is_damaged, "no: something was missing or could not be read";
     limit Text = tls.limit, "the first bound that left something out, as of TLS; pieces: too much came before what comes before it; or null";
-}
 
-held! {
     /// A QUIC connection, as far as it can be read.
     #[derive(Clone, Debug, Default)]
     pub struct QuicRow {
         /// What its handshake says; when and between whom.
         pub tls: TlsRow,
-        /// Version.
-        pub version: String,
-        /// Id of the connection in the client's first packet.
-        pub client_initial_dcid: String,
-        /// Id that the client chose.
-        pub client_scid: String,
-        /// Id that the server chose; `None`: no packet of its was seen.
-        pub server_scid: Option<String>,
-        /// A Retry packet came.
-        pub is_retried: bool,
-        /// A Version Negotiation packet came.
-        pub is_negotiated: bool,
     }
 }

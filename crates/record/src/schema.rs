@@ -285,6 +285,9 @@ impl FieldVisitor for &mut dyn FieldVisitor {
 /// The value of a field stands behind `=`, of a type that fits its kind ([`crate::value::FieldValue`]). A field without
 /// a heading is in no table. One with `if` is left out of records for which that does not hold; those tell their schema
 /// themselves (`own_schema`). `..origin` stands for the fields that tell of a client and a server.
+///
+/// The record's own type may stand at the end, with what it has beside: `name: Type, ...` or `name (member: Type) ...`
+/// declares with a field the member that has its value.
 macro_rules! record {
     (
         $(#[$about:meta])*
@@ -302,6 +305,33 @@ macro_rules! record {
             dst_port Unsigned "PORT" 2 = $origin.parties.server.1, "port of the server";
             proto Text = $proto, $proto_help;
             $($rest)*
+        }
+    };
+    (
+        $(#[$about:meta])*
+        $fields:ident, $schema:ident for $type:ty as $it:ident $({ $($before:tt)* })?:
+        $(
+            $name:ident $(: $same:ty,)? $(($member:ident: $other:ty))?
+                $kind:ident $($unit:ident)? $($heading:literal $rank:literal $($exact:ident)?)? =
+                $value:expr, $help:literal $(if $condition:expr)?;
+        )*
+        $(#[$about_row:meta])+
+        pub struct $row:ident { $( $(#[$about_more:meta])* pub $more:ident: $of_more:ty, )* }
+    ) => {
+        $crate::held::held! {
+            $(#[$about_row])+
+            pub struct $row {
+                $( $( #[doc = $help] pub $name: $same, )? $( #[doc = $help] pub $member: $other, )? )*
+                $( $(#[$about_more])* pub $more: $of_more, )*
+            }
+        }
+
+        $crate::schema::record! {
+            $(#[$about])*
+            $fields, $schema for $type as $it $({ $($before)* })?:
+            $(
+                $name $kind $($unit)? $($heading $rank $($exact)?)? = $value, $help $(if $condition)?;
+            )*
         }
     };
     (

@@ -1,7 +1,6 @@
 //! Records about SSH connections.
 
 use crate::exchange::state;
-use crate::held::held;
 use crate::origin::Origin;
 use crate::schema::record;
 use crate::value::{Symbol, filled};
@@ -10,65 +9,31 @@ record! {
     /// Fields of an [`SshRow`].
     SSH, SSH_SCHEMA for SshRow as it:
     ..it.origin, "first byte of either side", Symbol("tcp"), "tcp";
-    version Unsigned "VERSION" 1 = it.version, "1 or 2, as far as both sides said; null otherwise";
-    client Text "CLIENT SAYS" 2 = &it.client, "identification of the client";
-    server Text "SERVER SAYS" 1 = &it.server, "identification of the server";
-    cipher_alg Text = filled(&it.cipher), "cipher that was agreed on, to the server";
-    mac_alg Text = filled(&it.code), "authentication code that was agreed on, to the server";
-    compression_alg Text = filled(&it.compression), "compression that was agreed on, to the server";
-    kex_alg Text "EXCHANGE" 3 = filled(&it.exchange), "exchange of keys that was agreed on";
-    host_key_alg Text = filled(&it.host_key), "kind of the host's key that was agreed on";
-    host_key_fingerprint Text = filled(&it.fingerprint), "SHA-256 of the host's key, in base64";
-    hassh Text "HASSH" 4 = filled(&it.hassh), "fingerprint of what the client offers: HASSH";
-    hassh_server Text = filled(&it.hassh_server), "fingerprint of what the server offers";
-    established Text = it.is_established, "yes: both sides went over to encryption";
-    auth_success Text = it.auth_success, "whether the client was let in, by the sizes of encrypted packets; null where that does not tell";
-    auth_attempts Unsigned = it.auth_attempts, "attempts to be let in, likewise";
+    version: Option<u32>, Unsigned "VERSION" 1 = it.version, "1 or 2, as far as both sides said; null otherwise";
+    client: Option<String>, Text "CLIENT SAYS" 2 = &it.client, "identification of the client";
+    server: Option<String>, Text "SERVER SAYS" 1 = &it.server, "identification of the server";
+    cipher_alg (cipher: String) Text = filled(&it.cipher), "cipher that was agreed on, to the server";
+    mac_alg (code: String) Text = filled(&it.code), "authentication code that was agreed on, to the server";
+    compression_alg (compression: String) Text = filled(&it.compression), "compression that was agreed on, to the server";
+    kex_alg (exchange: String) Text "EXCHANGE" 3 = filled(&it.exchange), "exchange of keys that was agreed on";
+    host_key_alg (host_key: String) Text = filled(&it.host_key), "kind of the host's key that was agreed on";
+    host_key_fingerprint (fingerprint: String) Text = filled(&it.fingerprint), "SHA-256 of the host's key, in base64";
+    hassh: String, Text "HASSH" 4 = filled(&it.hassh), "fingerprint of what the client offers: HASSH";
+    hassh_server: String, Text = filled(&it.hassh_server), "fingerprint of what the server offers";
+    established (is_established: bool) Text = it.is_established, "yes: both sides went over to encryption";
+    auth_success: Option<bool>, Text = it.auth_success, "whether the client was let in, by the sizes of encrypted packets; null where that does not tell";
+    auth_attempts: u32, Unsigned = it.auth_attempts, "attempts to be let in, likewise";
     state Text "STATE" 3 = Symbol(state(it.client.is_some(), it.server.is_some())), "matched, no_reply or no_request: who identified itself";
     whole Text = !it.is_damaged, "no: something was missing or could not be read";
-    close Text = it.close, "how the connection ended, where it ended before that: fin, rst, timeout";
-    limit Text = it.limit, "the first bound that left something out: lines (more than 2 KiB before the identification), message (more than 35,000 bytes); or null";
-}
+    close: Option<&'static str>, Text = it.close, "how the connection ended, where it ended before that: fin, rst, timeout";
+    limit: Option<&'static str>, Text = it.limit, "the first bound that left something out: lines (more than 2 KiB before the identification), message (more than 35,000 bytes); or null";
 
-held! {
     /// An SSH connection, up to its encryption.
     #[derive(Clone, Debug, Default)]
     pub struct SshRow {
         /// When and between whom.
         pub origin: Origin,
-        /// 1 or 2.
-        pub version: Option<u32>,
-        /// What the client says it is.
-        pub client: Option<String>,
-        /// What the server says it is.
-        pub server: Option<String>,
-        /// Cipher.
-        pub cipher: String,
-        /// Authentication code.
-        pub code: String,
-        /// Compression.
-        pub compression: String,
-        /// Exchange of keys.
-        pub exchange: String,
-        /// Kind of the host's key.
-        pub host_key: String,
-        /// Its fingerprint.
-        pub fingerprint: String,
-        /// HASSH.
-        pub hassh: String,
-        /// HASSH of the server.
-        pub hassh_server: String,
-        /// Both encrypt.
-        pub is_established: bool,
-        /// The client was let in.
-        pub auth_success: Option<bool>,
-        /// Attempts.
-        pub auth_attempts: u32,
         /// Something was missing or could not be read.
         pub is_damaged: bool,
-        /// How the connection ended.
-        pub close: Option<&'static str>,
-        /// The first bound that left something out.
-        pub limit: Option<&'static str>,
     }
 }

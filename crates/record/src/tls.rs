@@ -1,7 +1,6 @@
 //! Records about TLS handshakes and certificates.
 
 use crate::exchange::state;
-use crate::held::held;
 use crate::origin::Origin;
 use crate::schema::record;
 use crate::value::{Date, Symbol, filled, listed};
@@ -13,17 +12,17 @@ record! {
         let validity = certificate.and_then(|it| it.validity);
     }:
     ..it.origin, "first byte of the first hello", carrier(it.is_datagram), "tcp or udp (DTLS)";
-    version Text "VERSION" 1 = filled(&it.version), "version the server chose, as TLS 1.3; without its hello null";
-    cipher Text "CIPHER" 3 = filled(&it.cipher), "cipher suite the server chose";
-    curve Text = filled(&it.curve), "group in which keys were exchanged";
-    server_name Text "NAME" 1 = &it.server_name, "name of the server that the client wants (SNI)";
-    next_protocol Text "PROTOCOL" 2 = &it.next_protocol, "protocol within that the server chose (ALPN)";
-    client_protocols Texts = listed(&it.client_protocols), "protocols within that the client offered";
-    client_version Text = filled(&it.client_version), "highest version the client offered";
-    resumed Text = it.resumed, "yes: keys of an earlier connection were used again; null without the server's hello";
-    established Text = it.established, "yes: both sides went over to encryption";
-    history Text = &it.history, "messages in order, a letter each as in Zeek's ssl_history, capitals the client's";
-    last_alert Text "ALERT" 3 = filled(&it.last_alert), "last alert that was not encrypted";
+    version: String, Text "VERSION" 1 = filled(&it.version), "version the server chose, as TLS 1.3; without its hello null";
+    cipher: String, Text "CIPHER" 3 = filled(&it.cipher), "cipher suite the server chose";
+    curve: String, Text = filled(&it.curve), "group in which keys were exchanged";
+    server_name: Option<String>, Text "NAME" 1 = &it.server_name, "name of the server that the client wants (SNI)";
+    next_protocol: Option<String>, Text "PROTOCOL" 2 = &it.next_protocol, "protocol within that the server chose (ALPN)";
+    client_protocols: Vec<String>, Texts = listed(&it.client_protocols), "protocols within that the client offered";
+    client_version: String, Text = filled(&it.client_version), "highest version the client offered";
+    resumed: Option<bool>, Text = it.resumed, "yes: keys of an earlier connection were used again; null without the server's hello";
+    established: Option<bool>, Text = it.established, "yes: both sides went over to encryption";
+    history: String, Text = &it.history, "messages in order, a letter each as in Zeek's ssl_history, capitals the client's";
+    last_alert: String, Text "ALERT" 3 = filled(&it.last_alert), "last alert that was not encrypted";
     subject Text "SUBJECT" 4 = certificate.map(|it| &it.subject), "whom the server's certificate is of";
     issuer Text = certificate.map(|it| &it.issuer), "who says so";
     serial Text = certificate.map(|it| &it.serial), "serial number of the server's certificate, hexadecimal";
@@ -32,18 +31,37 @@ record! {
     san Texts = certificate.and_then(|it| listed(&it.alternatives)), "names and addresses it is for";
     sha1 Text = certificate.map(|it| &it.sha1), "SHA-1 of the server's certificate";
     sha256 Text = certificate.map(|it| &it.sha256), "SHA-256 of the server's certificate";
-    chain Texts = listed(&it.chain), "SHA-256 of the certificates the server sent";
-    client_subject Text = filled(&it.client_subject), "whom the client's certificate is of";
-    client_chain Texts = listed(&it.client_chain), "SHA-256 of the certificates the client sent";
-    ja3 Text = filled(&it.ja3), "fingerprint of the client's hello: JA3";
-    ja3s Text = filled(&it.ja3s), "fingerprint of the server's hello: JA3S";
-    ja4 Text "JA4" 4 = filled(&it.ja4), "fingerprint of the client's hello: JA4";
-    ja3_text Text = filled(&it.ja3_text), "what JA3 is a digest of";
-    ja3s_text Text = filled(&it.ja3s_text), "what JA3S is a digest of";
+    chain: Vec<String>, Texts = listed(&it.chain), "SHA-256 of the certificates the server sent";
+    client_subject: String, Text = filled(&it.client_subject), "whom the client's certificate is of";
+    client_chain: Vec<String>, Texts = listed(&it.client_chain), "SHA-256 of the certificates the client sent";
+    ja3: String, Text = filled(&it.ja3), "fingerprint of the client's hello: JA3";
+    ja3s: String, Text = filled(&it.ja3s), "fingerprint of the server's hello: JA3S";
+    ja4: String, Text "JA4" 4 = filled(&it.ja4), "fingerprint of the client's hello: JA4";
+    ja3_text: String, Text = filled(&it.ja3_text), "what JA3 is a digest of";
+    ja3s_text: String, Text = filled(&it.ja3s_text), "what JA3S is a digest of";
     state Text "STATE" 3 = Symbol(state(it.has_client, it.has_server)), "matched, no_reply or no_request: which hellos were seen";
     whole Text = !it.is_damaged, "no: something was missing or could not be read";
-    close Text = it.close, "how the connection ended, where it ended before both sides were encrypted: fin, rst, timeout";
-    limit Text = it.limit, "the first bound that left something out: message (a handshake message of more than 128 KiB), chain (more than 16 certificates), protocols (32), history (64 letters), text (4 KiB), pieces, messages (DTLS); or null";
+    close: Option<&'static str>, Text = it.close, "how the connection ended, where it ended before both sides were encrypted: fin, rst, timeout";
+    limit: Option<&'static str>, Text = it.limit, "the first bound that left something out: message (a handshake message of more than 128 KiB), chain (more than 16 certificates), protocols (32), history (64 letters), text (4 KiB), pieces, messages (DTLS); or null";
+
+    /// A handshake of TLS.
+    #[derive(Clone, Debug, Default)]
+    pub struct TlsRow {
+        /// First byte of the first hello, client and server.
+        pub origin: Origin,
+        /// It is DTLS.
+        pub is_datagram: bool,
+        /// The server's certificate, if it could be read.
+        pub certificate: Option<Box<X509Row>>,
+        /// Extensions of the client's hello and of the server's, by number, in order.
+        pub extensions: [Vec<u16>; 2],
+        /// The client's hello was seen.
+        pub has_client: bool,
+        /// The server's was.
+        pub has_server: bool,
+        /// Something was missing or could not be read.
+        pub is_damaged: bool,
+    }
 }
 
 record! {
@@ -58,94 +76,29 @@ record! {
     dst_port Unsigned "PORT" 2 = parties.server.1, "port of the server";
     proto Text = carrier(it.is_datagram), "tcp or udp";
     sender Text "FROM" 2 = Symbol(if it.is_client { "client" } else { "server" }), "client or server";
-    place Unsigned "NO" 2 = it.place, "position in the chain that was sent, from 1";
-    sha256 Text = &it.sha256, "SHA-256 of the certificate";
-    sha1 Text = &it.sha1, "SHA-1 of the certificate";
-    version Unsigned = it.version, "version of X.509";
-    serial Text = &it.serial, "serial number, hexadecimal";
-    subject Text "SUBJECT" 1 = &it.subject, "whom it is of";
-    issuer Text "ISSUER" 3 = &it.issuer, "who says so";
+    place: u32, Unsigned "NO" 2 = it.place, "position in the chain that was sent, from 1";
+    sha256: String, Text = &it.sha256, "SHA-256 of the certificate";
+    sha1: String, Text = &it.sha1, "SHA-1 of the certificate";
+    version: u32, Unsigned = it.version, "version of X.509";
+    serial: String, Text = &it.serial, "serial number, hexadecimal";
+    subject: String, Text "SUBJECT" 1 = &it.subject, "whom it is of";
+    issuer: String, Text "ISSUER" 3 = &it.issuer, "who says so";
     not_before Time = it.validity.map(|it| Date(it[0])), "from when it is valid";
     not_after Time "UNTIL" 2 = it.validity.map(|it| Date(it[1])), "until when it is valid";
-    key_alg Text = &it.key_algorithm, "algorithm of its key";
-    sig_alg Text = &it.signature_algorithm, "algorithm of its signature";
-    key_type Text "KEY" 3 = filled(it.key_type), "rsa, dsa or ecdsa; null of others";
-    key_length Unsigned "BITS" 3 = it.key_bits, "bits of the key";
-    exponent Unsigned = it.exponent, "exponent of an RSA key";
-    curve Text = &it.curve, "curve of a key of ECDSA";
-    san_dns Texts = listed(&it.dns_names), "host names it is for";
-    san_ip Texts = listed(&it.ip_addresses), "addresses it is for";
-    san_email Texts = listed(&it.emails), "mail addresses it is for";
-    san_uri Texts = listed(&it.uris), "URIs it is for";
-    ca Text = it.is_authority, "yes: it is an authority's; null: it does not say";
-    path_length Unsigned = it.path_length, "how many authorities may stand below";
-    limit Text = it.limit, "text: a name has more than 16 KiB, of which the rest is left out; or null";
-}
+    key_alg (key_algorithm: String) Text = &it.key_algorithm, "algorithm of its key";
+    sig_alg (signature_algorithm: String) Text = &it.signature_algorithm, "algorithm of its signature";
+    key_type: &'static str, Text "KEY" 3 = filled(it.key_type), "rsa, dsa or ecdsa; null of others";
+    key_length (key_bits: Option<u32>) Unsigned "BITS" 3 = it.key_bits, "bits of the key";
+    exponent: Option<u64>, Unsigned = it.exponent, "exponent of an RSA key";
+    curve: Option<String>, Text = &it.curve, "curve of a key of ECDSA";
+    san_dns (dns_names: Vec<String>) Texts = listed(&it.dns_names), "host names it is for";
+    san_ip (ip_addresses: Vec<String>) Texts = listed(&it.ip_addresses), "addresses it is for";
+    san_email (emails: Vec<String>) Texts = listed(&it.emails), "mail addresses it is for";
+    san_uri (uris: Vec<String>) Texts = listed(&it.uris), "URIs it is for";
+    ca (is_authority: Option<bool>) Text = it.is_authority, "yes: it is an authority's; null: it does not say";
+    path_length: Option<u32>, Unsigned = it.path_length, "how many authorities may stand below";
+    limit: Option<&'static str>, Text = it.limit, "text: a name has more than 16 KiB, of which the rest is left out; or null";
 
-held! {
-    /// A handshake of TLS.
-    #[derive(Clone, Debug, Default)]
-    pub struct TlsRow {
-        /// First byte of the first hello, client and server.
-        pub origin: Origin,
-        /// It is DTLS.
-        pub is_datagram: bool,
-        /// The version chosen.
-        pub version: String,
-        /// The cipher suite chosen.
-        pub cipher: String,
-        /// The group.
-        pub curve: String,
-        /// SNI.
-        pub server_name: Option<String>,
-        /// ALPN, chosen.
-        pub next_protocol: Option<String>,
-        /// ALPN, offered.
-        pub client_protocols: Vec<String>,
-        /// The highest version offered.
-        pub client_version: String,
-        /// Keys of before.
-        pub resumed: Option<bool>,
-        /// Both sides encrypt.
-        pub established: Option<bool>,
-        /// A letter per message.
-        pub history: String,
-        /// The last alert.
-        pub last_alert: String,
-        /// The server's certificate, if it could be read.
-        pub certificate: Option<Box<X509Row>>,
-        /// SHA-256 of the server's certificates.
-        pub chain: Vec<String>,
-        /// Of the client's certificate.
-        pub client_subject: String,
-        /// SHA-256 of the client's certificates.
-        pub client_chain: Vec<String>,
-        /// JA3.
-        pub ja3: String,
-        /// JA3S.
-        pub ja3s: String,
-        /// JA4.
-        pub ja4: String,
-        /// What JA3 is a digest of.
-        pub ja3_text: String,
-        /// What JA3S is a digest of.
-        pub ja3s_text: String,
-        /// Extensions of the client's hello and of the server's, by number, in order.
-        pub extensions: [Vec<u16>; 2],
-        /// The client's hello was seen.
-        pub has_client: bool,
-        /// The server's was.
-        pub has_server: bool,
-        /// Something was missing or could not be read.
-        pub is_damaged: bool,
-        /// How the connection ended.
-        pub close: Option<&'static str>,
-        /// The first bound that left something out.
-        pub limit: Option<&'static str>,
-    }
-}
-
-held! {
     /// A certificate.
     #[derive(Clone, Debug, Default)]
     pub struct X509Row {
@@ -155,50 +108,10 @@ held! {
         pub is_datagram: bool,
         /// The client sent it.
         pub is_client: bool,
-        /// Position, from 1.
-        pub place: u32,
-        /// Fingerprint.
-        pub sha256: String,
-        /// Fingerprint.
-        pub sha1: String,
-        /// Version of X.509.
-        pub version: u32,
-        /// Serial number.
-        pub serial: String,
-        /// Whom it is of.
-        pub subject: String,
-        /// Who says so.
-        pub issuer: String,
         /// From when until when it is valid: seconds since 1970, which can be before.
         pub validity: Option<[i64; 2]>,
-        /// Algorithm of the key.
-        pub key_algorithm: String,
-        /// Algorithm of the signature.
-        pub signature_algorithm: String,
-        /// `rsa`, `dsa`, `ecdsa` or nothing.
-        pub key_type: &'static str,
-        /// Bits of the key.
-        pub key_bits: Option<u32>,
-        /// Exponent of an RSA key.
-        pub exponent: Option<u64>,
-        /// Curve of a key of ECDSA.
-        pub curve: Option<String>,
         /// All of the four that follow.
         pub alternatives: Vec<String>,
-        /// Host names.
-        pub dns_names: Vec<String>,
-        /// Addresses.
-        pub ip_addresses: Vec<String>,
-        /// Mail addresses.
-        pub emails: Vec<String>,
-        /// URIs.
-        pub uris: Vec<String>,
-        /// An authority's.
-        pub is_authority: Option<bool>,
-        /// Authorities below.
-        pub path_length: Option<u32>,
-        /// The bound that left something out.
-        pub limit: Option<&'static str>,
     }
 }
 

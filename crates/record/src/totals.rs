@@ -5,29 +5,16 @@ use crate::schema::record;
 record! {
     /// Fields of [`TotalsRow`].
     TOTALS, TOTALS_SCHEMA for TotalsRow as it:
-    streams Unsigned "STREAMS" 1 = it.streams, "directions of connections";
-    empty_streams Unsigned "EMPTY" 3 = it.empty_streams, "of these, without a delivered byte";
-    bytes Unsigned Bytes "BYTES" 1 exact = it.bytes, "bytes delivered in order";
-    missing_bytes Unsigned Bytes "MISSING" 2 exact = it.missing_bytes, "bytes known to be missing from the capture";
-    gaps Unsigned "GAPS" 2 = it.gaps, "number of gaps that those bytes are in";
-    checksum Unsigned "CHECKSUM" 2 = it.checksum, "sum of all delivered bytes modulo 2^64";
-}
+    streams: u64, Unsigned "STREAMS" 1 = it.streams, "directions of connections";
+    empty_streams: u64, Unsigned "EMPTY" 3 = it.empty_streams, "of these, without a delivered byte";
+    bytes: u64, Unsigned Bytes "BYTES" 1 exact = it.bytes, "bytes delivered in order";
+    missing_bytes: u64, Unsigned Bytes "MISSING" 2 exact = it.missing_bytes, "bytes known to be missing from the capture";
+    gaps: u64, Unsigned "GAPS" 2 = it.gaps, "number of gaps that those bytes are in";
+    checksum: u64, Unsigned "CHECKSUM" 2 = it.checksum, "sum of all delivered bytes modulo 2^64";
 
-/// Totals over all streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TotalsRow {
-    /// Directions of connections.
-    pub streams: u64,
-    /// Of these without a delivered byte.
-    pub empty_streams: u64,
-    /// Bytes delivered.
-    pub bytes: u64,
-    /// Bytes missing.
-    pub missing_bytes: u64,
-    /// Holes.
-    pub gaps: u64,
-    /// Sum of all delivered bytes.
-    pub checksum: u64,
+    /// Totals over all streams.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct TotalsRow {}
 }
 
 impl TotalsRow {
