@@ -10,6 +10,7 @@ use flowgauge_capture::sink::{Rotation, Rotator, Turn};
 use flowgauge_capture::{FileFormat, FileSink, Interface, PacketSink, SinkOptions};
 use flowgauge_kit::file_name::Name;
 use flowgauge_kit::writing::{Stop, account, begun, stop};
+use flowgauge_record::schema::kept;
 use flowgauge_record::{
     Format, Output, OutputError, RecordWriter, Schema, WholeWrites, WriterThread,
 };
@@ -19,7 +20,6 @@ use flowgauge_stack::{
 };
 use flowgauge_sys::files::{self, How};
 use flowgauge_wire::{Batch, LinkType, Nanos, PacketDescriptor};
-use parking_lot::Mutex;
 
 use self::named::Named;
 use crate::network::{self, send};
@@ -566,18 +566,10 @@ fn terminal_width() -> Option<usize> {
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
-/// Some of the fields of a schema. Choices are few, and live as long as the program.
+/// Some of the fields of a schema.
 fn chosen(schema: Schema, is_wanted: &dyn Fn(&str) -> bool) -> Schema {
-    static CHOSEN: Mutex<Vec<Schema>> = Mutex::new(Vec::new());
     let fields = schema.iter().copied();
-    let fields: Vec<_> = fields.filter(|field| is_wanted(field.name)).collect();
-    let mut known = CHOSEN.lock();
-    if let Some(known) = known.iter().find(|known| **known == fields) {
-        return known;
-    }
-    let fields: Schema = fields.leak();
-    known.push(fields);
-    fields
+    kept(fields.filter(|field| is_wanted(field.name)))
 }
 
 impl ToFile {

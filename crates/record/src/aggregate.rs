@@ -12,14 +12,13 @@ mod measure;
 use core::hash::Hash;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
 use flowgauge_wire::{Address, Nanos};
 
 use collect::Collector;
 pub use measure::Measure;
 
-use crate::schema::{Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit, kept};
+use crate::schema::{Field, FieldKind, FieldVisitor, MadeField, Record, Schema, Unit, kept};
 use crate::value::{Numbers, Texts};
 
 /// Bytes of memory for groups, unless set otherwise.
@@ -172,7 +171,7 @@ impl AggregateSpec {
             schema,
             keys,
             sums: parsed,
-            count: leaked_field(count_name, FieldKind::Unsigned, Unit::None, count_name, 3),
+            count: made(count_name, FieldKind::Unsigned, Unit::None, count_name, 3),
             order: order.unwrap_or(Order::Count),
             within: Vec::new(),
             memory_bytes: DEFAULT_MEMORY,
@@ -277,13 +276,13 @@ impl Key {
         };
         let Some(bits) = prefix else {
             return Ok(Key {
-                field: leaked_field(text, field.kind, field.unit, heading, KEY_RANK),
+                field: made(text, field.kind, field.unit, heading, KEY_RANK),
                 prefix: None,
             });
         };
         match bits.parse() {
             Ok(bits @ 0..=128) if field.kind == FieldKind::Address => Ok(Key {
-                field: leaked_field(text, FieldKind::Text, Unit::None, heading, KEY_RANK),
+                field: made(text, FieldKind::Text, Unit::None, heading, KEY_RANK),
                 prefix: Some(bits),
             }),
             _ => Err(AggregateError::BadPrefix {
@@ -306,7 +305,7 @@ impl Sum {
         let kind = measure.kind(amount.kind);
         Sum {
             measure,
-            field: leaked_field(&name, kind, amount.unit, &name, 2),
+            field: made(&name, kind, amount.unit, &name, 2),
             of,
         }
     }
@@ -355,40 +354,18 @@ pub fn halves(schema: Schema, name: &str) -> Option<(&'static Field, &'static Fi
 /// Keys are in every table: without them groups look alike.
 const KEY_RANK: u8 = 1;
 
-/// A field made at run time. Every encoding takes fields that live for ever: each is made once.
-fn leaked_field(
-    name: &str,
-    kind: FieldKind,
-    unit: Unit,
-    heading: &str,
-    rank: u8,
-) -> &'static Field {
-    static MADE: Mutex<Vec<&'static Field>> = Mutex::new(Vec::new());
-    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    let heading = heading.to_uppercase();
-    let is_it = |field: &&&'static Field| {
-        let column = field.column;
-        (field.name, field.kind, field.unit) == (name, kind, unit)
-            && (column.heading, column.rank) == (heading.as_str(), rank)
-    };
-    if let Some(known) = made.iter().find(is_it) {
-        return known;
-    }
-    let name: &'static str = String::leak(name.to_owned());
-    let field = Box::leak(Box::new(Field {
-        name,
-        json_key: JsonKey::new(name),
+/// A field of the rows.
+fn made(name: &str, kind: FieldKind, unit: Unit, heading: &str, rank: u8) -> &'static Field {
+    let made = MadeField {
+        name: name.to_owned(),
         kind,
         unit,
-        column: Column {
-            heading: String::leak(heading),
-            rank,
-            exact: true,
-        },
-        help: "",
-    }));
-    made.push(field);
-    field
+        heading: heading.to_uppercase(),
+        rank,
+        exact: true,
+        help: String::new(),
+    };
+    made.kept()
 }
 
 /// Groups records as a specification says.

@@ -3,7 +3,6 @@
 use flowgauge_wire::Address;
 
 use crate::exchange::Exchange;
-use crate::held::held;
 use crate::schema::record;
 use crate::value::{Symbol, filled, listed};
 
@@ -21,83 +20,43 @@ record! {
     dst_ip Address "SERVER" 2 = it.parties.server_ip(), "address of the server, or of all";
     dst_port Unsigned = it.parties.server.1, "port of the server";
     proto Text = it.carrier(), "udp";
-    trans_id Unsigned = first.xid, "number of the request";
-    mac Text "MAC" 1 = filled(&first.mac), "hardware address of the client";
+    trans_id (xid: u32) Unsigned = first.xid, "number of the request";
+    mac: String, Text "MAC" 1 = filled(&first.mac), "hardware address of the client";
     request Text "REQUEST" 1 = request.map(|it| it.kind), "discover, request, decline, release, inform, bootrequest, ...";
     reply Text "REPLY" 1 = reply.map(|it| it.kind), "offer, ack, nak, bootreply, ...";
-    client_addr Address = address(first.client), "address that the client has already";
-    requested_addr Address = request.and_then(|it| address(it.requested)), "address that the client wants";
-    assigned_addr Address "ADDRESS" 1 = reply.and_then(|it| address(it.assigned)), "address that the client gets";
-    server_addr Address = address(last.server), "address of the server, as it says";
-    next_server Address = reply.and_then(|it| address(it.next_server)), "server of the client's next step, as it boots";
-    relay_addr Address = address(first.relay), "relay through which it goes";
-    host_name Text "NAME" 2 = filled(&first.host_name), "name of the client's host, as it was sent";
-    client_fqdn Text = filled(&first.fqdn), "full name of the client";
-    domain Text = reply.and_then(|it| filled(&it.domain)), "domain that the server tells";
-    lease_time Unsigned Seconds = last.lease, "how long the address is the client's; without a reply how long it wants it";
+    client_addr (client: Option<[u8; 4]>) Address = address(first.client), "address that the client has already";
+    requested_addr (requested: Option<[u8; 4]>) Address = request.and_then(|it| address(it.requested)), "address that the client wants";
+    assigned_addr (assigned: Option<[u8; 4]>) Address "ADDRESS" 1 = reply.and_then(|it| address(it.assigned)), "address that the client gets";
+    server_addr (server: Option<[u8; 4]>) Address = address(last.server), "address of the server, as it says";
+    next_server: Option<[u8; 4]>, Address = reply.and_then(|it| address(it.next_server)), "server of the client's next step, as it boots";
+    relay_addr (relay: Option<[u8; 4]>) Address = address(first.relay), "relay through which it goes";
+    host_name: String, Text "NAME" 2 = filled(&first.host_name), "name of the client's host, as it was sent";
+    client_fqdn (fqdn: String) Text = filled(&first.fqdn), "full name of the client";
+    domain: String, Text = reply.and_then(|it| filled(&it.domain)), "domain that the server tells";
+    lease_time (lease: Option<u32>) Unsigned Seconds = last.lease, "how long the address is the client's; without a reply how long it wants it";
     renewal_time Unsigned Seconds = last.renewal[0], "when the client is to ask for more time";
     rebinding_time Unsigned Seconds = last.renewal[1], "when it is to ask any server for that";
-    subnet_mask Address = address(last.mask), "mask of the client's network";
-    routers Texts = listed(&last.routers), "addresses of its routers";
-    dns_servers Texts = listed(&last.dns_servers), "addresses of its name servers";
-    client_id Text = filled(&first.client_id), "identifier that the client chose, its bytes in hexadecimal";
-    vendor_class Text = filled(&first.vendor), "what the client's system is";
-    message Text = filled(&last.text), "words of the server, or the client";
-    parameters List = listed(&first.parameters), "options that the client wants";
+    subnet_mask (mask: Option<[u8; 4]>) Address = address(last.mask), "mask of the client's network";
+    routers: Vec<String>, Texts = listed(&last.routers), "addresses of its routers";
+    dns_servers: Vec<String>, Texts = listed(&last.dns_servers), "addresses of its name servers";
+    client_id: String, Text = filled(&first.client_id), "identifier that the client chose, its bytes in hexadecimal";
+    vendor_class (vendor: String) Text = filled(&first.vendor), "what the client's system is";
+    message (text: String) Text = filled(&last.text), "words of the server, or the client";
+    parameters: Vec<u8>, List = listed(&first.parameters), "options that the client wants";
     request_bytes Unsigned Bytes = request.map(|it| it.bytes), "bytes of the request";
     reply_bytes Unsigned Bytes = reply.map(|it| it.bytes), "bytes of the reply";
     latency Duration Seconds "LATENCY" 2 = it.latency(), "from the request, where it came again from the first, to the reply";
     state Text "STATE" 3 = Symbol(it.state()), "matched, no_reply or no_request";
     repeats Unsigned = it.repeats, "how often the request came again before the reply";
     limit Text = it.limit, "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; or null";
-}
 
-held! {
     /// A message of DHCP. Its buffers can be used again ([`crate::Held::clear`]).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct DhcpMessage {
-        /// Number of the request.
-        pub xid: u32,
-        /// Hardware address, hexadecimal with colons.
-        pub mac: String,
         /// What it is.
         pub kind: &'static str,
-        /// Address that the client has.
-        pub client: Option<[u8; 4]>,
-        /// Address that it wants.
-        pub requested: Option<[u8; 4]>,
-        /// Address that it gets.
-        pub assigned: Option<[u8; 4]>,
-        /// The server's.
-        pub server: Option<[u8; 4]>,
-        /// That of the next step.
-        pub next_server: Option<[u8; 4]>,
-        /// The relay's.
-        pub relay: Option<[u8; 4]>,
-        /// Name of the host.
-        pub host_name: String,
-        /// Full name.
-        pub fqdn: String,
-        /// Domain.
-        pub domain: String,
-        /// How long the address is the client's, s.
-        pub lease: Option<u32>,
         /// When it is to ask for more time, and when any server, s.
         pub renewal: [Option<u32>; 2],
-        /// Mask of its network.
-        pub mask: Option<[u8; 4]>,
-        /// Its routers.
-        pub routers: Vec<String>,
-        /// Its name servers.
-        pub dns_servers: Vec<String>,
-        /// What the client calls itself, hexadecimal with colons.
-        pub client_id: String,
-        /// What the client's system is.
-        pub vendor: String,
-        /// Words of its sender.
-        pub text: String,
-        /// Options that are wanted.
-        pub parameters: Vec<u8>,
         /// Bytes of it.
         pub bytes: u64,
     }

@@ -3,7 +3,6 @@
 use flowgauge_wire::Address;
 
 use crate::exchange::Exchange;
-use crate::held::held;
 use crate::schema::record;
 use crate::text_list::TextList;
 use crate::value::{Symbol, filled, listed};
@@ -24,63 +23,39 @@ record! {
     dst_ip Address "SERVER" 2 = it.parties.server_ip(), "address of the server, or of all";
     dst_port Unsigned = it.parties.server.1, "port of the server";
     proto Text = it.carrier(), "udp";
-    trans_id Unsigned = first.xid, "number of the request";
-    client_id Text = filled(&first.client_id), "identifier of the client (DUID), hexadecimal";
-    server_id Text = filled(&last.server_id), "identifier of the server (DUID), hexadecimal";
-    mac Text "MAC" 1 = filled(&first.mac), "hardware address in the client's identifier, of Ethernet";
+    trans_id (xid: u32) Unsigned = first.xid, "number of the request";
+    client_id: String, Text = filled(&first.client_id), "identifier of the client (DUID), hexadecimal";
+    server_id: String, Text = filled(&last.server_id), "identifier of the server (DUID), hexadecimal";
+    mac: String, Text "MAC" 1 = filled(&first.mac), "hardware address in the client's identifier, of Ethernet";
     request Text "REQUEST" 1 = request.map(|it| it.kind), "solicit, request, renew, rebind, release, information-request, ...";
     reply Text "REPLY" 1 = reply.map(|it| it.kind), "advertise, reply, reconfigure";
     requested Texts = request.map(|it| &it.leases), "addresses and prefixes that the client names";
     assigned Texts "ADDRESSES" 1 = reply.map(|it| &it.leases), "addresses and prefixes that the client gets";
-    lease_time Unsigned Seconds = reply.and_then(|it| it.lifetime), "how long the first of them is valid";
-    status Unsigned = last.status, "status that is no success, else 0; null where there is none";
-    message Text = filled(&last.text), "words on the status";
+    lease_time (lifetime: Option<u32>) Unsigned Seconds = reply.and_then(|it| it.lifetime), "how long the first of them is valid";
+    status: Option<u16>, Unsigned = last.status, "status that is no success, else 0; null where there is none";
+    message (text: String) Text = filled(&last.text), "words on the status";
     relay_addr Address = first.relay.map(|it| (Address(it[0]), 6)), "address of the client's link at the relay nearest to it";
     peer_addr Address = first.relay.map(|it| (Address(it[1]), 6)), "address of the client at that relay";
-    client_fqdn Text "NAME" 2 = both().find_map(|it| filled(&it.fqdn)), "full name of the client";
-    domains Texts = reply.map(|it| &it.domains), "domains that the server tells";
-    dns_servers Texts = reply.map(|it| &it.dns_servers), "servers of DNS that the server tells";
-    parameters List = listed(&first.parameters), "options that the client wants";
+    client_fqdn (fqdn: String) Text "NAME" 2 = both().find_map(|it| filled(&it.fqdn)), "full name of the client";
+    domains: TextList, Texts = reply.map(|it| &it.domains), "domains that the server tells";
+    dns_servers: TextList, Texts = reply.map(|it| &it.dns_servers), "servers of DNS that the server tells";
+    parameters: Vec<u16>, List = listed(&first.parameters), "options that the client wants";
     request_bytes Unsigned Bytes = request.map(|it| it.bytes), "bytes of the request";
     reply_bytes Unsigned Bytes = reply.map(|it| it.bytes), "bytes of the reply";
     latency Duration Seconds "LATENCY" 2 = it.latency(), "from the request, where it came again from the first, to the reply";
     state Text "STATE" 3 = Symbol(it.state()), "matched, no_reply or no_request";
     repeats Unsigned = it.repeats, "how often the request came again before the reply";
     limit Text = it.limit.or(both().find_map(|it| it.limit)), "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; list: more leases, domains or servers than are written down (32), or options wanted (256); text: an identifier of more than 130 bytes; or null";
-}
 
-held! {
     /// A message. Its buffers can be used again ([`crate::Held::clear`]).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Dhcpv6Message {
-        /// Number of the request.
-        pub xid: u32,
         /// What it is.
         pub kind: &'static str,
-        /// The client's identifier, hexadecimal.
-        pub client_id: String,
-        /// The server's.
-        pub server_id: String,
-        /// Hardware address, hexadecimal with colons.
-        pub mac: String,
         /// Addresses and prefixes.
         pub leases: TextList,
-        /// How long the first of them is valid, s.
-        pub lifetime: Option<u32>,
-        /// Status.
-        pub status: Option<u16>,
-        /// Words on it.
-        pub text: String,
         /// Link and client's address at the relay nearest to the client.
         pub relay: Option<[[u8; 16]; 2]>,
-        /// Full name.
-        pub fqdn: String,
-        /// Domains.
-        pub domains: TextList,
-        /// Servers of DNS.
-        pub dns_servers: TextList,
-        /// Options that are wanted.
-        pub parameters: Vec<u16>,
         /// Bytes of it.
         pub bytes: u64,
         /// The first bound that left something out.

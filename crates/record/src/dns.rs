@@ -1,7 +1,6 @@
 //! Records about DNS queries and their replies.
 
 use crate::exchange::Exchange;
-use crate::held::held;
 use crate::schema::record;
 use crate::text_list::TextList;
 use crate::value::{Symbol, filled, listed};
@@ -22,30 +21,30 @@ record! {
     dst_ip Address "SERVER" 1 = it.parties.server_ip(), "address of the server, or the group";
     dst_port Unsigned "PORT" 4 = it.parties.server.1, "port of the server";
     proto Text = it.carrier(), "udp or tcp";
-    service Text = Symbol(first.service), "dns, mdns, llmnr, nbns, or doh: DNS within HTTP/2";
-    trans_id Unsigned "ID" 5 = first.id, "number of the query";
-    opcode Text = Symbol(&first.opcode), "query, notify, update, ...";
-    query Text "QUERY" 1 = filled(&first.query), "name that is asked for, or where no question is repeated that of the first answer";
-    qclass Text = filled(&first.qclass), "class of the question";
-    qtype Text "TYPE" 1 = filled(&first.qtype), "type of the question";
-    rcode Text "RCODE" 1 = reply.and_then(|it| filled(&it.rcode)), "response code, that of EDNS included";
-    aa Text = reply.map(|it| it.is_authoritative), "yes: the server has authority over the name";
-    tc Text = reply.map(|it| it.is_truncated), "yes: part of the reply was left out";
-    rd Text = first.wants_recursion, "yes: the client wants recursion";
-    ra Text = reply.map(|it| it.has_recursion), "yes: the server does recursion";
+    service: &'static str, Text = Symbol(first.service), "dns, mdns, llmnr, nbns, or doh: DNS within HTTP/2";
+    trans_id (id: u16) Unsigned "ID" 5 = first.id, "number of the query";
+    opcode: String, Text = Symbol(&first.opcode), "query, notify, update, ...";
+    query: String, Text "QUERY" 1 = filled(&first.query), "name that is asked for, or where no question is repeated that of the first answer";
+    qclass: String, Text = filled(&first.qclass), "class of the question";
+    qtype: String, Text "TYPE" 1 = filled(&first.qtype), "type of the question";
+    rcode: String, Text "RCODE" 1 = reply.and_then(|it| filled(&it.rcode)), "response code, that of EDNS included";
+    aa (is_authoritative: bool) Text = reply.map(|it| it.is_authoritative), "yes: the server has authority over the name";
+    tc (is_truncated: bool) Text = reply.map(|it| it.is_truncated), "yes: part of the reply was left out";
+    rd (wants_recursion: bool) Text = first.wants_recursion, "yes: the client wants recursion";
+    ra (has_recursion: bool) Text = reply.map(|it| it.has_recursion), "yes: the server does recursion";
     ad Text = reply.map(|it| it.is_authentic), "yes: the server says that the data is authentic";
-    cd Text = first.checks_disabled, "yes: the client checks signatures itself";
+    cd (checks_disabled: bool) Text = first.checks_disabled, "yes: the client checks signatures itself";
     ad_wanted Text = request.map(|it| it.is_authentic), "yes: the client wants to know whether the data is authentic";
-    z Text = both().any(|it| it.has_reserved), "yes: the bit without a meaning is set in one of both";
+    z (has_reserved: bool) Text = both().any(|it| it.has_reserved), "yes: the bit without a meaning is set in one of both";
     dnssec_ok Text = edns.map(|it| it.0), "yes: the client wants signatures; null without EDNS";
     edns_bytes Unsigned Bytes = edns.map(|it| it.1), "largest datagram that the client takes, by EDNS";
-    client_subnet Text = both().find_map(|it| filled(&it.client_subnet)), "network on whose behalf is asked, by EDNS";
-    answers Texts "ANSWERS" 2 = reply.map(|it| &it.answers), "what the answers say, in order";
-    answer_types Texts = reply.map(|it| &it.answer_types), "their types";
-    ttls List Seconds = reply.and_then(|it| listed(&it.ttls)), "their times to live";
-    answer_names Texts = reply.map(|it| &it.answer_names), "the names that they are of";
-    authorities Texts = reply.map(|it| &it.authorities), "records of authorities in the reply, as zone files have them: name, time to live, type, data";
-    additionals Texts = reply.map(|it| &it.additionals), "additional records in the reply, likewise, without that of EDNS";
+    client_subnet: String, Text = both().find_map(|it| filled(&it.client_subnet)), "network on whose behalf is asked, by EDNS";
+    answers: TextList, Texts "ANSWERS" 2 = reply.map(|it| &it.answers), "what the answers say, in order";
+    answer_types: TextList, Texts = reply.map(|it| &it.answer_types), "their types";
+    ttls: Vec<u32>, List Seconds = reply.and_then(|it| listed(&it.ttls)), "their times to live";
+    answer_names: TextList, Texts = reply.map(|it| &it.answer_names), "the names that they are of";
+    authorities: TextList, Texts = reply.map(|it| &it.authorities), "records of authorities in the reply, as zone files have them: name, time to live, type, data";
+    additionals: TextList, Texts = reply.map(|it| &it.additionals), "additional records in the reply, likewise, without that of EDNS";
     request_flags Unsigned = request.map(|it| it.flags), "second word of the query's header: flags, opcode, code";
     reply_flags Unsigned = reply.map(|it| it.flags), "the same of the reply";
     request_place Unsigned = request.map(|it| it.place), "position of the query among the messages of its flow, from 1";
@@ -60,57 +59,15 @@ record! {
     state Text "STATE" 3 = Symbol(it.state()), "matched, no_reply or no_request";
     repeats Unsigned = it.repeats, "how often the query came again before the reply";
     limit Text = it.limit.or(both().find_map(|it| it.limit)), "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; answers: more than are written down (1,024, or 32 KiB of text); or null";
-    odd Text "ODD" 4 = both().find_map(|it| filled(it.odd)), "why a message could not be read to its end, or null";
-}
+    odd: &'static str, Text "ODD" 4 = both().find_map(|it| filled(it.odd)), "why a message could not be read to its end, or null";
 
-held! {
     /// What a message says. Its buffers can be used again ([`crate::Held::clear`]).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct DnsMessage {
-        /// `dns`, `mdns`, `llmnr` or `nbns`.
-        pub service: &'static str,
-        /// Number of the query.
-        pub id: u16,
-        /// What kind of request.
-        pub opcode: String,
-        /// First question's name.
-        pub query: String,
-        /// Its class.
-        pub qclass: String,
-        /// Its type.
-        pub qtype: String,
-        /// Response code; of a query nothing.
-        pub rcode: String,
-        /// AA.
-        pub is_authoritative: bool,
-        /// TC.
-        pub is_truncated: bool,
-        /// RD.
-        pub wants_recursion: bool,
-        /// RA.
-        pub has_recursion: bool,
         /// AD.
         pub is_authentic: bool,
-        /// CD.
-        pub checks_disabled: bool,
-        /// Z.
-        pub has_reserved: bool,
         /// DO and the largest datagram, where there is EDNS.
         pub edns: Option<(bool, u16)>,
-        /// Client subnet of EDNS.
-        pub client_subnet: String,
-        /// What the answers say.
-        pub answers: TextList,
-        /// Their types.
-        pub answer_types: TextList,
-        /// Their times to live, s.
-        pub ttls: Vec<u32>,
-        /// The names that they are of.
-        pub answer_names: TextList,
-        /// Records of authorities: name, time to live, type and data with blanks between.
-        pub authorities: TextList,
-        /// Additional records, likewise.
-        pub additionals: TextList,
         /// Second word of the header.
         pub flags: u16,
         /// Position among the messages of the flow, from 1.
@@ -119,8 +76,6 @@ held! {
         pub counts: [u16; 4],
         /// Bytes of it.
         pub bytes: u64,
-        /// Why it could not be read to its end.
-        pub odd: &'static str,
         /// The first bound that left something out.
         pub limit: Option<&'static str>,
     }

@@ -16,28 +16,70 @@ use crate::value::{Lossy, Symbol, listed};
 record! {
     /// Fields of a [`HttpMessage`].
     MESSAGE, HTTP_MESSAGE_SCHEMA for HttpMessage as it, own_schema:
-    time Time "TIME" 1 = it.begin, "when its first byte was captured";
-    end Time = it.end, "when its last byte was captured";
+    time (begin: Nanos) Time "TIME" 1 = it.begin, "when its first byte was captured";
+    end: Nanos, Time = it.end, "when its last byte was captured";
     src_ip Address "SOURCE" 1 = (it.source.0, it.ip_version), "its sender";
     src_port Unsigned "PORT" 2 = it.source.1, "port of the sender";
     dst_ip Address "DESTINATION" 1 = (it.destination.0, it.ip_version), "its receiver";
     dst_port Unsigned "PORT" 2 = it.destination.1, "port of the receiver";
-    depth Unsigned "NO" 3 = it.depth, "position in its direction of the connection, from 1";
+    depth: u32, Unsigned "NO" 3 = it.depth, "position in its direction of the connection, from 1";
     kind Text "KIND" 1 = Symbol(if it.is_request { "request" } else { "response" }), "request or response";
-    method Text "METHOD" 1 = it.lossy(it.method), "method of a request";
-    host Text "HOST" 2 = it.lossy(it.host), "header field Host";
-    uri Text "URI" 1 = it.lossy(it.uri), "target of a request, as it was sent";
-    version Text = it.has_head.then_some(Symbol(it.version)), "0.9, 1.0, 1.1 or other";
-    status Unsigned "STATUS" 1 = it.status(), "status of a response";
-    reason Text = it.lossy(it.reason), "the words behind the status";
-    user_agent Text = it.lossy(it.user_agent), "header field User-Agent";
-    referrer Text = it.lossy(it.referrer), "header field Referer";
-    content_type Text "TYPE" 3 = it.lossy(it.content_type), "header field Content-Type";
-    content_encoding Text = it.lossy(it.content_encoding), "header field Content-Encoding";
-    body_bytes Unsigned Bytes "BODY" 2 = it.body_bytes, "bytes of the body, without transfer coding, missing ones counted";
-    missing_bytes Unsigned Bytes = it.missing_bytes, "bytes of the body that were not captured";
-    whole Text = it.is_whole, "yes: it came to its end; no: it was cut off or given up";
-    odd Text "ODD" 4 = it.lossy(it.odd), "what two programs could read differently, or null";
+    method: Piece, Text "METHOD" 1 = it.lossy(it.method), "method of a request";
+    host: Piece, Text "HOST" 2 = it.lossy(it.host), "header field Host";
+    uri: Piece, Text "URI" 1 = it.lossy(it.uri), "target of a request, as it was sent";
+    version: &'static str, Text = it.has_head.then_some(Symbol(it.version)), "0.9, 1.0, 1.1 or other";
+    status: u16, Unsigned "STATUS" 1 = it.status(), "status of a response";
+    reason: Piece, Text = it.lossy(it.reason), "the words behind the status";
+    user_agent: Piece, Text = it.lossy(it.user_agent), "header field User-Agent";
+    referrer: Piece, Text = it.lossy(it.referrer), "header field Referer";
+    content_type: Piece, Text "TYPE" 3 = it.lossy(it.content_type), "header field Content-Type";
+    content_encoding: Piece, Text = it.lossy(it.content_encoding), "header field Content-Encoding";
+    body_bytes: u64, Unsigned Bytes "BODY" 2 = it.body_bytes, "bytes of the body, without transfer coding, missing ones counted";
+    missing_bytes: u64, Unsigned Bytes = it.missing_bytes, "bytes of the body that were not captured";
+    whole (is_whole: bool) Text = it.is_whole, "yes: it came to its end; no: it was cut off or given up";
+    odd: Piece, Text "ODD" 4 = it.lossy(it.odd), "what two programs could read differently, or null";
+
+    /// A message, kept. Its buffer can be used again ([`crate::Held::clear`]).
+    #[derive(Clone, Debug, Default)]
+    pub struct HttpMessage {
+        text: Vec<u8>,
+        /// Sender.
+        pub source: (Address, u16),
+        /// Receiver.
+        pub destination: (Address, u16),
+        /// 4 or 6.
+        pub ip_version: u8,
+        /// It is a request.
+        pub is_request: bool,
+        /// Where its first line could not be read, only what surrounds it is known.
+        pub has_head: bool,
+        /// `Origin`.
+        pub origin: Piece,
+        /// `Location`.
+        pub location: Piece,
+        /// Number of its stream, of HTTP/2.
+        pub stream: Option<u32>,
+        /// Fields of its head, of HTTP/2 where they are wanted.
+        pub fields: TextList,
+        /// Type that its body begins as.
+        pub mime_type: Option<&'static str>,
+        /// Files that its body is or holds, where files are looked at.
+        pub files: Option<Box<BodyFiles>>,
+        /// Bytes of it behind its content coding, where that was taken away.
+        pub decoded_bytes: Option<u64>,
+        /// How its stream ended, if it ended with it.
+        pub close: Option<&'static str>,
+        /// Messages before it were lost.
+        pub is_after_loss: bool,
+        /// The bound that took its partner from it.
+        pub limit: Option<&'static str>,
+        /// Of the connection: SYN, end of the handshake.
+        pub handshake: [Option<Nanos>; 2],
+        /// The connection was captured from its middle.
+        pub is_partial: bool,
+        /// Bytes of its direction that were sent again, so far, where that is counted.
+        pub retransmitted: Option<u64>,
+    }
 }
 
 record! {
@@ -112,84 +154,6 @@ held! {
         pub names: Vec<String>,
         /// Of parts: types that they begin as.
         pub types: Vec<&'static str>,
-    }
-}
-
-held! {
-    /// A message, kept. Its buffer can be used again ([`crate::Held::clear`]).
-    #[derive(Clone, Debug, Default)]
-    pub struct HttpMessage {
-        text: Vec<u8>,
-        /// First byte.
-        pub begin: Nanos,
-        /// Last byte.
-        pub end: Nanos,
-        /// Sender.
-        pub source: (Address, u16),
-        /// Receiver.
-        pub destination: (Address, u16),
-        /// 4 or 6.
-        pub ip_version: u8,
-        /// Position in its direction, from 1.
-        pub depth: u32,
-        /// It is a request.
-        pub is_request: bool,
-        /// Where its first line could not be read, only what surrounds it is known.
-        pub has_head: bool,
-        /// Method.
-        pub method: Piece,
-        /// Target.
-        pub uri: Piece,
-        /// Version.
-        pub version: &'static str,
-        /// Status.
-        pub status: u16,
-        /// Reason.
-        pub reason: Piece,
-        /// `Host`.
-        pub host: Piece,
-        /// `User-Agent`.
-        pub user_agent: Piece,
-        /// `Referer`.
-        pub referrer: Piece,
-        /// `Origin`.
-        pub origin: Piece,
-        /// `Content-Type`.
-        pub content_type: Piece,
-        /// `Content-Encoding`.
-        pub content_encoding: Piece,
-        /// `Location`.
-        pub location: Piece,
-        /// Number of its stream, of HTTP/2.
-        pub stream: Option<u32>,
-        /// Fields of its head, of HTTP/2 where they are wanted.
-        pub fields: TextList,
-        /// Type that its body begins as.
-        pub mime_type: Option<&'static str>,
-        /// Files that its body is or holds, where files are looked at.
-        pub files: Option<Box<BodyFiles>>,
-        /// Bytes of its body.
-        pub body_bytes: u64,
-        /// Bytes of it behind its content coding, where that was taken away.
-        pub decoded_bytes: Option<u64>,
-        /// Missing among them.
-        pub missing_bytes: u64,
-        /// It came to its end.
-        pub is_whole: bool,
-        /// How its stream ended, if it ended with it.
-        pub close: Option<&'static str>,
-        /// Messages before it were lost.
-        pub is_after_loss: bool,
-        /// What is odd about it, with commas between.
-        pub odd: Piece,
-        /// The bound that took its partner from it.
-        pub limit: Option<&'static str>,
-        /// Of the connection: SYN, end of the handshake.
-        pub handshake: [Option<Nanos>; 2],
-        /// The connection was captured from its middle.
-        pub is_partial: bool,
-        /// Bytes of its direction that were sent again, so far, where that is counted.
-        pub retransmitted: Option<u64>,
     }
 }
 

@@ -3,7 +3,6 @@
 use flowgauge_wire::Address;
 
 use crate::exchange::Exchange;
-use crate::held::held;
 use crate::schema::record;
 use crate::value::{Symbol, filled};
 
@@ -21,14 +20,14 @@ record! {
     dst_ip Address "SERVER" 1 = it.parties.server_ip(), "address of the cache that is asked, or the group";
     dst_port Unsigned "PORT" 5 = it.parties.server.1, "its port";
     proto Text = it.carrier(), "udp";
-    number Unsigned "NO" 5 = first.number, "number of the query";
+    number: u32, Unsigned "NO" 5 = first.number, "number of the query";
     opcode Text "QUERY" 3 = request.map(|it| it.opcode), "query, secho or decho";
-    version Unsigned = first.version, "version of the query, or of the reply where there is no query";
-    url Text "URL" 1 = filled(&first.url), "what is asked for";
+    version: u8, Unsigned = first.version, "version of the query, or of the reply where there is no query";
+    url: String, Text "URL" 1 = filled(&first.url), "what is asked for";
     requester Address = request.and_then(|it| it.requester).map(|it| (Address::v4(it), 4)), "for whom, as the query says";
     result Text "RESULT" 1 = reply.map(|it| it.opcode), "opcode of the reply: hit, miss, miss_nofetch, hit_obj, denied, err, ...";
-    server_rtt Unsigned = reply.and_then(|it| it.server_rtt_ms), "round trip from the cache that is asked to the server, ms, as it says";
-    object_bytes Unsigned Bytes = reply.and_then(|it| it.object_bytes), "bytes of the object that the reply carries";
+    server_rtt (server_rtt_ms: Option<u16>) Unsigned = reply.and_then(|it| it.server_rtt_ms), "round trip from the cache that is asked to the server, ms, as it says";
+    object_bytes: Option<u16>, Unsigned Bytes = reply.and_then(|it| it.object_bytes), "bytes of the object that the reply carries";
     request_bytes Unsigned Bytes = request.map(|it| it.bytes), "bytes of the query";
     reply_bytes Unsigned Bytes = reply.map(|it| it.bytes), "bytes of the reply";
     latency Duration Seconds "LATENCY" 1 = it.latency(), "from the query, where it came again from the first, to the reply";
@@ -36,26 +35,14 @@ record! {
     repeats Unsigned = it.repeats, "how often the query came again before the reply";
     limit Text = it.limit, "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; or null";
     odd Text "ODD" 4 = is_odd.then_some("malformed"), "malformed: a message is cut, or its length is not that of the datagram";
-}
 
-held! {
     /// A message of ICP. Its buffer can be used again ([`crate::Held::clear`]).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct IcpMessage {
         /// What it is.
         pub opcode: &'static str,
-        /// Version.
-        pub version: u8,
-        /// Number of the query.
-        pub number: u32,
-        /// What is asked for.
-        pub url: String,
         /// For whom.
         pub requester: Option<[u8; 4]>,
-        /// Round trip to the server, ms.
-        pub server_rtt_ms: Option<u16>,
-        /// Bytes of the object.
-        pub object_bytes: Option<u16>,
         /// Bytes of it.
         pub bytes: u64,
         /// It is malformed.

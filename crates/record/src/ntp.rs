@@ -23,12 +23,12 @@ record! {
     proto Text = it.carrier(), "udp";
     version Unsigned "VERSION" 3 = message.version, "version of the reply, or of the request where there is no reply";
     mode Text "MODE" 1 = Symbol(message.mode), "mode of the same: client, server, broadcast, symmetric_active, symmetric_passive, control, private";
-    stratum Unsigned "STRATUM" 2 = clock.map(|it| it.stratum), "distance of its sender to a reference clock in hosts";
-    poll Float Seconds = clock.map(|it| it.poll), "interval between its messages";
-    precision Float Seconds = clock.map(|it| it.precision), "precision of its clock";
-    root_delay Float Seconds = clock.map(|it| it.root_delay), "its round trip to the reference clock";
-    root_disp Float Seconds = clock.map(|it| it.root_dispersion), "its uncertainty to the reference clock";
-    ref_id Text "REFERENCE" 2 = clock.and_then(|it| filled(&it.reference)), "clock or host that it follows; of stratum 0 what it wants to say";
+    stratum: u8, Unsigned "STRATUM" 2 = clock.map(|it| it.stratum), "distance of its sender to a reference clock in hosts";
+    poll: f64, Float Seconds = clock.map(|it| it.poll), "interval between its messages";
+    precision: f64, Float Seconds = clock.map(|it| it.precision), "precision of its clock";
+    root_delay: f64, Float Seconds = clock.map(|it| it.root_delay), "its round trip to the reference clock";
+    root_disp (root_dispersion: f64) Float Seconds = clock.map(|it| it.root_dispersion), "its uncertainty to the reference clock";
+    ref_id (reference: String) Text "REFERENCE" 2 = clock.and_then(|it| filled(&it.reference)), "clock or host that it follows; of stratum 0 what it wants to say";
     ref_time Time = clock.and_then(|it| it.times[0]), "when its clock was set";
     org_time Time = clock.and_then(|it| it.times[1]), "when the request left, by the client's clock";
     rec_time Time = clock.and_then(|it| it.times[2]), "when the request came, by the server's clock";
@@ -37,6 +37,15 @@ record! {
     state Text "STATE" 3 = Symbol(it.state()), "matched, no_reply or no_request";
     repeats Unsigned = it.repeats, "how often the request came again before the reply";
     limit Text = it.limit, "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; or null";
+
+    /// What a message says of its sender's clock.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    pub struct NtpClock {
+        /// When it was set; when the request left, when it came, when the message left.
+        pub times: [Option<Nanos>; 4],
+        /// As they are sent: when the request left, when the message left.
+        pub raw: [u64; 2],
+    }
 }
 
 held! {
@@ -49,28 +58,5 @@ held! {
         pub mode: &'static str,
         /// What it says of its sender's clock, except in control messages.
         pub clock: Option<NtpClock>,
-    }
-}
-
-held! {
-    /// What a message says of its sender's clock.
-    #[derive(Clone, Debug, Default, PartialEq)]
-    pub struct NtpClock {
-        /// Distance to a reference clock in hosts.
-        pub stratum: u8,
-        /// Interval between messages, s.
-        pub poll: f64,
-        /// Precision, s.
-        pub precision: f64,
-        /// Round trip to the reference clock, s.
-        pub root_delay: f64,
-        /// Uncertainty to it, s.
-        pub root_dispersion: f64,
-        /// What it follows.
-        pub reference: String,
-        /// When it was set; when the request left, when it came, when the message left.
-        pub times: [Option<Nanos>; 4],
-        /// As they are sent: when the request left, when the message left.
-        pub raw: [u64; 2],
     }
 }

@@ -1,7 +1,6 @@
 //! Records about remote procedure calls (ONC RPC).
 
 use crate::exchange::Exchange;
-use crate::held::held;
 use crate::schema::record;
 use crate::value::{Symbol, filled};
 
@@ -20,18 +19,18 @@ record! {
     dst_ip Address "SERVER" 1 = it.parties.server_ip(), "address of the server";
     dst_port Unsigned "PORT" 3 = it.parties.server.1, "port of the server";
     proto Text = it.carrier(), "udp or tcp";
-    xid Unsigned "XID" 6 = first.xid, "number of the call";
-    program Text "PROGRAM" 1 = request.and_then(|it| filled(&it.program)), "name of the program, or its number";
-    version Unsigned "VERSION" 2 = request.map(|it| it.numbers[1]), "version of the program";
-    procedure Text "PROCEDURE" 1 = request.and_then(|it| filled(&it.procedure)), "name of the procedure, or its number";
-    argument Text "ARGUMENT" 4 = request.and_then(|it| filled(&it.argument)), "directory of a mount; program, version and protocol that a portmapper is asked for";
-    auth Text = request.map(|it| it.auth), "how the client shows who it is: none, sys, short, dh, gss, other";
-    machine Text = request.and_then(|it| filled(&it.machine)), "name of the client's machine, by auth sys";
+    xid: u32, Unsigned "XID" 6 = first.xid, "number of the call";
+    program: String, Text "PROGRAM" 1 = request.and_then(|it| filled(&it.program)), "name of the program, or its number";
+    version (numbers: [u32; 3]) Unsigned "VERSION" 2 = request.map(|it| it.numbers[1]), "version of the program";
+    procedure: String, Text "PROCEDURE" 1 = request.and_then(|it| filled(&it.procedure)), "name of the procedure, or its number";
+    argument: String, Text "ARGUMENT" 4 = request.and_then(|it| filled(&it.argument)), "directory of a mount; program, version and protocol that a portmapper is asked for";
+    auth: &'static str, Text = request.map(|it| it.auth), "how the client shows who it is: none, sys, short, dh, gss, other";
+    machine: String, Text = request.and_then(|it| filled(&it.machine)), "name of the client's machine, by auth sys";
     uid Unsigned = user.map(|it| it.0), "user, by auth sys";
     gid Unsigned = user.map(|it| it.1), "group, by auth sys";
-    outcome Text "OUTCOME" 1 = reply.map(|it| it.outcome), "success, prog_unavail, prog_mismatch, proc_unavail, garbage_args, system_err, rpc_mismatch or auth_error";
-    status Text "STATUS" 2 = reply.and_then(|it| filled(&it.status)), "with which results of NFS and mount begin: ok, noent, acces, ...";
-    port Unsigned = reply.and_then(|it| it.port), "port that a portmapper told";
+    outcome: &'static str, Text "OUTCOME" 1 = reply.map(|it| it.outcome), "success, prog_unavail, prog_mismatch, proc_unavail, garbage_args, system_err, rpc_mismatch or auth_error";
+    status: String, Text "STATUS" 2 = reply.and_then(|it| filled(&it.status)), "with which results of NFS and mount begin: ok, noent, acces, ...";
+    port: Option<u16>, Unsigned = reply.and_then(|it| it.port), "port that a portmapper told";
     request_bytes Unsigned Bytes = request.map(|it| it.bytes), "bytes of the call";
     reply_bytes Unsigned Bytes = reply.map(|it| it.bytes), "bytes of the reply";
     missing_bytes Unsigned Bytes = missing, "bytes of both that were not captured";
@@ -39,34 +38,12 @@ record! {
     state Text "STATE" 3 = Symbol(it.state()), "matched, no_reply or no_request";
     repeats Unsigned = it.repeats, "how often the call came again before the reply";
     limit Text = it.limit.or(request.and_then(|it| it.limit)), "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; head: the argument lies behind the 2 KiB of a call that are read; or null";
-}
 
-held! {
     /// A call or a reply. Its buffers can be used again ([`crate::Held::clear`]).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct RpcMessage {
-        /// Number of the call.
-        pub xid: u32,
-        /// Program, version, procedure; of a reply those of its call.
-        pub numbers: [u32; 3],
-        /// Name of the program.
-        pub program: String,
-        /// Name of the procedure.
-        pub procedure: String,
-        /// What it is asked for.
-        pub argument: String,
-        /// How the client shows who it is.
-        pub auth: &'static str,
-        /// Its name.
-        pub machine: String,
         /// User and group.
         pub user: Option<(u32, u32)>,
-        /// What became of the call.
-        pub outcome: &'static str,
-        /// Status of the results.
-        pub status: String,
-        /// Port that was told.
-        pub port: Option<u16>,
         /// Bytes of it.
         pub bytes: u64,
         /// How many of them were missing.

@@ -1,7 +1,8 @@
 //! What a record is made of.
 
 use core::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_wire::{Address, Nanos};
 
@@ -9,12 +10,13 @@ use crate::any::AnyObject;
 use crate::text::lossy;
 use crate::value::{Numbers, Texts, ValueRef};
 
-/// What kind of value a field holds, and so how encodings write it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// What kind of value a field holds, and so how encodings write it. The numbers are told to other machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::FromRepr)]
 #[non_exhaustive]
+#[repr(u8)]
 pub enum FieldKind {
     /// A whole number.
-    Unsigned,
+    Unsigned = 0,
     /// A number with a fraction.
     Float,
     /// Text.
@@ -29,20 +31,21 @@ pub enum FieldKind {
     Hex,
     /// A list of whole numbers.
     List,
-    /// A list of texts.
-    Texts,
     /// A record inside the record.
     Object,
+    /// A list of texts.
+    Texts,
 }
 
-/// What a number counts, for people and for encodings that know units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+/// What a number counts, for people and for encodings that know units. The numbers are told to other machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::FromRepr, strum::IntoStaticStr)]
 #[non_exhaustive]
+#[repr(u8)]
 #[strum(serialize_all = "snake_case")]
 pub enum Unit {
     /// No unit.
     #[strum(serialize = "")]
-    None,
+    None = 0,
     /// Bytes.
     Bytes,
     /// Packets.
@@ -114,21 +117,93 @@ impl JsonKey {
     }
 }
 
-/// A schema made at run time. There are few: each is made once, and lives as long as the process.
-pub fn kept(fields: impl Iterator<Item = &'static Field> + Clone) -> Schema {
-    static KEPT: Mutex<Vec<Schema>> = Mutex::new(Vec::new());
-    let mut all = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    let len = fields.clone().count();
-    let is_it = |known: &&Schema| {
-        let mut pairs = known.iter().zip(fields.clone());
-        known.len() == len && pairs.all(|(one, other)| ptr::eq(*one, other))
-    };
-    if let Some(known) = all.iter().find(is_it) {
-        return known;
+/// What is made at run time. There is little: each is made once, and lives as long as the process.
+#[derive(Default)]
+struct Kept {
+    fields: HashMap<MadeField, &'static Field>,
+    /// By the addresses of their fields.
+    schemas: HashMap<Vec<usize>, Schema>,
+}
+
+fn all_kept() -> MutexGuard<'static, Kept> {
+    static KEPT: LazyLock<Mutex<Kept>> = LazyLock::new(Mutex::default);
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A schema made at run time.
+pub fn kept(fields: impl Iterator<Item = &'static Field>) -> Schema {
+    kept_within(fields.collect(), usize::MAX).unwrap_or_default()
+}
+
+/// The same for others: `None` if schemas would have more than so many fields in all.
+pub fn kept_within(fields: Vec<&'static Field>, most: usize) -> Option<Schema> {
+    let addresses = fields.iter().map(|field| ptr::from_ref(*field).addr());
+    let addresses: Vec<usize> = addresses.collect();
+    let mut all = all_kept();
+    let schemas = &mut all.schemas;
+    if let Some(known) = schemas.get(&addresses) {
+        return Some(known);
     }
-    let schema: Schema = Vec::leak(fields.collect());
-    all.push(schema);
-    schema
+    let used: usize = schemas.keys().map(Vec::len).sum();
+    if fields.len() > most.saturating_sub(used) {
+        return None;
+    }
+    let schema: Schema = fields.leak();
+    schemas.insert(addresses, schema);
+    Some(schema)
+}
+
+/// A field made at run time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MadeField {
+    /// As [`Field::name`].
+    pub name: String,
+    /// As [`Field::kind`].
+    pub kind: FieldKind,
+    /// As [`Field::unit`].
+    pub unit: Unit,
+    /// As [`Column::heading`].
+    pub heading: String,
+    /// As [`Column::rank`].
+    pub rank: u8,
+    /// As [`Column::exact`].
+    pub exact: bool,
+    /// As [`Field::help`].
+    pub help: String,
+}
+
+impl MadeField {
+    /// It for as long as the process lives, as encodings want it.
+    pub fn kept(self) -> &'static Field {
+        all_kept().field(self)
+    }
+
+    /// The same for others: `None` if that would be more than so many.
+    pub fn kept_within(self, most: usize) -> Option<&'static Field> {
+        let mut all = all_kept();
+        let has_room = all.fields.len() < most || all.fields.contains_key(&self);
+        has_room.then(|| all.field(self))
+    }
+}
+
+impl Kept {
+    fn field(&mut self, made: MadeField) -> &'static Field {
+        *self.fields.entry(made).or_insert_with_key(|made| {
+            let name: &'static str = made.name.clone().leak();
+            Box::leak(Box::new(Field {
+                name,
+                json_key: JsonKey::new(name),
+                kind: made.kind,
+                unit: made.unit,
+                column: Column {
+                    heading: made.heading.clone().leak(),
+                    rank: made.rank,
+                    exact: made.exact,
+                },
+                help: made.help.clone().leak(),
+            }))
+        })
+    }
 }
 
 /// One field of a record.
@@ -309,26 +384,26 @@ macro_rules! record {
     };
     (
         $(#[$about:meta])*
-        $fields:ident, $schema:ident for $type:ty as $it:ident $({ $($before:tt)* })?:
+        $fields:ident, $schema:ident for $type:ty as $it:ident $(, $own_schema:ident)? $({ $($before:tt)* })?:
         $(
             $name:ident $(: $same:ty,)? $(($member:ident: $other:ty))?
                 $kind:ident $($unit:ident)? $($heading:literal $rank:literal $($exact:ident)?)? =
                 $value:expr, $help:literal $(if $condition:expr)?;
         )*
         $(#[$about_row:meta])+
-        pub struct $row:ident { $( $(#[$about_more:meta])* pub $more:ident: $of_more:ty, )* }
+        pub struct $row:ident { $( $(#[$about_more:meta])* $sees:vis $more:ident: $of_more:ty, )* }
     ) => {
         $crate::held::held! {
             $(#[$about_row])+
             pub struct $row {
                 $( $( #[doc = $help] pub $name: $same, )? $( #[doc = $help] pub $member: $other, )? )*
-                $( $(#[$about_more])* pub $more: $of_more, )*
+                $( $(#[$about_more])* $sees $more: $of_more, )*
             }
         }
 
         $crate::schema::record! {
             $(#[$about])*
-            $fields, $schema for $type as $it $({ $($before)* })?:
+            $fields, $schema for $type as $it $(, $own_schema)? $({ $($before)* })?:
             $(
                 $name $kind $($unit)? $($heading $rank $($exact)?)? = $value, $help $(if $condition)?;
             )*

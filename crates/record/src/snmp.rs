@@ -1,7 +1,6 @@
 //! Records about messages of the Simple Network Management Protocol.
 
 use crate::exchange::Exchange;
-use crate::held::held;
 use crate::schema::record;
 use crate::value::{Symbol, filled};
 
@@ -18,18 +17,18 @@ record! {
     dst_ip Address "SERVER" 1 = it.parties.server_ip(), "address of who is asked";
     dst_port Unsigned "PORT" 5 = it.parties.server.1, "its port";
     proto Text = it.carrier(), "udp";
-    version Text "VERSION" 2 = Symbol(first.version), "1, 2c or 3";
-    community Text "COMMUNITY" 3 = filled(&first.community), "community, of versions 1 and 2c";
-    user Text = filled(&first.user), "user, of version 3";
-    engine Text = filled(&first.engine), "engine that has authority, of version 3, hexadecimal";
-    context Text = filled(&first.context), "context, of version 3";
-    level Text = first.level, "security, of version 3: noAuthNoPriv, authNoPriv or authPriv";
-    id Unsigned "ID" 5 = first.id, "number of the request; of version 3 that of the message";
+    version: &'static str, Text "VERSION" 2 = Symbol(first.version), "1, 2c or 3";
+    community: String, Text "COMMUNITY" 3 = filled(&first.community), "community, of versions 1 and 2c";
+    user: String, Text = filled(&first.user), "user, of version 3";
+    engine: String, Text = filled(&first.engine), "engine that has authority, of version 3, hexadecimal";
+    context: String, Text = filled(&first.context), "context, of version 3";
+    level: Option<&'static str>, Text = first.level, "security, of version 3: noAuthNoPriv, authNoPriv or authPriv";
+    id: Option<u32>, Unsigned "ID" 5 = first.id, "number of the request; of version 3 that of the message";
     request Text "REQUEST" 1 = request.and_then(|it| it.kind), "get, getnext, getbulk, set, inform or trap; null where it is encrypted";
     reply Text "REPLY" 2 = reply.and_then(|it| it.kind), "response or report";
     error Text "ERROR" 2 = reply.and_then(|it| it.error), "what went wrong, as noError or noSuchName";
-    error_index Unsigned = reply.filter(|it| it.error.is_some()).map(|it| it.error_index), "with which variable";
-    oid Text "OID" 2 = filled(&first.oid), "name of the first variable of the request, or of the reply where there is no request";
+    error_index: u32, Unsigned = reply.filter(|it| it.error.is_some()).map(|it| it.error_index), "with which variable";
+    oid: String, Text "OID" 2 = filled(&first.oid), "name of the first variable of the request, or of the reply where there is no request";
     request_variables Unsigned = request.and_then(|it| it.variables), "variables of the request";
     reply_variables Unsigned = reply.and_then(|it| it.variables), "variables of the reply";
     request_bytes Unsigned Bytes = request.map(|it| it.bytes), "bytes of the request";
@@ -38,34 +37,14 @@ record! {
     state Text "STATE" 3 = Symbol(it.state()), "matched, no_reply or no_request";
     repeats Unsigned = it.repeats, "how often the request came again before the reply";
     limit Text = it.limit, "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; or null";
-}
 
-held! {
     /// A message of SNMP. Its buffers can be used again ([`crate::Held::clear`]).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct SnmpMessage {
-        /// Version.
-        pub version: &'static str,
-        /// Community.
-        pub community: String,
-        /// User.
-        pub user: String,
-        /// Engine.
-        pub engine: String,
-        /// Context.
-        pub context: String,
-        /// Security.
-        pub level: Option<&'static str>,
-        /// What tells whose reply it is.
-        pub id: Option<u32>,
         /// Its kind, unless it is encrypted.
         pub kind: Option<&'static str>,
         /// What went wrong.
         pub error: Option<&'static str>,
-        /// With which variable.
-        pub error_index: u32,
-        /// First variable.
-        pub oid: String,
         /// How many there are.
         pub variables: Option<u32>,
         /// Bytes of it.

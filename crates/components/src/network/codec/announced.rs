@@ -1,36 +1,11 @@
 //! What items refer to: origins of packets, fields and schemas of records.
 
-use std::collections::HashMap;
-use std::sync::OnceLock;
-
-use flowgauge_record::{Column, Field, FieldKind, JsonKey, Schema, Unit};
+use flowgauge_record::schema::{MadeField, kept_within};
+use flowgauge_record::{Field, FieldKind, Schema, Unit};
 use flowgauge_wire::LinkType;
-use parking_lot::Mutex;
 
 use super::bytes::Bytes;
 use super::{FIELD, MOST_FIELDS, ORIGIN, SCHEMA};
-
-pub(super) fn kind_code(kind: FieldKind) -> u8 {
-    KINDS.iter().position(|other| *other == kind).unwrap_or(2) as u8
-}
-
-pub(super) fn unit_code(unit: Unit) -> u8 {
-    UNITS.iter().position(|other| *other == unit).unwrap_or(0) as u8
-}
-
-const KINDS: [FieldKind; 10] = [
-    FieldKind::Unsigned,
-    FieldKind::Float,
-    FieldKind::Text,
-    FieldKind::Address,
-    FieldKind::Time,
-    FieldKind::Duration,
-    FieldKind::Hex,
-    FieldKind::List,
-    FieldKind::Object,
-    FieldKind::Texts,
-];
-const UNITS: [Unit; 4] = [Unit::None, Unit::Bytes, Unit::Packets, Unit::Seconds];
 
 /// What a sender has announced so far.
 #[derive(Debug, Default)]
@@ -60,12 +35,12 @@ impl Announced {
         let announcement = match bytes.byte()? {
             ORIGIN => Announcement::Origin(bytes.u16()?, LinkType(bytes.u16()?)),
             FIELD => {
-                let kind = *KINDS.get(usize::from(bytes.byte()?))?;
-                let unit = *UNITS.get(usize::from(bytes.byte()?))?;
+                let kind = FieldKind::from_repr(bytes.byte()?)?;
+                let unit = Unit::from_repr(bytes.byte()?)?;
                 let (rank, exact) = (bytes.byte()?, bytes.byte()? != 0);
                 let name = bytes.name()?;
                 let (heading, help) = (bytes.words()?, bytes.words()?);
-                Announcement::Field(intern(&Described {
+                let made = MadeField {
                     name,
                     kind,
                     unit,
@@ -73,13 +48,15 @@ impl Announced {
                     exact,
                     heading,
                     help,
-                })?)
+                };
+                Announcement::Field(made.kept_within(MOST_FIELDS)?)
             }
             SCHEMA => {
                 let count = bytes.count(1)?;
                 let fields: Option<Vec<&'static Field>> =
                     (0..count).map(|_| self.field(bytes.number()?)).collect();
-                Announcement::Schema(intern_schema(fields?)?)
+                let fields = fields.filter(|fields| !fields.is_empty())?;
+                Announcement::Schema(kept_within(fields, MOST_FIELDS)?)
             }
             _ => return None,
         };
@@ -106,72 +83,4 @@ impl Announced {
             _ => None,
         }
     }
-}
-
-/// A field as another machine describes it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Described {
-    name: String,
-    kind: FieldKind,
-    unit: Unit,
-    rank: u8,
-    exact: bool,
-    heading: String,
-    help: String,
-}
-
-/// Fields live as long as the program: each that other machines announce is made once.
-#[derive(Default)]
-struct Interned {
-    fields: HashMap<Described, &'static Field>,
-    schemas: HashMap<Vec<usize>, Schema>,
-}
-
-fn interned() -> &'static Mutex<Interned> {
-    static INTERNED: OnceLock<Mutex<Interned>> = OnceLock::new();
-    INTERNED.get_or_init(Mutex::default)
-}
-
-fn intern(described: &Described) -> Option<&'static Field> {
-    let mut interned = interned().lock();
-    if let Some(field) = interned.fields.get(described) {
-        return Some(field);
-    }
-    if interned.fields.len() >= MOST_FIELDS {
-        return None;
-    }
-    let name: &'static str = described.name.clone().leak();
-    let field: &'static Field = Box::leak(Box::new(Field {
-        name,
-        json_key: JsonKey::new(name),
-        kind: described.kind,
-        unit: described.unit,
-        column: Column {
-            heading: described.heading.clone().leak(),
-            rank: described.rank,
-            exact: described.exact,
-        },
-        help: described.help.clone().leak(),
-    }));
-    interned.fields.insert(described.clone(), field);
-    Some(field)
-}
-
-fn intern_schema(fields: Vec<&'static Field>) -> Option<Schema> {
-    let key: Vec<usize> = fields
-        .iter()
-        .map(|field| core::ptr::from_ref(*field).addr())
-        .collect();
-    let mut interned = interned().lock();
-    if let Some(schema) = interned.schemas.get(&key) {
-        return Some(schema);
-    }
-    // Each is at least as long as the number of its fields.
-    let most = MOST_FIELDS.checked_sub(interned.schemas.keys().map(Vec::len).sum())?;
-    if fields.is_empty() || fields.len() > most {
-        return None;
-    }
-    let schema: Schema = fields.leak();
-    interned.schemas.insert(key, schema);
-    Some(schema)
 }

@@ -7,7 +7,6 @@ use flowgauge_record::{Field, FieldVisitor, ValueRef};
 use flowgauge_stack::{StreamChunk, StreamEnd, StreamInfo};
 use flowgauge_wire::{Address, LinkType, Nanos, PacketDescriptor, PacketFlags};
 
-use super::announced::{kind_code, unit_code};
 use super::bytes::{number, text, zigzag};
 use super::{
     FIELD, HAS_ESTABLISHED, HAS_FLAGS, HAS_ORIGIN, HAS_SYN, HAS_VLAN, HAS_WIRE_LEN, IS_EARLY, Kind,
@@ -215,7 +214,7 @@ fn announced(
     *fields
         .entry(core::ptr::from_ref(field).addr())
         .or_insert_with(|| {
-            let mut bytes = vec![FIELD, kind_code(field.kind), unit_code(field.unit)];
+            let mut bytes = vec![FIELD, field.kind as u8, field.unit as u8];
             bytes.extend_from_slice(&[field.column.rank, u8::from(field.column.exact)]);
             for part in [field.name, field.column.heading, field.help] {
                 text(&mut bytes, part.as_bytes());
