@@ -209,63 +209,6 @@ impl Error {
     }
 }
 
-fn security_hint(error: &rustls::Error) -> Option<String> {
-    use AlertDescription as Alert;
-    use CertificateError as Certificate;
-    let hint = match error {
-        rustls::Error::InvalidCertificate(reason) => match reason {
-            Certificate::UnknownIssuer | Certificate::BadSignature => {
-                "the other side's certificate is from another authority: both need the same \
-                 authority.crt"
-            }
-            Certificate::Expired | Certificate::ExpiredContext { .. } => {
-                "flowgauge keys add makes a new one; or is this machine's clock wrong?"
-            }
-            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
-                "the clocks of the two machines differ: set them (NTP)"
-            }
-            Certificate::NotValidForName => return Some(NAME_HINT.to_owned()),
-            Certificate::NotValidForNameContext { presented, .. } => {
-                let names: Vec<String> = presented
-                    .iter()
-                    .filter_map(|name| name.split('"').nth(1))
-                    .map(str::to_owned)
-                    .collect();
-                return Some(match names.as_slice() {
-                    [] => NAME_HINT.to_owned(),
-                    names => format!("it is {}; {NAME_HINT}", names.join(", ")),
-                });
-            }
-            _ => return None,
-        },
-        rustls::Error::AlertReceived(alert) => match *alert {
-            Alert::UnknownCA | Alert::DecryptError => {
-                "the other side does not know this side's authority: both need the same \
-                 authority.crt"
-            }
-            Alert::CertificateExpired => {
-                "this side's certificate has expired (flowgauge keys show), or the other side's \
-                 clock is wrong"
-            }
-            Alert::CertificateRequired | Alert::NoCertificate => {
-                "the other side wants a certificate"
-            }
-            Alert::ProtocolVersion | Alert::NoApplicationProtocol => {
-                "use the same version of Flowgauge on both machines"
-            }
-            Alert::BadCertificate | Alert::CertificateUnknown => {
-                "the other side does not accept this side's certificate; do the clocks differ?"
-            }
-            _ => return None,
-        },
-        rustls::Error::InvalidMessage(_) | rustls::Error::PeerIncompatible(_) => {
-            "is there a Flowgauge at the other end, and nothing else?"
-        }
-        _ => return None,
-    };
-    Some(hint.to_owned())
-}
-
 const NAME_HINT: &str =
     "write who is expected there as peer = NAME, or make its certificate with --host";
 
@@ -274,36 +217,80 @@ fn before(detail: &str) -> &'static str {
     if detail.is_empty() { "" } else { ": " }
 }
 
-/// TLS' words for what goes wrong most often.
-fn cause(error: &rustls::Error) -> String {
+/// What goes wrong most often in TLS: in our words where those of `rustls` say less, and what to do about it.
+fn explained(error: &rustls::Error) -> Option<(Option<&'static str>, &'static str)> {
+    use AlertDescription as Alert;
     use CertificateError as Certificate;
-    let text = match error {
+    let (cause, hint) = match error {
         rustls::Error::InvalidCertificate(reason) => match reason {
-            Certificate::UnknownIssuer | Certificate::BadSignature => {
-                "its certificate is from an authority that is not known here"
-            }
-            Certificate::Expired | Certificate::ExpiredContext { .. } => {
-                "its certificate has expired"
-            }
-            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
-                "its certificate is not valid yet"
-            }
+            Certificate::UnknownIssuer | Certificate::BadSignature => (
+                "its certificate is from an authority that is not known here",
+                "the other side's certificate is from another authority: both need the same authority.crt",
+            ),
+            Certificate::Expired | Certificate::ExpiredContext { .. } => (
+                "its certificate has expired",
+                "flowgauge keys add makes a new one; or is this machine's clock wrong?",
+            ),
+            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => (
+                "its certificate is not valid yet",
+                "the clocks of the two machines differ: set them (NTP)",
+            ),
             Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
-                "its certificate is for another name"
+                ("its certificate is for another name", NAME_HINT)
             }
-            _ => return error.to_string(),
+            _ => return None,
         },
         rustls::Error::AlertReceived(alert) => match *alert {
-            AlertDescription::UnknownCA | AlertDescription::DecryptError => {
-                "it does not know the authority of this side's certificate"
+            Alert::UnknownCA | Alert::DecryptError => (
+                "it does not know the authority of this side's certificate",
+                "the other side does not know this side's authority: both need the same authority.crt",
+            ),
+            Alert::CertificateExpired => (
+                "it says that this side's certificate expired",
+                "this side's certificate has expired (flowgauge keys show), or the other side's clock is wrong",
+            ),
+            Alert::CertificateRequired | Alert::NoCertificate => (
+                "it wants a certificate",
+                "the other side wants a certificate",
+            ),
+            Alert::ProtocolVersion | Alert::NoApplicationProtocol => {
+                return Some((None, "use the same version of Flowgauge on both machines"));
             }
-            AlertDescription::CertificateExpired => "it says that this side's certificate expired",
-            AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {
-                "it wants a certificate"
+            Alert::BadCertificate | Alert::CertificateUnknown => {
+                let hint =
+                    "the other side does not accept this side's certificate; do the clocks differ?";
+                return Some((None, hint));
             }
-            _ => return error.to_string(),
+            _ => return None,
         },
-        _ => return error.to_string(),
+        rustls::Error::InvalidMessage(_) | rustls::Error::PeerIncompatible(_) => {
+            let hint = "is there a Flowgauge at the other end, and nothing else?";
+            return Some((None, hint));
+        }
+        _ => return None,
     };
-    text.to_owned()
+    Some((Some(cause), hint))
+}
+
+/// What went wrong in TLS.
+fn cause(error: &rustls::Error) -> String {
+    let ours = explained(error).and_then(|(cause, _)| cause);
+    ours.map_or_else(|| error.to_string(), str::to_owned)
+}
+
+fn security_hint(error: &rustls::Error) -> Option<String> {
+    let (_, hint) = explained(error)?;
+    let rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext {
+        presented,
+        ..
+    }) = error
+    else {
+        return Some(hint.to_owned());
+    };
+    let names = presented.iter().filter_map(|name| name.split('"').nth(1));
+    let names: Vec<&str> = names.collect();
+    Some(match names.as_slice() {
+        [] => hint.to_owned(),
+        names => format!("it is {}; {hint}", names.join(", ")),
+    })
 }

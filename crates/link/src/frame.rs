@@ -2,6 +2,7 @@
 //!
 //! All numbers are little-endian. Each message begins with its length, which does not count itself.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::{Error, Refusal};
@@ -130,35 +131,68 @@ impl Answer {
     }
 }
 
-/// A frame, behind opening and answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Frame {
-    /// Items, numbered from `first`; none that follows is of a time before `watermark`.
-    Items {
-        first: u64,
-        count: u32,
-        watermark: u64,
-        payload: Vec<u8>,
-    },
-    /// What later items refer to; numbered from 0 within the session.
-    Announcement { number: u32, payload: Vec<u8> },
-    /// Nothing to send: no item that follows is of a time before `watermark`. `accepted` items there
-    /// were so far.
-    Time { watermark: u64, accepted: u64 },
-    /// All items before this one were processed or are lost.
-    Acknowledgement { expected: u64 },
-    /// There were `total` items, and no more come.
-    End { total: u64 },
-    /// A message of a service that is not about items.
-    Message { payload: Vec<u8> },
+/// Declares the frames: each with its number, its numbers in order, and whether a payload follows them.
+macro_rules! frames {
+    ($(
+        $(#[$about:meta])*
+        $name:ident = $code:literal { $($number:ident: $type:ident),* } $($payload:ident)?;
+    )*) => {
+        /// A frame, behind opening and answer.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub(crate) enum Frame {
+            $($(#[$about])* $name { $($number: $type,)* $($payload: Arc<Vec<u8>>,)? },)*
+        }
+
+        impl Frame {
+            /// Length and head, and the payload.
+            fn encode(&self) -> (Vec<u8>, &[u8]) {
+                let mut head = vec![0; 4];
+                let payload: &[u8] = match self {
+                    $(Frame::$name { $($number,)* $($payload,)? } => {
+                        head.push($code);
+                        $(head.extend_from_slice(&$number.to_le_bytes());)*
+                        [$($payload.as_slice(),)? &[]][0]
+                    })*
+                };
+                let length = (head.len() - 4 + payload.len()) as u32;
+                head[..4].copy_from_slice(&length.to_le_bytes());
+                (head, payload)
+            }
+
+            /// Of the bytes behind the length.
+            fn decode(bytes: &[u8]) -> Option<Frame> {
+                let mut bytes = Bytes(bytes);
+                let frame = match bytes.u8()? {
+                    $($code => Frame::$name {
+                        $($number: bytes.$type()?,)*
+                        $($payload: Arc::new(bytes.rest()),)?
+                    },)*
+                    _ => return None,
+                };
+                if let Frame::Items { first, count, .. } = frame {
+                    first.checked_add(count.into()).filter(|_| count > 0)?;
+                }
+                bytes.0.is_empty().then_some(frame)
+            }
+        }
+    };
 }
 
-const ITEMS: u8 = 1;
-const ANNOUNCEMENT: u8 = 2;
-const TIME: u8 = 3;
-const ACKNOWLEDGEMENT: u8 = 4;
-const END: u8 = 5;
-const MESSAGE: u8 = 6;
+frames! {
+    /// Items, numbered from `first`; none that follows is of a time before `watermark`.
+    Items = 1 { first: u64, count: u32, watermark: u64 } payload;
+    /// What later items refer to; numbered from 0 within the session.
+    Announcement = 2 { number: u32 } payload;
+    /// Nothing to send: no item that follows is of a time before `watermark`. `accepted` items there
+    /// were so far.
+    Time = 3 { watermark: u64, accepted: u64 };
+    /// All items before this one were processed or are lost.
+    Acknowledgement = 4 { expected: u64 };
+    /// There were `total` items, and no more come.
+    End = 5 { total: u64 };
+    /// A message of a service that is not about items.
+    Message = 6 {} payload;
+}
 
 /// Bytes that a frame of items has beside its payload.
 pub(crate) const ITEMS_OVERHEAD: usize = 1 + 8 + 4 + 8;
@@ -179,111 +213,6 @@ impl Frame {
         let bytes = read_sized(reader, most, deadline)?;
         Frame::decode(&bytes).ok_or_else(|| nonsense(reader, "a frame that makes no sense"))
     }
-
-    /// Length and head, and the payload.
-    fn encode(&self) -> (Vec<u8>, &[u8]) {
-        let mut head = vec![0; 4];
-        let payload: &[u8] = match self {
-            Frame::Items {
-                first,
-                count,
-                watermark,
-                payload,
-            } => {
-                head.extend_from_slice(&items_head(*first, *count, *watermark));
-                payload
-            }
-            Frame::Announcement { number, payload } => {
-                head.push(ANNOUNCEMENT);
-                head.extend_from_slice(&number.to_le_bytes());
-                payload
-            }
-            Frame::Time {
-                watermark,
-                accepted,
-            } => {
-                head.push(TIME);
-                head.extend_from_slice(&watermark.to_le_bytes());
-                head.extend_from_slice(&accepted.to_le_bytes());
-                &[]
-            }
-            Frame::Acknowledgement { expected } => {
-                head.push(ACKNOWLEDGEMENT);
-                head.extend_from_slice(&expected.to_le_bytes());
-                &[]
-            }
-            Frame::End { total } => {
-                head.push(END);
-                head.extend_from_slice(&total.to_le_bytes());
-                &[]
-            }
-            Frame::Message { payload } => {
-                head.push(MESSAGE);
-                payload
-            }
-        };
-        let length = (head.len() - 4 + payload.len()) as u32;
-        head[..4].copy_from_slice(&length.to_le_bytes());
-        (head, payload)
-    }
-
-    /// Of the bytes behind the length.
-    fn decode(bytes: &[u8]) -> Option<Frame> {
-        let mut bytes = Bytes(bytes);
-        let frame = match bytes.u8()? {
-            ITEMS => {
-                let (first, count) = (bytes.u64()?, bytes.u32()?);
-                first.checked_add(count.into()).filter(|_| count > 0)?;
-                Frame::Items {
-                    first,
-                    count,
-                    watermark: bytes.u64()?,
-                    payload: bytes.rest(),
-                }
-            }
-            ANNOUNCEMENT => Frame::Announcement {
-                number: bytes.u32()?,
-                payload: bytes.rest(),
-            },
-            TIME => Frame::Time {
-                watermark: bytes.u64()?,
-                accepted: bytes.u64()?,
-            },
-            ACKNOWLEDGEMENT => Frame::Acknowledgement {
-                expected: bytes.u64()?,
-            },
-            END => Frame::End {
-                total: bytes.u64()?,
-            },
-            MESSAGE => Frame::Message {
-                payload: bytes.rest(),
-            },
-            _ => return None,
-        };
-        bytes.0.is_empty().then_some(frame)
-    }
-}
-
-fn items_head(first: u64, count: u32, watermark: u64) -> [u8; ITEMS_OVERHEAD] {
-    let mut head = [0; ITEMS_OVERHEAD];
-    head[0] = ITEMS;
-    head[1..9].copy_from_slice(&first.to_le_bytes());
-    head[9..13].copy_from_slice(&count.to_le_bytes());
-    head[13..].copy_from_slice(&watermark.to_le_bytes());
-    head
-}
-
-/// Writes items whose payload is shared.
-pub(crate) fn write_items(
-    writer: &Writer,
-    first: u64,
-    count: u32,
-    watermark: u64,
-    payload: &[u8],
-) -> Result<(), Error> {
-    let length = (ITEMS_OVERHEAD + payload.len()) as u32;
-    let head = items_head(first, count, watermark);
-    writer.write(&[&length.to_le_bytes(), &head, payload])
 }
 
 fn sized(bytes: &[u8]) -> Vec<u8> {
@@ -394,7 +323,7 @@ mod tests {
             first: 0x0102,
             count: 3,
             watermark: 4,
-            payload: b"abc".to_vec(),
+            payload: Arc::new(b"abc".to_vec()),
         };
         let (head, payload) = frame.encode();
         let expected = [
@@ -406,18 +335,27 @@ mod tests {
 
     #[test]
     fn numbers_that_overflow_and_frames_without_items_are_refused() {
-        let items = |first: u64, count: u32| items_head(first, count, 0).to_vec();
+        let items = |first: u64, count: u32| {
+            let (watermark, payload) = (0, Arc::default());
+            let items = Frame::Items {
+                first,
+                count,
+                watermark,
+                payload,
+            };
+            items.encode().0.split_off(4)
+        };
         assert!(Frame::decode(&items(7, 1)).is_some());
         assert!(Frame::decode(&items(7, 0)).is_none());
         assert!(Frame::decode(&items(u64::MAX, 1)).is_none());
         // A time with something behind it.
-        let mut time = vec![TIME];
+        let mut time = vec![3];
         time.extend([0; 17]);
         assert!(Frame::decode(&time).is_none());
     }
 
     fn frames() -> impl Strategy<Value = Frame> {
-        let payload = || proptest::collection::vec(any::<u8>(), 0..64);
+        let payload = || proptest::collection::vec(any::<u8>(), 0..64).prop_map(Arc::new);
         prop_oneof![
             (0..u64::MAX / 2, 1..u32::MAX, any::<u64>(), payload()).prop_map(
                 |(first, count, watermark, payload)| Frame::Items {

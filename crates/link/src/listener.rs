@@ -277,18 +277,14 @@ impl Listener {
 
     /// The next of what senders do; each in turn. `None`: nothing happened for `wait`.
     pub fn next(&self, wait: Duration) -> Option<Event> {
-        let deadline = Instant::now() + wait;
+        let mut next = None;
+        let waits = |state: &mut State| {
+            next = state.next();
+            next.is_none()
+        };
         let mut state = self.shared.state.lock();
-        loop {
-            if let Some(event) = state.next() {
-                return Some(event);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            self.shared.events.wait_for(&mut state, left);
-        }
+        self.shared.events.wait_while_for(&mut state, waits, wait);
+        next
     }
 
     /// Forgets a session that has no connection and of which nothing waits; returns how its items
@@ -316,16 +312,11 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let deadline = Instant::now() + LAST_WORDS;
         let mut state = self.shared.state.lock();
         // Those of whom all was processed are to know it.
-        while state.sessions.values().any(Session::has_to_say) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            self.shared.events.wait_for(&mut state, left);
-        }
+        let waits = |state: &mut State| state.sessions.values().any(Session::has_to_say);
+        let events = &self.shared.events;
+        events.wait_while_for(&mut state, waits, LAST_WORDS);
         state.is_stopped = true;
         let mut queues = Vec::new();
         for session in state.sessions.values_mut() {
@@ -673,7 +664,7 @@ impl Items {
                         count,
                         lost_before,
                         watermark,
-                        payload,
+                        payload: Arc::unwrap_or_clone(payload),
                         receipt: receipt(bytes),
                     })));
             }
@@ -682,7 +673,7 @@ impl Items {
                 if number != session.announced || number >= MOST_ANNOUNCEMENTS {
                     return Err(nonsense("its announcements are numbered wrongly"));
                 }
-                if !session.announce(id, payload, announced) {
+                if !session.announce(id, Arc::unwrap_or_clone(payload), announced) {
                     return Err(nonsense("it announces too much"));
                 }
             }
@@ -812,7 +803,7 @@ mod tests {
             return Some(refusal);
         }
         for first in 0..frames {
-            let payload = vec![number; 40_000];
+            let payload = Arc::new(vec![number; 40_000]);
             let frame = Frame::Items {
                 first,
                 count: 1,

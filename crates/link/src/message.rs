@@ -68,7 +68,7 @@ impl Conversation {
                 most: self.max_message - 1,
             });
         }
-        let payload = message.to_vec();
+        let payload = Arc::new(message.to_vec());
         Frame::Message { payload }.write(&self.secured.writer)
     }
 
@@ -79,7 +79,7 @@ impl Conversation {
     pub fn receive(&mut self) -> Result<Option<Vec<u8>>, Error> {
         let deadline = Instant::now() + self.silence;
         match Frame::read(&mut self.secured.reader, self.max_message, deadline) {
-            Ok(Frame::Message { payload }) => Ok(Some(payload)),
+            Ok(Frame::Message { payload }) => Ok(Some(Arc::unwrap_or_clone(payload))),
             Ok(_) => Err(Error::Protocol {
                 address: self.peer().address.clone(),
                 reason: "it sends items where messages are expected".to_owned(),

@@ -15,7 +15,7 @@ use self::leftovers::Leftovers;
 use crate::client;
 use crate::disk::Disk;
 use crate::error::Error;
-use crate::frame::{Frame, ITEMS_OVERHEAD, Opening, VERSION, write_items};
+use crate::frame::{Frame, ITEMS_OVERHEAD, Opening, VERSION};
 use crate::identity::Identity;
 use crate::secure::{Reader, Secured, Writer};
 use crate::spool::{Pushed, SenderCounts, Spool, Spooled, WhenFull};
@@ -173,20 +173,16 @@ impl Sender {
     /// # Errors
     /// Why it can never connect, until somebody changes something.
     pub fn wait_for_connection(&self, wait: Duration) -> Result<bool, Arc<Error>> {
-        let deadline = Instant::now() + wait;
+        let lasting = |state: &State| {
+            let trouble = state.trouble.as_ref();
+            trouble.filter(|error| error.is_lasting()).cloned()
+        };
+        let waits = |state: &mut State| !state.was_connected && lasting(state).is_none();
         let mut state = self.inner.state.lock();
-        loop {
-            if state.was_connected {
-                return Ok(true);
-            }
-            if let Some(trouble) = state.trouble.as_ref().filter(|error| error.is_lasting()) {
-                return Err(trouble.clone());
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(false);
-            }
-            self.inner.news.wait_for(&mut state, left);
+        self.inner.news.wait_while_for(&mut state, waits, wait);
+        match lasting(&state).filter(|_| !state.was_connected) {
+            Some(trouble) => Err(trouble),
+            None => Ok(state.was_connected),
         }
     }
 
@@ -286,13 +282,9 @@ impl Sender {
         }
         state.is_ending = true;
         self.inner.work.notify_one();
-        while !state.is_ended {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            self.inner.news.wait_for(&mut state, left);
-        }
+        let waits = |state: &mut State| !state.is_ended;
+        let news = &self.inner.news;
+        news.wait_while_until(&mut state, waits, deadline);
         drop(state);
         self.stop();
         let state = self.inner.state.lock();
@@ -328,15 +320,6 @@ impl Drop for Sender {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// What there is to write.
-enum Work {
-    Announcement(u32, Arc<Vec<u8>>),
-    Items(Spooled),
-    Time(u64, u64),
-    End(u64),
-    Stop,
 }
 
 impl State {
@@ -421,14 +404,8 @@ impl Inner {
             self.news.notify_all();
             // What connects at the same time again and again would fail together, too.
             let spread = backoff.mul_f64(0.75 + f64::from(self.session[0]) / 512.0);
-            let until = Instant::now() + spread;
-            while !state.is_stopped {
-                let left = until.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    break;
-                }
-                self.work.wait_for(&mut state, left);
-            }
+            let waits = |state: &mut State| !state.is_stopped;
+            self.work.wait_while_for(&mut state, waits, spread);
             if state.is_stopped {
                 return;
             }
@@ -515,67 +492,67 @@ impl Inner {
         let mut announced = 0;
         let mut has_ended = false;
         let mut last = Instant::now();
-        loop {
-            let work = self.next_work(&mut announced, &mut has_ended, last)?;
+        while let Some(frame) = self.next_frame(&mut announced, &mut has_ended, last)? {
             last = Instant::now();
-            match work {
-                Work::Stop => return Ok(()),
-                Work::Announcement(number, payload) => {
-                    let payload = payload.to_vec();
-                    Frame::Announcement { number, payload }.write(writer)?;
+            if let Frame::Items { payload, .. } = &frame {
+                let (bytes, most) = (payload.len() + ITEMS_OVERHEAD, max_frame);
+                if bytes > most {
+                    return Err(Error::TooLarge { bytes, most });
                 }
-                Work::Items(items) => {
-                    let payload = items.payload.as_slice();
-                    let bytes = payload.len() + ITEMS_OVERHEAD;
-                    if bytes > max_frame {
-                        return Err(Error::TooLarge {
-                            bytes,
-                            most: max_frame,
-                        });
-                    }
-                    write_items(writer, items.first, items.count, items.watermark, payload)?;
-                }
-                Work::Time(watermark, accepted) => Frame::Time {
-                    watermark,
-                    accepted,
-                }
-                .write(writer)?,
-                Work::End(total) => Frame::End { total }.write(writer)?,
             }
+            frame.write(writer)?;
         }
+        Ok(())
     }
 
-    /// Waits for something to write.
-    fn next_work(
+    /// Waits for something to write; `None`: there is no more.
+    fn next_frame(
         &self,
         announced: &mut usize,
         has_ended: &mut bool,
         last: Instant,
-    ) -> Result<Work, Error> {
+    ) -> Result<Option<Frame>, Error> {
         let mut state = self.state.lock();
         loop {
             if state.is_stopped || state.is_ended {
-                return Ok(Work::Stop);
+                return Ok(None);
             }
             if let Some(error) = state.broken.take() {
                 return Err(error);
             }
             if let Some(payload) = state.announcements.get(*announced) {
+                let (number, payload) = (*announced as u32, payload.clone());
                 *announced += 1;
-                return Ok(Work::Announcement(*announced as u32 - 1, payload.clone()));
+                return Ok(Some(Frame::Announcement { number, payload }));
             }
             if let Some(items) = state.spool.next() {
-                return Ok(Work::Items(items));
+                let Spooled {
+                    first,
+                    count,
+                    watermark,
+                    payload,
+                } = items;
+                return Ok(Some(Frame::Items {
+                    first,
+                    count,
+                    watermark,
+                    payload,
+                }));
             }
             if state.is_ending && !*has_ended {
                 *has_ended = true;
-                return Ok(Work::End(state.spool.total()));
+                let total = state.spool.total();
+                return Ok(Some(Frame::End { total }));
             }
             let most = if state.is_time_new { TIME_REST } else { BEAT };
             let left = most.saturating_sub(last.elapsed());
             if left.is_zero() {
                 state.is_time_new = false;
-                return Ok(Work::Time(state.watermark, state.spool.total()));
+                let (watermark, accepted) = (state.watermark, state.spool.total());
+                return Ok(Some(Frame::Time {
+                    watermark,
+                    accepted,
+                }));
             }
             self.work.wait_for(&mut state, left);
         }

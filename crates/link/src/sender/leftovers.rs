@@ -58,13 +58,8 @@ impl Leftovers {
     /// Waits until all is sent, or until a time.
     pub(super) fn wait(&mut self, deadline: Instant) {
         let mut state = self.progress.state.lock();
-        while !state.is_over {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            self.progress.changed.wait_for(&mut state, left);
-        }
+        let changed = &self.progress.changed;
+        changed.wait_while_until(&mut state, |state| !state.is_over, deadline);
     }
 
     pub(super) fn stop(&mut self) {
