@@ -251,7 +251,7 @@ fn data(record: &Record<'_>, out: &mut Vec<u8>) {
             match (is_number, word.parse()) {
                 (true, Ok(number)) => write_unsigned(out, number),
                 _ if record.kind == "SSHFP" => {
-                    Cell::Colons(word).json(&mut TimeWriter::default(), out);
+                    Cell::Colons(word).write::<true>(&mut TimeWriter::default(), out);
                 }
                 _ => text_behind(b"\"", word, out),
             }

@@ -629,7 +629,7 @@ impl Lines {
         if cell.is_unset() {
             return false;
         }
-        cell.json(&mut self.time, out);
+        cell.write::<true>(&mut self.time, out);
         true
     }
 

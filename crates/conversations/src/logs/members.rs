@@ -340,7 +340,7 @@ fn extensions(values: &Values<'_>, out: &mut Vec<u8>) {
         };
         if !said.is_unset() {
             out.extend_from_slice(b",\"values\":");
-            said.json(&mut TimeWriter::default(), out);
+            said.write::<true>(&mut TimeWriter::default(), out);
         }
         out.push(b'}');
     });

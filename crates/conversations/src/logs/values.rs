@@ -338,91 +338,60 @@ impl<'a> Cell<'a> {
         matches!(self, Cell::Unset)
     }
 
-    /// Appends it as JSON.
-    pub(super) fn json(&self, time: &mut TimeWriter, out: &mut Vec<u8>) {
+    /// Appends it as JSON, or between tabs, as Zeek does.
+    pub(super) fn write<const JSON: bool>(&self, time: &mut TimeWriter, out: &mut Vec<u8>) {
+        let empty: &[u8] = if JSON { b"[]" } else { b"(empty)" };
+        let seconds = |span, out: &mut Vec<u8>| write_seconds(span, JSON, out);
         match *self {
-            Cell::Unset => out.extend_from_slice(b"null"),
-            Cell::Bool(true) => out.extend_from_slice(b"true"),
-            Cell::Bool(false) => out.extend_from_slice(b"false"),
+            Cell::Unset => out.extend_from_slice(if JSON { b"null" } else { b"-" }),
+            Cell::Bool(true) => out.extend_from_slice(if JSON { b"true" } else { b"T" }),
+            Cell::Bool(false) => out.extend_from_slice(if JSON { b"false" } else { b"F" }),
             Cell::Number(number) => write_unsigned(out, number),
-            Cell::Seconds(span) => write_seconds(span, true, out),
-            Cell::Texts(texts) => list(texts.iter(), out, quoted),
-            Cell::InBrackets(texts) => list(texts.iter(), out, |text, out| {
-                out.extend_from_slice(b"\"<");
-                write_json_escaped(out, text);
-                out.extend_from_slice(b">\"");
-            }),
-            Cell::Numbers(numbers) => {
-                list(numbers.iter(), out, |it, out| write_unsigned(out, *it));
-            }
-            Cell::Some(names) => list(names.into_iter().flatten(), out, quoted),
-            Cell::One(text) => list([text].into_iter(), out, quoted),
-            Cell::Spans(spans) => list(spans.iter(), out, |span, out| {
-                write_seconds(whole_seconds(*span), true, out);
-            }),
-            Cell::Ttls(texts, types, spans) => {
-                list(told_ttls(texts, types, spans), out, |span, out| {
-                    write_seconds(whole_seconds(span), true, out);
+            Cell::Seconds(span) => seconds(span, out),
+            Cell::InBrackets(texts) if JSON => {
+                several::<JSON, _>(texts.iter(), out, |text, out| {
+                    out.extend_from_slice(b"\"<");
+                    write_json_escaped(out, text);
+                    out.extend_from_slice(b">\"");
                 })
             }
-            Cell::Empty => out.extend_from_slice(b"[]"),
-            Cell::Float(value) => write_float(value, out),
-            Cell::Answers(..)
-            | Cell::Types(..)
-            | Cell::Ids(..)
-            | Cell::Words(..)
-            | Cell::MailPath(..) => {
-                list(self.parts().iter(), out, |text, out| quoted(text, out));
+            Cell::Texts(texts) | Cell::InBrackets(texts) => {
+                several::<JSON, _>(texts.iter(), out, item::<JSON>)
             }
-            _ => {
-                out.push(b'"');
-                self.plain(time, out, |text, out| write_json_escaped(out, text));
-                out.push(b'"');
-            }
-        }
-    }
-
-    /// Appends it between tabs, as Zeek does.
-    pub(super) fn between_tabs(&self, time: &mut TimeWriter, out: &mut Vec<u8>) {
-        let tabbed = |text: &str, out: &mut Vec<u8>| match text {
-            "" => out.extend_from_slice(b"(empty)"),
-            "-" => out.extend_from_slice(b"\\x2d"),
-            text => escape(text, false, out),
-        };
-        let in_list = |text: &str, out: &mut Vec<u8>| match text {
-            "" => out.extend_from_slice(b"(empty)"),
-            text => escape(text, true, out),
-        };
-        match *self {
-            Cell::Unset => out.push(b'-'),
-            Cell::Bool(is) => out.push(if is { b'T' } else { b'F' }),
-            Cell::Number(number) => write_unsigned(out, number),
-            Cell::Seconds(span) => write_seconds(span, false, out),
-            Cell::Texts(texts) | Cell::InBrackets(texts) => separated(texts.iter(), out, in_list),
             Cell::Numbers(numbers) => {
-                separated(numbers.iter(), out, |it, out| write_unsigned(out, *it));
+                several::<JSON, _>(numbers.iter(), out, |it, out| write_unsigned(out, *it));
             }
-            Cell::Some(names) => separated(names.into_iter().flatten(), out, in_list),
-            Cell::One(text) => in_list(text, out),
-            Cell::Spans(spans) => separated(spans.iter(), out, |span, out| {
-                write_seconds(whole_seconds(*span), false, out);
-            }),
-            Cell::Ttls(texts, types, spans) => {
-                separated(told_ttls(texts, types, spans), out, |span, out| {
-                    write_seconds(whole_seconds(span), false, out);
+            Cell::Some(names) => several::<JSON, _>(names.into_iter().flatten(), out, item::<JSON>),
+            Cell::One(text) => several::<JSON, _>([text].into_iter(), out, item::<JSON>),
+            Cell::Spans(spans) => {
+                several::<JSON, _>(spans.iter(), out, |span, out| {
+                    seconds(whole_seconds(*span), out)
                 });
             }
-            Cell::Empty => out.extend_from_slice(b"(empty)"),
+            Cell::Ttls(texts, types, spans) => {
+                let spans = told_ttls(texts, types, spans);
+                several::<JSON, _>(spans, out, |span, out| seconds(whole_seconds(span), out));
+            }
+            Cell::Empty => out.extend_from_slice(empty),
             Cell::Float(value) => write_float(value, out),
             Cell::Answers(..)
             | Cell::Types(..)
             | Cell::Ids(..)
             | Cell::Words(..)
             | Cell::MailPath(..) => match self.parts().as_slice() {
-                [] => out.extend_from_slice(b"(empty)"),
-                parts => separated(parts.iter().map(String::as_str), out, in_list),
+                [] => out.extend_from_slice(empty),
+                parts => several::<JSON, _>(parts.iter().map(String::as_str), out, item::<JSON>),
             },
-            _ => self.plain(time, out, tabbed),
+            _ if JSON => {
+                out.push(b'"');
+                self.plain(time, out, |text, out| write_json_escaped(out, text));
+                out.push(b'"');
+            }
+            _ => self.plain(time, out, |text, out| match text {
+                "" => out.extend_from_slice(b"(empty)"),
+                "-" => out.extend_from_slice(b"\\x2d"),
+                text => escape(text, false, out),
+            }),
         }
     }
 
@@ -606,23 +575,36 @@ fn whole_seconds(seconds: u64) -> Nanos {
     Nanos(seconds.saturating_mul(1_000_000_000))
 }
 
-fn quoted(text: &str, out: &mut Vec<u8>) {
-    out.push(b'"');
-    write_json_escaped(out, text);
-    out.push(b'"');
+/// Appends a text of a list.
+fn item<const JSON: bool>(text: &str, out: &mut Vec<u8>) {
+    match text {
+        _ if JSON => {
+            out.push(b'"');
+            write_json_escaped(out, text);
+            out.push(b'"');
+        }
+        "" => out.extend_from_slice(b"(empty)"),
+        text => escape(text, true, out),
+    }
 }
 
-/// Appends things with commas between.
-fn separated<T>(
+/// Appends things with commas between, in JSON within brackets.
+fn several<const JSON: bool, T>(
     things: impl Iterator<Item = T>,
     out: &mut Vec<u8>,
     write: impl Fn(T, &mut Vec<u8>),
 ) {
+    if JSON {
+        out.push(b'[');
+    }
     for (n, thing) in things.enumerate() {
         if n > 0 {
             out.push(b',');
         }
         write(thing, out);
+    }
+    if JSON {
+        out.push(b']');
     }
 }
 
@@ -632,9 +614,7 @@ pub(super) fn list<T>(
     out: &mut Vec<u8>,
     write: impl Fn(T, &mut Vec<u8>),
 ) {
-    out.push(b'[');
-    separated(things, out, write);
-    out.push(b']');
+    several::<true, T>(things, out, write);
 }
 
 /// Seconds with six decimals; in JSON without zeros at the end.
@@ -696,8 +676,8 @@ mod tests {
     fn both(cell: Cell<'_>) -> (String, String) {
         let (mut json, mut tabs) = (Vec::new(), Vec::new());
         let mut time = TimeWriter::default();
-        cell.json(&mut time, &mut json);
-        cell.between_tabs(&mut time, &mut tabs);
+        cell.write::<true>(&mut time, &mut json);
+        cell.write::<false>(&mut time, &mut tabs);
         let text = |bytes| String::from_utf8(bytes).expect("text");
         (text(json), text(tabs))
     }

@@ -136,7 +136,7 @@ impl Log {
             if n > 0 {
                 out.push(b'\t');
             }
-            cell.between_tabs(time, out);
+            cell.write::<false>(time, out);
         }
         out.push(b'\n');
     }
@@ -158,7 +158,7 @@ impl Log {
         for (column, value) in self.all().zip(cells) {
             if !value.is_unset() {
                 out.extend_from_slice(column.key.with_comma());
-                value.json(time, out);
+                value.write::<true>(time, out);
             }
         }
         match out.get_mut(start) {
