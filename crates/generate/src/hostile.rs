@@ -70,7 +70,6 @@ pub(super) struct Attacks {
     source: u32,
     scramble: u32,
     flows: u64,
-    frame: Vec<u8>,
 }
 
 /// An attacker's connection.
@@ -95,7 +94,6 @@ impl Attacks {
             source: 0,
             scramble: random.bits() as u32 | 1,
             flows: 0,
-            frame: Vec::new(),
             random,
         }
     }
@@ -158,14 +156,14 @@ impl Attacks {
             target.back.source = target.forth.destination;
             let at = self.at + step * self.pace;
             let isn = target.isn;
-            target.send(output, at, SYN, isn, &[], &mut self.frame)?;
+            target.send(output, at, SYN, isn, &[])?;
             if self.random.chance(0.02) {
                 let flags = if self.random.chance(0.9) {
                     SYN | ACK
                 } else {
                     RST | ACK
                 };
-                target.answer(output, at + 300_000, flags, &mut self.frame)?;
+                target.answer(output, at + 300_000, flags)?;
             }
         }
         Ok(())
@@ -199,37 +197,30 @@ impl Attacks {
             match step % 4 {
                 // The same range, a longer one, one that begins earlier, and one before its turn.
                 0 => {
-                    target.data(output, at, next, &first, &mut self.frame)?;
-                    target.data(output, at + 1_000, next, &second[..100], &mut self.frame)?;
+                    target.data(output, at, next, &first)?;
+                    target.data(output, at + 1_000, next, &second[..100])?;
                 }
                 1 => {
-                    target.data(output, at, next, &first, &mut self.frame)?;
-                    target.data(output, at + 1_000, next, &second, &mut self.frame)?;
+                    target.data(output, at, next, &first)?;
+                    target.data(output, at + 1_000, next, &second)?;
                 }
                 2 => {
                     let early = next.wrapping_sub(shift);
-                    target.data(output, at, early, &second, &mut self.frame)?;
-                    target.data(output, at + 1_000, next, &first, &mut self.frame)?;
+                    target.data(output, at, early, &second)?;
+                    target.data(output, at + 1_000, next, &first)?;
                 }
                 _ => {
                     let late = next.wrapping_add(40);
-                    target.data(output, at, late, &second[..60], &mut self.frame)?;
-                    target.data(output, at + 1_000, next, &first, &mut self.frame)?;
+                    target.data(output, at, late, &second[..60])?;
+                    target.data(output, at + 1_000, next, &first)?;
                 }
             }
             next = next.wrapping_add(140);
             // Fills what the shorter variants left open.
             let fill = next.wrapping_sub(60);
-            target.data(output, at + 2_000, fill, &first[..60], &mut self.frame)?;
+            target.data(output, at + 2_000, fill, &first[..60])?;
         }
-        target.send(
-            output,
-            self.at + 20_000_000,
-            FIN | ACK,
-            next,
-            &[],
-            &mut self.frame,
-        )
+        target.send(output, self.at + 20_000_000, FIN | ACK, next, &[])
     }
 
     fn tiny_segments<W: Write>(&mut self, output: &mut Output<W>) -> io::Result<()> {
@@ -238,7 +229,7 @@ impl Attacks {
             let at = self.at + 4_000_000 + u64::from(step) * 20_000;
             let seq = target.isn.wrapping_add(1 + step);
             let byte = [b'0' + (step % 10) as u8];
-            target.data(output, at, seq, &byte, &mut self.frame)?;
+            target.data(output, at, seq, &byte)?;
         }
         Ok(())
     }
@@ -249,7 +240,7 @@ impl Attacks {
         for step in 0..150u32 {
             let at = self.at + 4_000_000 + u64::from(step) * 15_000;
             let seq = target.isn.wrapping_add(2 + step * stride);
-            target.data(output, at, seq, &[b'g'; 1], &mut self.frame)?;
+            target.data(output, at, seq, &[b'g'; 1])?;
         }
         Ok(())
     }
@@ -274,16 +265,10 @@ impl Attacks {
         let pattern = *self.random.pick(&patterns);
         for (step, &(offset, size, more)) in pattern.iter().enumerate() {
             let bytes = vec![b'A' + step as u8; size];
-            let mut frame = std::mem::take(&mut self.frame);
-            target.forth.build(
-                &mut frame,
-                UDP,
-                id,
-                Part::Fragment { offset, more },
-                (&bytes, &[]),
-            );
-            output.put_raw(self.at + step as u64 * 10_000, &frame)?;
-            self.frame = frame;
+            let part = Part::Fragment { offset, more };
+            output.put_built(self.at + step as u64 * 10_000, |frame| {
+                target.forth.build(frame, UDP, id, part, (&bytes, &[]));
+            })?;
         }
         Ok(())
     }
@@ -293,17 +278,14 @@ impl Attacks {
         for step in 0..12u32 {
             let at = self.at + 4_000_000 + u64::from(step) * 100_000;
             let seq = target.isn.wrapping_add(1 + 50 * (step / 2));
-            let mut frame = std::mem::take(&mut self.frame);
             // A segment with a wrong checksum and other bytes goes before each right one.
-            target.segment(&mut frame, ACK | PSH, seq, &[b'x' - (step % 2) as u8; 50]);
-            if step % 2 == 0 {
-                let at_checksum = if step % 4 == 0 { 14 + 20 + 16 } else { 14 + 10 };
-                if let Some(byte) = frame.get_mut(at_checksum) {
-                    *byte ^= 0x5a;
+            output.put_built(at, |frame| {
+                target.segment(frame, ACK | PSH, seq, &[b'x' - (step % 2) as u8; 50]);
+                if step % 2 == 0 {
+                    let at_checksum = if step % 4 == 0 { 14 + 20 + 16 } else { 14 + 10 };
+                    frame[at_checksum] ^= 0x5a;
                 }
-            }
-            output.put_raw(at, &frame)?;
-            self.frame = frame;
+            })?;
         }
         Ok(())
     }
@@ -314,10 +296,10 @@ impl Attacks {
         for step in 0..6u32 {
             let at = self.at + 4_000_000 + u64::from(step) * 500_000;
             let next = start.wrapping_add(step * 80);
-            target.data(output, at, next, &[b'r'; 80], &mut self.frame)?;
+            target.data(output, at, next, &[b'r'; 80])?;
             let far = next.wrapping_add(0x4000_0000 + self.random.below(0x8000_0000) as u32);
             let flags = *self.random.pick(&[RST, RST | ACK, SYN, FIN | ACK]);
-            target.send(output, at + 200_000, flags, far, &[], &mut self.frame)?;
+            target.send(output, at + 200_000, flags, far, &[])?;
         }
         Ok(())
     }
@@ -339,7 +321,7 @@ impl Attacks {
         }
         target.forth.prefix = prefix;
         for step in 0..4 {
-            target.data(output, self.at + step * 50_000, 1, b"deep", &mut self.frame)?;
+            target.data(output, self.at + step * 50_000, 1, b"deep")?;
         }
         Ok(())
     }
@@ -356,66 +338,49 @@ impl Attacks {
                 kinds[(index + 1) % kinds.len()]
             };
             // Padding options only; a routing header without segments left.
-            chain.extend([
-                next,
-                0,
-                1,
-                if index % kinds.len() == 1 { 0 } else { 4 },
-                0,
-                0,
-                0,
-                0,
-            ]);
+            let fifth = if index % kinds.len() == 1 { 0 } else { 4 };
+            chain.extend([next, 0, 1, fifth, 0, 0, 0, 0]);
         }
-        if self.random.chance(0.2)
-            && let Some(byte) = chain.get_mut(count * 8 - 7)
-        {
+        if self.random.chance(0.2) {
             // The last header claims to be longer than the packet.
-            *byte = 200;
+            chain[count * 8 - 7] = 200;
         }
         chain.extend([0x13, 0x88, 0, 53, 0, 12, 0, 0]);
         chain.extend(b"tail");
-        let mut frame = std::mem::take(&mut self.frame);
+        let parts = (&chain[..], &[][..]);
         for step in 0..4 {
-            let parts = (&chain[..], &[][..]);
-            target
-                .forth
-                .build(&mut frame, kinds[0], 0, Part::Whole, parts);
-            output.put_raw(self.at + step * 40_000, &frame)?;
+            output.put_built(self.at + step * 40_000, |frame| {
+                let path = &target.forth;
+                path.build(frame, kinds[0], 0, Part::Whole, parts);
+            })?;
         }
-        self.frame = frame;
         Ok(())
     }
 
     fn malformed<W: Write>(&mut self, output: &mut Output<W>) -> io::Result<()> {
         let ipv6 = self.random.chance(0.3);
         let target = self.any_target(ipv6);
-        let mut frame = std::mem::take(&mut self.frame);
+        let data_offset = if ipv6 { 66 } else { 46 };
         for step in 0..8 {
-            target.segment(&mut frame, ACK, 1, &[b'm'; 30]);
-            let last = frame.len() as u64;
-            match step {
-                0 => frame.truncate(self.random.between(1, last - 1) as usize),
-                1 => frame[14] = (frame[14] & 0x0f) | 0x70,
-                2 => frame[14] &= 0xf0,
-                3 => put16(&mut frame, 16, 0xffff),
-                4 => put16(&mut frame, 16, 3),
-                5 => {
-                    let at = if ipv6 { 66 } else { 46 };
-                    frame[at] = 0x10;
+            let random = &mut self.random;
+            output.put_built(self.at + step * 30_000, |frame| {
+                target.segment(frame, ACK, 1, &[b'm'; 30]);
+                let last = frame.len() as u64;
+                match step {
+                    0 => frame.truncate(random.between(1, last - 1) as usize),
+                    1 => frame[14] = (frame[14] & 0x0f) | 0x70,
+                    2 => frame[14] &= 0xf0,
+                    3 => put16(frame, 16, 0xffff),
+                    4 => put16(frame, 16, 3),
+                    5 => frame[data_offset] = 0x10,
+                    6 => frame[data_offset] = 0xf0,
+                    _ => {
+                        let at = 14 + random.below(last - 14) as usize;
+                        frame[at] ^= 1 << random.below(8);
+                    }
                 }
-                6 => {
-                    let at = if ipv6 { 66 } else { 46 };
-                    frame[at] = 0xf0;
-                }
-                _ => {
-                    let at = 14 + self.random.below(last - 14) as usize;
-                    frame[at] ^= 1 << self.random.below(8);
-                }
-            }
-            output.put_raw(self.at + step * 30_000, &frame)?;
+            })?;
         }
-        self.frame = frame;
         Ok(())
     }
 
@@ -434,7 +399,7 @@ impl Attacks {
                 _ => {}
             }
             let at = self.at + step as u64 * 70_000;
-            target.send(output, at, flags, 7, b"odd", &mut self.frame)?;
+            target.send(output, at, flags, 7, b"odd")?;
         }
         Ok(())
     }
@@ -443,10 +408,10 @@ impl Attacks {
     fn connect<W: Write>(&mut self, output: &mut Output<W>) -> io::Result<Target> {
         let target = self.any_target(false);
         let (at, isn) = (self.at, target.isn);
-        target.send(output, at, SYN, isn, &[], &mut self.frame)?;
-        target.answer(output, at + 1_000_000, SYN | ACK, &mut self.frame)?;
+        target.send(output, at, SYN, isn, &[])?;
+        target.answer(output, at + 1_000_000, SYN | ACK)?;
         let next = isn.wrapping_add(1);
-        target.send(output, at + 2_000_000, ACK, next, &[], &mut self.frame)?;
+        target.send(output, at + 2_000_000, ACK, next, &[])?;
         Ok(target)
     }
 
@@ -508,10 +473,8 @@ impl Target {
         flags: u8,
         seq: u32,
         payload: &[u8],
-        frame: &mut Vec<u8>,
     ) -> io::Result<()> {
-        self.segment(frame, flags, seq, payload);
-        output.put_raw(at, frame)
+        output.put_built(at, |frame| self.segment(frame, flags, seq, payload))
     }
 
     fn data<W: Write>(
@@ -520,24 +483,19 @@ impl Target {
         at: u64,
         seq: u32,
         payload: &[u8],
-        frame: &mut Vec<u8>,
     ) -> io::Result<()> {
-        self.send(output, at, ACK | PSH, seq, payload, frame)
+        self.send(output, at, ACK | PSH, seq, payload)
     }
 
-    fn answer<W: Write>(
-        &self,
-        output: &mut Output<W>,
-        at: u64,
-        flags: u8,
-        frame: &mut Vec<u8>,
-    ) -> io::Result<()> {
+    fn answer<W: Write>(&self, output: &mut Output<W>, at: u64, flags: u8) -> io::Result<()> {
         let numbers = (self.peer_isn, self.isn.wrapping_add(1));
         let ports = (self.ports.1, self.ports.0);
         let header = header(ports, numbers, flags, &self.back, &[]);
-        self.back
-            .build(frame, TCP, self.isn, Part::Whole, (&header, &[]));
-        output.put_raw(at, frame)
+        let parts = (&header[..], &[][..]);
+        output.put_built(at, |frame| {
+            let path = &self.back;
+            path.build(frame, TCP, self.isn, Part::Whole, parts);
+        })
     }
 }
 

@@ -192,6 +192,19 @@ impl<W: Write> Output<W> {
         Ok((1, frame.len() as u64))
     }
 
+    /// Emits a frame that `build` makes.
+    pub(super) fn put_built(
+        &mut self,
+        at: u64,
+        build: impl FnOnce(&mut Vec<u8>),
+    ) -> io::Result<()> {
+        let mut frame = std::mem::take(&mut self.frame);
+        build(&mut frame);
+        let put = self.put_raw(at, &frame);
+        self.frame = frame;
+        put
+    }
+
     /// The same for a frame that counts for nothing but itself.
     pub(super) fn put_raw(&mut self, at: u64, frame: &[u8]) -> io::Result<()> {
         self.packets += 1;
