@@ -366,6 +366,12 @@ impl Reader<'_> {
         }
     }
 
+    /// A parameter in capitals.
+    fn word(&self, place: usize) -> Option<String> {
+        let word = self.parameters.get(place);
+        word.map(|it| it.to_ascii_uppercase())
+    }
+
     fn number<N: core::str::FromStr>(&self, place: usize, what: &str) -> Result<N, RuleError> {
         let word = self
             .parameters
@@ -377,12 +383,7 @@ impl Reader<'_> {
     }
 
     fn distribution(&self) -> Result<Distribution, RuleError> {
-        match self
-            .parameters
-            .first()
-            .map(|it| it.to_ascii_uppercase())
-            .as_deref()
-        {
+        match self.word(0).as_deref() {
             Some("UNIFORM") if self.parameters.len() == 3 => {
                 let [low, high] = [
                     self.number(1, "the lowest value")?,
@@ -408,12 +409,7 @@ impl Reader<'_> {
     }
 
     fn hashed(&self) -> Result<Function, RuleError> {
-        let digest = match self
-            .parameters
-            .first()
-            .map(|it| it.to_ascii_uppercase())
-            .as_deref()
-        {
+        let digest = match self.word(0).as_deref() {
             None | Some("SHA256" | "SHA_256" | "SHA-256" | "SHA2" | "SHA_2") => Digest::Sha256,
             Some("SHA" | "SHA1" | "SHA_1" | "SHA-1") => Digest::Sha1,
             Some("MD5") => Digest::Md5,
@@ -428,12 +424,7 @@ impl Reader<'_> {
             }
             Some(_) => return Err(self.wrong("knows SHA256, SHA1 and MD5")),
         };
-        let rest = match self
-            .parameters
-            .get(1)
-            .map(|it| it.to_ascii_uppercase())
-            .as_deref()
-        {
+        let rest = match self.word(1).as_deref() {
             None | Some("PAD_WITH_ZERO") => Rest::PadWithZero,
             Some("STRIP_REST") => Rest::StripRest,
             Some("UNCHANGED") => Rest::Unchanged,
