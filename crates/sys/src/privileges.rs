@@ -5,6 +5,7 @@ use std::io;
 
 use nix::errno::Errno;
 use nix::unistd::{Group, Uid, User, initgroups, setgid, setuid};
+use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set, set_no_new_privs};
 
 /// Whether this process runs as root.
 pub fn is_root() -> bool {
@@ -60,17 +61,14 @@ fn known<T>(error: Errno) -> io::Result<Option<T>> {
 /// # Errors
 /// The system's.
 pub fn gain_no_more() -> io::Result<()> {
-    // SAFETY: a system call with integers.
-    unsafe {
-        check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
-    }
-    for capability in 0..64_u64 {
-        // SAFETY: a system call with integers.
-        match check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }) {
+    set_no_new_privs(true)?;
+    for capability in 0..64 {
+        let capability = CapabilitySet::from_bits_retain(1 << capability);
+        match remove_capability_from_bounding_set(capability) {
             Ok(()) => {}
             // The last one that the kernel knows is behind us, or it is none of this process's to drop.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM)) => break,
-            Err(error) => return Err(error),
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::PERM) => break,
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())
@@ -100,14 +98,6 @@ pub fn drop_to(user: &str) -> io::Result<()> {
         return Err(io::Error::other("root could be regained after dropping it"));
     }
     Ok(())
-}
-
-fn check(status: i32) -> io::Result<()> {
-    if status == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
 }
 
 #[cfg(test)]

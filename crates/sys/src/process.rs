@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
 use crate::privileges::gain_no_more;
 
 /// Starts `program` as a process of its own: in its own session, not our child, with nothing of
@@ -125,11 +127,8 @@ pub fn name_of(process: u32) -> Option<String> {
 /// The system's.
 pub fn harden() -> io::Result<()> {
     gain_no_more()?;
-    // SAFETY: a system call with integers.
-    match unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(())
 }
 
 /// Whether standard output was closed when the process began (`>&-`). Rust's library opens
