@@ -15,9 +15,6 @@ const MAX_FAILURES: u32 = 16;
 pub trait Events: tls::Events {
     /// A packet with a long header.
     fn packet(&mut self, _packet: &Packet<'_>) {}
-
-    /// A packet without one: the handshake is over, or the connection began before.
-    fn short_packet(&mut self) {}
 }
 
 /// A packet with a long header.
@@ -126,9 +123,6 @@ impl Parser {
                 return;
             }
             rest = rest.get(long.bytes.len()..).unwrap_or_default();
-        }
-        if rest.first().is_some_and(|first| first & 0xc0 == 0x40) {
-            events.short_packet();
         }
     }
 
