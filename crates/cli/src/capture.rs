@@ -81,15 +81,18 @@ pub(crate) fn write_packets(
     control.listen_for_trigger()?;
     input::announce(opened.listening.as_deref(), options.common.quiet);
     control.begin();
-    let outcome = copy(&mut opened.sources, &mut sink, &control, opened.live)?;
+    let outcome = copy(&mut opened.sources, &mut *sink, &control, opened.live)?;
     if !options.common.quiet {
-        say!("{}", written_line(&sink.written(), path, &sink));
+        say!(
+            "{}",
+            written_line(&sink.written(), path, options.ring_limits().is_some())
+        );
     }
     outcome.conclude(&options.common)
 }
 
 /// What is in the files, and what is in them no more.
-fn written_line(written: &Written, path: &Path, sink: &Sink) -> String {
+fn written_line(written: &Written, path: &Path, is_ring: bool) -> String {
     let gone = written.gone;
     let mut line = format!(
         "{}, {} written to {}",
@@ -104,10 +107,7 @@ fn written_line(written: &Written, path: &Path, sink: &Sink) -> String {
         line.push_str(&format!(
             "; {} {} before that ({})",
             count(gone.packets, "packet").were(),
-            match sink {
-                Sink::File(_) => "written over",
-                Sink::Ring(_) => "removed",
-            },
+            if is_ring { "removed" } else { "written over" },
             count(gone.files, "file"),
         ));
     }
@@ -165,7 +165,11 @@ fn bounded(bounds: &BoundOptions, sources: usize) -> Result<ShardConfig, Failure
     engine::configuration(&settings, Beginnings::NEEDS).map_err(Failure::of_setting)
 }
 
-fn create_sink(options: &CaptureOptions, path: &Path, sources: &[Source]) -> Result<Sink, Failure> {
+fn create_sink(
+    options: &CaptureOptions,
+    path: &Path,
+    sources: &[Source],
+) -> Result<Box<Sink>, Failure> {
     let name = path.to_string_lossy().to_ascii_lowercase();
     if let Some(ending) = [".bz2", ".xz", ".lz4", ".br"]
         .iter()
@@ -197,10 +201,10 @@ fn create_sink(options: &CaptureOptions, path: &Path, sources: &[Source]) -> Res
     };
     if let Some(limits) = options.ring_limits() {
         let sink = RingSink::create(path, limits, sink_options);
-        return Ok(Sink::Ring(sink.map_err(|error| Failure::opening(&error))?));
+        return Ok(Box::new(sink.map_err(|error| Failure::opening(&error))?));
     }
     let sink = FileSink::create(path, sink_options).map_err(|error| Failure::opening(&error))?;
-    Ok(Sink::File(sink))
+    Ok(Box::new(sink))
 }
 
 /// Whether a name, perhaps with the ending of a compression behind it, says pcapng.

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use flowgauge_capture::sink::Written;
-use flowgauge_capture::{Error, FileSink, Interface, PacketSink, PacketSource, RingSink};
+use flowgauge_capture::{Error, Interface, PacketSink, PacketSource};
 use flowgauge_wire::{Batch, Ledger, Nanos, PacketDescriptor, Place};
 use parking_lot::Mutex;
 
@@ -18,57 +17,8 @@ use crate::summary::{self, Outcome};
 /// Batches after which a thread tells the others its ledger.
 const BATCHES_PER_LOOK: u64 = 256;
 
-/// Where packets are written.
-pub(crate) enum Sink {
-    /// A file, or several one after the other.
-    File(FileSink),
-    /// A ring of files.
-    Ring(RingSink),
-}
-
-impl Sink {
-    fn packets(&mut self) -> &mut (dyn PacketSink + Send) {
-        match self {
-            Sink::File(sink) => sink,
-            Sink::Ring(sink) => sink,
-        }
-    }
-
-    /// What was written so far.
-    pub(crate) fn written(&self) -> Written {
-        match self {
-            Sink::File(sink) => sink.written(),
-            Sink::Ring(sink) => sink.written(),
-        }
-    }
-
-    /// SIGUSR2: preserves what a ring holds, and hands the buffer of a file to the system. Live,
-    /// `--ring-after` counts from now; in what is read, from the last packet.
-    fn trigger(&mut self, live: bool) -> Result<(), Error> {
-        let Sink::Ring(ring) = self else {
-            return self.packets().flush();
-        };
-        let preserved = if live {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH);
-            let now = since.map_or(0, |since| since.as_nanos() as u64);
-            ring.trigger_at(Nanos(now))?
-        } else {
-            ring.trigger()?
-        };
-        say_preserved(&preserved);
-        Ok(())
-    }
-
-    /// Names the files that joined those of the trigger.
-    fn say_joined(&mut self) {
-        if let Sink::Ring(ring) = self {
-            let joined = ring.take_preserved();
-            if !joined.is_empty() {
-                say_preserved(&joined);
-            }
-        }
-    }
-}
+/// Where packets are written: a file, several one after the other, or a ring of them.
+pub(crate) type Sink = dyn PacketSink + Send;
 
 fn say_preserved(files: &[PathBuf]) {
     if files.is_empty() {
@@ -80,6 +30,14 @@ fn say_preserved(files: &[PathBuf]) {
         .map(|path| path.display().to_string())
         .collect();
     say!("preserved: {}", names.join(", "));
+}
+
+/// Names the files that joined those of the trigger.
+fn say_joined(sink: &mut Sink) {
+    let joined = sink.take_preserved();
+    if !joined.is_empty() {
+        say_preserved(&joined);
+    }
 }
 
 /// Writes every packet until the end of input, a signal, or the last file of `-W`. Several sources
@@ -124,12 +82,11 @@ pub(crate) fn copy(
         notes: sources.iter().flat_map(|source| source.notes()).collect(),
         ..Outcome::default()
     };
-    let sink = state.sink.packets();
-    sink.set_ledger(&outcome.ledger);
-    if let Err(error) = sink.close() {
+    state.sink.set_ledger(&outcome.ledger);
+    if let Err(error) = state.sink.close() {
         state.failure.get_or_insert(error);
     }
-    state.sink.say_joined();
+    say_joined(state.sink);
     outcome.elapsed = started.elapsed();
     let written = state.sink.written();
     let lost = Amount {
@@ -238,8 +195,13 @@ impl<'s> Shared<'s> {
     fn answer_signals(&self, number: usize, source: &mut Source, unwanted: Amount) {
         if self.control.trigger_wanted() {
             let mut state = self.state.lock();
-            if let Err(error) = state.sink.trigger(self.live) {
-                state.failure.get_or_insert(error);
+            // Live, `--ring-after` counts from now; in what is read, from the last packet.
+            let since = SystemTime::now().duration_since(UNIX_EPOCH);
+            let now = since.map_or(0, |since| since.as_nanos() as u64);
+            let time = if self.live { Nanos(now) } else { Nanos::ZERO };
+            match state.sink.trigger(time) {
+                Ok(preserved) => preserved.iter().for_each(|files| say_preserved(files)),
+                Err(error) => _ = state.failure.get_or_insert(error),
             }
         }
         if self.control.statistics_wanted() {
@@ -270,7 +232,7 @@ impl State<'_> {
             }
             numbers.push(u16::try_from(number).unwrap_or(u16::MAX));
         }
-        if let Err(error) = self.sink.packets().set_interfaces(&self.interfaces) {
+        if let Err(error) = self.sink.set_interfaces(&self.interfaces) {
             self.failure.get_or_insert(error);
         }
     }
@@ -278,7 +240,7 @@ impl State<'_> {
     /// Writes a batch; false when no more is wanted. Packets of it that come after the planned end
     /// (`-W` files of `-G` seconds) are stated in `unwanted`.
     fn write(&mut self, batch: &Batch<'_>, live: bool, unwanted: &mut Amount) -> bool {
-        let sink = self.sink.packets();
+        let sink = &mut *self.sink;
         if sink.is_full() {
             *unwanted = Amount::of(batch.packets);
             return false;
@@ -296,9 +258,8 @@ impl State<'_> {
             result
         };
         if let Ok(()) = result {
-            self.sink.say_joined();
+            say_joined(sink);
         }
-        let sink = self.sink.packets();
         match result {
             Ok(()) if sink.is_full() => {
                 // All that was given before is written, so what is missing is this batch's end.

@@ -20,7 +20,9 @@ pub use name::{Rotation, Rotator, Turn, dated};
 pub use output::Compression;
 pub use ring::{RingLimits, RingSink};
 
-use flowgauge_wire::{Batch, Ledger};
+use std::path::PathBuf;
+
+use flowgauge_wire::{Batch, Ledger, Nanos};
 
 use crate::error::Error;
 use crate::source::Interface;
@@ -109,6 +111,21 @@ pub trait PacketSink {
     /// Whether the sink wants no more packets (`-W` files of `-G` seconds are full).
     fn is_full(&self) -> bool {
         false
+    }
+
+    /// Preserves what a ring of files holds, and what comes until its `after` has passed since the last packet, or
+    /// since `time`, which a live source says: on a quiet link the last packet may be old. Triggered again meanwhile, it
+    /// only goes on longer. Returns the files preserved at once. Without a ring the system gets what is buffered.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when a file cannot be finished, renamed or written.
+    fn trigger(&mut self, _time: Nanos) -> Result<Option<Vec<PathBuf>>, Error> {
+        self.flush().map(|()| None)
+    }
+
+    /// Files that were preserved since this was last asked, other than by the trigger itself.
+    fn take_preserved(&mut self) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     /// What was written so far.

@@ -101,35 +101,6 @@ impl RingSink {
         })
     }
 
-    /// Preserves what the ring holds and what comes until `after` has passed on the capture clock
-    /// since the last packet: for captures that are read. Triggered again meanwhile, it only goes on
-    /// longer. Returns the files preserved at once.
-    ///
-    /// # Errors
-    /// [`Error::Io`] when a file cannot be finished or renamed.
-    pub fn trigger(&mut self) -> Result<Vec<PathBuf>, Error> {
-        self.trigger_at(self.now)
-    }
-
-    /// As [`RingSink::trigger`], but counts from `time`, the capture clock of a live source: on a
-    /// quiet link the last packet may be old.
-    ///
-    /// # Errors
-    /// As [`RingSink::trigger`].
-    pub fn trigger_at(&mut self, time: Nanos) -> Result<Vec<PathBuf>, Error> {
-        if self.until.is_none() {
-            self.triggers += 1;
-        }
-        self.until = Some(self.now.max(time) + self.limits.after);
-        self.finish_current()?;
-        self.preserve()
-    }
-
-    /// Files that were preserved since this was last asked, other than by the trigger itself.
-    pub fn take_preserved(&mut self) -> Vec<PathBuf> {
-        std::mem::take(&mut self.joined)
-    }
-
     /// Whether packets are being preserved.
     pub fn is_triggered(&self) -> bool {
         self.until.is_some()
@@ -295,6 +266,19 @@ impl PacketSink for RingSink {
 
     fn flush(&mut self) -> Result<(), Error> {
         self.current.as_mut().map_or(Ok(()), Segment::flush)
+    }
+
+    fn trigger(&mut self, time: Nanos) -> Result<Option<Vec<PathBuf>>, Error> {
+        if self.until.is_none() {
+            self.triggers += 1;
+        }
+        self.until = Some(self.now.max(time) + self.limits.after);
+        self.finish_current()?;
+        self.preserve().map(Some)
+    }
+
+    fn take_preserved(&mut self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.joined)
     }
 
     fn set_ledger(&mut self, ledger: &Ledger) {

@@ -414,7 +414,7 @@ fn ring_keeps_the_recent_past_and_preserves_it() {
     let mut ring = RingSink::create(&path, limits, SinkOptions::default()).unwrap();
     let sent = packets(200, 60, 1000 * second, second);
     give(&mut ring, &sent[..100]).unwrap();
-    let before = ring.trigger().unwrap();
+    let before = ring.trigger(Nanos::ZERO).unwrap().unwrap();
     assert!(ring.is_triggered());
     give(&mut ring, &sent[100..]).unwrap();
     assert!(!ring.is_triggered());
@@ -510,7 +510,7 @@ fn a_live_trigger_counts_from_its_own_time() {
     };
     give(&mut ring, &packets(3, 60, 1000 * second, second)).unwrap();
     // A minute of silence, then the trigger.
-    ring.trigger_at(Nanos(1060 * second)).unwrap();
+    ring.trigger(Nanos(1060 * second)).unwrap();
     let after = packets(2, 60, 1062 * second, second);
     give(&mut ring, &after).unwrap();
     idle(&mut ring, 1065);
