@@ -11,7 +11,6 @@ use flowgauge_stack::{
     ResultInfo, ResultValue, SettingError, Settings, options,
 };
 use flowgauge_sys::files;
-use flowgauge_wire::{DecodeFlags, LinkType};
 use parking_lot::Mutex;
 
 use crate::made::Made;
@@ -56,8 +55,6 @@ struct Anonymize {
     shared: Arc<Shared>,
     anonymizer: Option<Anonymizer>,
     made: Made,
-    /// Memory that serves again.
-    frame: Vec<u8>,
     messages: Vec<HttpMessage>,
     anonymized: u64,
 }
@@ -103,7 +100,6 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         shared,
         anonymizer: None,
         made: Made::default(),
-        frame: Vec::new(),
         messages: Vec::new(),
         anonymized: 0,
     }))
@@ -148,24 +144,10 @@ impl Anonymize {
         let Some(anonymizer) = &mut self.anonymizer else {
             return;
         };
-        for (index, decoded) in packets.iter() {
-            let Some(descriptor) = packets.batch.packets.get(usize::from(decoded.index)) else {
-                continue;
-            };
-            let mut descriptor = *descriptor;
-            if decoded.flags.contains(DecodeFlags::REASSEMBLED) {
-                descriptor.link = LinkType::RAW;
-            }
-            self.frame.clear();
-            let becomes = anonymizer.packet(&descriptor, packets.bytes(decoded), &mut self.frame);
-            let origin = packets.origins.get(index).copied().unwrap_or(decoded.index);
-            self.made
-                .push(becomes, &[&self.frame], packets.key(index), origin);
-            if self.made.is_full() {
-                self.made.give(packets.before, out, |_, _| {});
-            }
-        }
-        self.made.give(packets.before, out, |_, _| {});
+        let made = &mut self.made;
+        made.rewritten(packets, out, |descriptor, _, bytes, to| {
+            anonymizer.packet(descriptor, bytes, to)
+        });
     }
 
     fn records(&mut self, records: &[RecordItem<'_>], out: &mut dyn Outlet) {

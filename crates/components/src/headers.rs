@@ -38,25 +38,12 @@ impl Component for Headers {
         let Items::Packets(packets) = items else {
             return;
         };
-        for (index, decoded) in packets.iter() {
-            let Some(descriptor) = packets.batch.packets.get(usize::from(decoded.index)) else {
-                continue;
-            };
-            let mut descriptor = *descriptor;
-            if decoded.flags.contains(DecodeFlags::REASSEMBLED) {
-                descriptor.link = LinkType::RAW;
-            }
-            let bytes = packets.bytes(decoded);
+        let made = &mut self.0;
+        made.rewritten(packets, out, |descriptor, decoded, bytes, to| {
             let kept = bytes.get(..end_of(decoded, descriptor.link));
-            let origin = packets.origins.get(index).copied().unwrap_or(decoded.index);
-            let key = packets.key(index);
-            self.0
-                .push(descriptor, &[kept.unwrap_or(bytes)], key, origin);
-            if self.0.is_full() {
-                self.0.give(packets.before, out, |_, _| {});
-            }
-        }
-        self.0.give(packets.before, out, |_, _| {});
+            to.extend_from_slice(kept.unwrap_or(bytes));
+            *descriptor
+        });
         items.clear();
     }
 }

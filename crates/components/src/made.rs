@@ -2,7 +2,8 @@
 
 use flowgauge_stack::{Items, Outlet, Packets};
 use flowgauge_wire::{
-    BATCH_SIZE, Batch, Decoded, DecodedBatch, Decoder, PacketDescriptor, hash_batch,
+    BATCH_SIZE, Batch, DecodeFlags, Decoded, DecodedBatch, Decoder, LinkType, PacketDescriptor,
+    hash_batch,
 };
 
 /// Packets that were made, until they are given on together. The memory serves again.
@@ -30,6 +31,11 @@ impl Made {
         for part in parts {
             self.memory.extend_from_slice(part);
         }
+        self.end(descriptor, offset, key, origin);
+    }
+
+    /// The bytes of a packet are there, from `offset` on.
+    fn end(&mut self, descriptor: PacketDescriptor, offset: usize, key: u32, origin: u16) {
         let length = (self.memory.len() - offset) as u32;
         self.packets.push(PacketDescriptor {
             offset: offset as u32,
@@ -39,6 +45,33 @@ impl Made {
         });
         self.keys.push(key);
         self.origins.push(origin);
+    }
+
+    /// Gives packets as `write` makes them of others: it appends their bytes, and returns what else is said of them.
+    pub(crate) fn rewritten(
+        &mut self,
+        packets: &Packets<'_>,
+        out: &mut dyn Outlet,
+        mut write: impl FnMut(&PacketDescriptor, &Decoded, &[u8], &mut Vec<u8>) -> PacketDescriptor,
+    ) {
+        for (index, decoded) in packets.iter() {
+            let Some(descriptor) = packets.batch.packets.get(usize::from(decoded.index)) else {
+                continue;
+            };
+            let mut descriptor = *descriptor;
+            if decoded.flags.contains(DecodeFlags::REASSEMBLED) {
+                descriptor.link = LinkType::RAW;
+            }
+            let offset = self.memory.len();
+            let bytes = packets.bytes(decoded);
+            let becomes = write(&descriptor, decoded, bytes, &mut self.memory);
+            let origin = packets.origins.get(index).copied().unwrap_or(decoded.index);
+            self.end(becomes, offset, packets.key(index), origin);
+            if self.is_full() {
+                self.give(packets.before, out, |_, _| {});
+            }
+        }
+        self.give(packets.before, out, |_, _| {});
     }
 
     /// Whether they should be given on before more come.
