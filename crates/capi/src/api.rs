@@ -41,7 +41,8 @@ pub unsafe extern "C" fn scap_create(
         let mut settings = Settings::new(mode, need_pkts != 0);
         if memory_size != 0 {
             // A negative one is none at all.
-            settings.memory_bytes = settings::memory(u64::try_from(memory_size).unwrap_or(0))?;
+            settings.wanted.memory_bytes =
+                settings::memory(u64::try_from(memory_size).unwrap_or(0))?;
         }
         let device = Device::open(&device)?;
         let setup = Setup { device, settings };
@@ -66,7 +67,7 @@ pub unsafe extern "C" fn scap_create(
 #[unsafe(no_mangle)]
 pub extern "C" fn scap_set_memory(sc: *mut RawHandle, bytes: u64) -> c_int {
     configure("scap_set_memory", sc, |setup| {
-        setup.settings.memory_bytes = settings::memory(bytes)?;
+        setup.settings.wanted.memory_bytes = settings::memory(bytes)?;
         Ok(())
     })
 }
@@ -81,7 +82,7 @@ pub unsafe extern "C" fn scap_set_filter(sc: *mut RawHandle, bpf: *const c_char)
         // SAFETY: the caller's promise.
         let filter = unsafe { text(bpf) }?.unwrap_or_default();
         setup.device.check_filter(&filter)?;
-        setup.settings.filter = filter.trim().to_owned();
+        setup.settings.wanted.filter = filter.trim().to_owned();
         Ok(())
     })
 }
@@ -90,7 +91,7 @@ pub unsafe extern "C" fn scap_set_filter(sc: *mut RawHandle, bpf: *const c_char)
 #[unsafe(no_mangle)]
 pub extern "C" fn scap_set_cutoff(sc: *mut RawHandle, cutoff: c_int) -> c_int {
     adjust("scap_set_cutoff", sc, |_, settings| {
-        settings.cutoff = settings::cutoff(cutoff)?;
+        settings.wanted.cutoff = settings::cutoff(cutoff)?;
         Ok(())
     })
 }
@@ -104,15 +105,18 @@ pub extern "C" fn scap_add_cutoff_direction(
 ) -> c_int {
     adjust("scap_add_cutoff_direction", sc, |_, settings| {
         let cutoff = settings::cutoff(cutoff)?;
-        let index = usize::try_from(direction).ok();
-        let known = index.and_then(|index| settings.cutoff_direction.get_mut(index));
-        *known.ok_or_else(|| {
-            Failure::new(
-                Code::Argument,
-                format_args!("there is no direction {direction}"),
-                "give SCAP_CLIENT_TO_SERVER or SCAP_SERVER_TO_CLIENT",
-            )
-        })? = Some(cutoff);
+        let place = match direction {
+            0 => &mut settings.wanted.from_initiator,
+            1 => &mut settings.wanted.from_responder,
+            _ => {
+                return Err(Failure::new(
+                    Code::Argument,
+                    format_args!("there is no direction {direction}"),
+                    "give SCAP_CLIENT_TO_SERVER or SCAP_SERVER_TO_CLIENT",
+                ));
+            }
+        };
+        *place = Some(cutoff);
         Ok(())
     })
 }
@@ -131,7 +135,7 @@ pub unsafe extern "C" fn scap_add_cutoff_class(
         let cutoff = settings::cutoff(cutoff)?;
         // SAFETY: the caller's promise.
         let filter = unsafe { class_filter(handle, bpf) }?;
-        settings.cutoff_classes.push((cutoff, filter));
+        settings.wanted.cutoff_classes.push((filter, cutoff));
         Ok(())
     })
 }
@@ -150,7 +154,7 @@ pub unsafe extern "C" fn scap_add_priority_class(
         let priority = settings::priority(priority)?;
         // SAFETY: the caller's promise.
         let filter = unsafe { class_filter(handle, bpf) }?;
-        settings.priority_classes.push((priority, filter));
+        settings.wanted.priority_classes.push((filter, priority));
         Ok(())
     })
 }

@@ -4,9 +4,7 @@ use flowgauge_capture::live::LiveConfig;
 use flowgauge_runtime::capture::Progress;
 use flowgauge_runtime::{Capture, Control, Outcome, RunError, WorkerStatistics, stream_filter};
 use flowgauge_stream::ShardConfig;
-use flowgauge_stream::engine::{
-    ApplicationConfig, Cutoffs, EngineConfig, HostPolicies, Priorities, StreamFilter,
-};
+use flowgauge_stream::engine::{ApplicationConfig, EngineConfig, HostPolicies};
 
 use crate::abi::RawStats;
 use crate::current::Scene;
@@ -46,7 +44,7 @@ pub(crate) fn run(handle: &Handle, setup: Setup) -> Result<(), Failure> {
 
 fn run_alone(handle: &Handle, device: Device, settings: &Settings) -> Result<(), Failure> {
     let (token, callbacks) = (handle.token, settings.callbacks);
-    let need_packets = settings.need_packets;
+    let need_packets = settings.wanted.need_packets;
     let workers = settings.threads();
     // Where nothing can wait each worker has an engine on its core, as in the paper.
     let shards = match device {
@@ -54,7 +52,7 @@ fn run_alone(handle: &Handle, device: Device, settings: &Settings) -> Result<(),
         Device::Interface { .. } => workers,
     };
     let outcome = capture(device, shards)
-        .filter(&settings.filter)
+        .filter(&settings.wanted.filter)
         .engine(engine(settings))
         .shards(shards)
         .workers(workers)
@@ -115,11 +113,11 @@ fn failed(error: &RunError) -> Failure {
 fn engine(settings: &Settings) -> EngineConfig {
     EngineConfig {
         shard: ShardConfig::default().with_policy(settings.policy),
-        memory_bytes: settings.memory_bytes,
+        memory_bytes: settings.wanted.memory_bytes,
         connection_bytes: Some(settings.callbacks.connection_bytes()),
-        base_threshold: settings.base_threshold(),
-        overload_cutoff: settings.overload_cutoff,
-        need_packets: settings.need_packets,
+        base_threshold: settings.wanted.base_threshold,
+        overload_cutoff: settings.wanted.overload_cutoff,
+        need_packets: settings.wanted.need_packets,
         policies: policies(settings),
     }
 }
@@ -136,11 +134,11 @@ fn policies(settings: &Settings) -> HostPolicies {
 /// many changes wait.
 pub(crate) fn change_engine(control: &Control, before: &Settings, after: &Settings) -> bool {
     let mut is_asked = true;
-    if before.base_threshold_percent != after.base_threshold_percent {
-        is_asked &= control.set_base_threshold(after.base_threshold());
+    if before.wanted.base_threshold != after.wanted.base_threshold {
+        is_asked &= control.set_base_threshold(after.wanted.base_threshold);
     }
-    if before.overload_cutoff != after.overload_cutoff {
-        is_asked &= control.set_overload_cutoff(after.overload_cutoff);
+    if before.wanted.overload_cutoff != after.wanted.overload_cutoff {
+        is_asked &= control.set_overload_cutoff(after.wanted.overload_cutoff);
     }
     if !before.has_policies_of(after) {
         is_asked &= control.set_policies(policies(after));
@@ -153,39 +151,13 @@ pub(crate) fn change_engine(control: &Control, before: &Settings, after: &Settin
 /// # Errors
 /// When a class has a wrong filter.
 pub(crate) fn application(settings: &Settings) -> Result<ApplicationConfig, Failure> {
-    let [from_initiator, from_responder] = settings.cutoff_direction;
+    let config = settings.wanted.without_filter(stream_filter);
+    let mut config = config.map_err(|error| Failure::of_capture(&error))?;
     // Nobody looks at chunks that nobody asked for: nothing is put together then.
-    let wants_data = settings.callbacks.data.is_some();
-    let (chunk_bytes, overlap_bytes) = match wants_data {
-        true => (settings.chunk_bytes, settings.overlap_bytes),
-        false => (0, 0),
-    };
-    Ok(ApplicationConfig {
-        filter: None,
-        mode: settings.mode,
-        cutoff: Cutoffs {
-            default: settings.cutoff,
-            from_initiator,
-            from_responder,
-            classes: classes(&settings.cutoff_classes)?,
-        },
-        chunk_bytes,
-        overlap_bytes,
-        flush_timeout: settings.flush_timeout,
-        priority: Priorities {
-            default: 0,
-            classes: classes(&settings.priority_classes)?,
-        },
-        inactivity_timeout: settings.inactivity_timeout,
-    })
-}
-
-fn classes<T: Copy>(classes: &[(T, String)]) -> Result<Vec<(StreamFilter, T)>, Failure> {
-    let compile = |(of, expression): &(T, String)| {
-        let filter = stream_filter(expression).map_err(|error| Failure::of_capture(&error))?;
-        Ok((filter, *of))
-    };
-    classes.iter().map(compile).collect()
+    if settings.callbacks.data.is_none() {
+        (config.chunk_bytes, config.overlap_bytes) = (0, 0);
+    }
+    Ok(config)
 }
 
 /// Counters of a capture as C programs see them.

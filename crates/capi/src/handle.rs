@@ -58,7 +58,7 @@ impl Handle {
         Handle {
             token,
             control: Control::with_flag(stop),
-            memory_bytes: AtomicU64::new(setup.settings.memory_bytes),
+            memory_bytes: AtomicU64::new(setup.settings.wanted.memory_bytes),
             wants_data: AtomicBool::new(false),
             links: setup.device.links(),
             total: Mutex::default(),
@@ -141,7 +141,7 @@ impl Handle {
                         && share::is_wanted(settings),
                 }));
                 self.memory_bytes
-                    .store(settings.memory_bytes, Ordering::Relaxed);
+                    .store(settings.wanted.memory_bytes, Ordering::Relaxed);
                 self.wants_data
                     .store(settings.callbacks.data.is_some(), Ordering::Relaxed);
                 self.token.set_running(true);
@@ -260,14 +260,14 @@ mod tests {
 
     fn add_class(handle: &Handle) -> Result<(), Failure> {
         handle.adjust(|settings| {
-            settings.priority_classes.push((3, "udp".to_owned()));
+            settings.wanted.priority_classes.push(("udp".to_owned(), 3));
             Ok(())
         })
     }
 
     fn set_chunk(handle: &Handle, bytes: u32) -> Result<(), Failure> {
         handle.adjust(|settings| {
-            settings.chunk_bytes = bytes;
+            settings.wanted.chunk_bytes = bytes;
             Ok(())
         })
     }
@@ -278,7 +278,7 @@ mod tests {
         let handle = handle();
         add_class(&handle).unwrap();
         let setup = handle.start().unwrap();
-        assert_eq!(setup.settings.priority_classes.len(), 1);
+        assert_eq!(setup.settings.wanted.priority_classes.len(), 1);
         for _ in 1..Application::MOST_CLASSES {
             add_class(&handle).unwrap();
         }

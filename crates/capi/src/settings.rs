@@ -4,6 +4,7 @@ use core::ffi::c_int;
 
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_runtime::Capture;
+use flowgauge_runtime::shared::Application;
 use flowgauge_stream::engine::{Cutoff, Mode, Parameter as StreamParameter};
 use flowgauge_wire::{Nanos, network};
 use ipnet::IpNet;
@@ -27,25 +28,11 @@ pub(crate) const MOST_WORKERS: c_int = Capture::MOST_THREADS as c_int;
 /// Everything that is set between `scap_create` and `scap_start_capture`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    pub(crate) memory_bytes: u64,
-    pub(crate) mode: Mode,
-    pub(crate) need_packets: bool,
-    pub(crate) filter: String,
-    /// `None` is unlimited, here and below.
-    pub(crate) cutoff: Cutoff,
-    /// By direction, where one was given.
-    pub(crate) cutoff_direction: [Option<Cutoff>; 2],
-    pub(crate) cutoff_classes: Vec<(Cutoff, String)>,
-    pub(crate) priority_classes: Vec<(u8, String)>,
+    /// Of streams; whether data is wanted the callbacks say.
+    pub(crate) wanted: Application,
     pub(crate) subnets: Vec<(IpNet, OverlapPolicy)>,
     pub(crate) policy: OverlapPolicy,
     pub(crate) workers: usize,
-    pub(crate) inactivity_timeout: Option<Nanos>,
-    pub(crate) chunk_bytes: u32,
-    pub(crate) overlap_bytes: u32,
-    pub(crate) flush_timeout: Option<Nanos>,
-    pub(crate) base_threshold_percent: u32,
-    pub(crate) overload_cutoff: Option<u64>,
     /// Whether the capture of an interface may be shared.
     pub(crate) share: bool,
     pub(crate) callbacks: Callbacks,
@@ -84,19 +71,15 @@ impl Settings {
     /// What holds when nothing else is said.
     pub(crate) fn new(mode: Mode, need_packets: bool) -> Settings {
         Settings {
-            memory_bytes: DEFAULT_MEMORY,
-            mode,
-            need_packets,
-            chunk_bytes: 16384,
-            base_threshold_percent: 50,
+            wanted: Application {
+                memory_bytes: DEFAULT_MEMORY,
+                mode,
+                need_packets,
+                ..Application::default()
+            },
             share: true,
             ..Settings::default()
         }
-    }
-
-    /// As a share.
-    pub(crate) fn base_threshold(&self) -> f64 {
-        f64::from(self.base_threshold_percent) / 100.0
     }
 
     /// Worker threads, 0: callbacks run where events arise. Where only statistics are wanted no thread could be kept
@@ -116,7 +99,12 @@ impl Settings {
 
     /// Whether what is the engine's and can be changed while it runs is the same.
     pub(crate) fn has_engine_of(&self, other: &Settings) -> bool {
-        let of = |settings: &Settings| (settings.base_threshold_percent, settings.overload_cutoff);
+        let of = |settings: &Settings| {
+            (
+                settings.wanted.base_threshold,
+                settings.wanted.overload_cutoff,
+            )
+        };
         of(self) == of(other) && self.has_policies_of(other)
     }
 
@@ -125,23 +113,25 @@ impl Settings {
     pub(crate) fn set(&mut self, parameter: Parameter) -> Result<(), Failure> {
         match parameter {
             Parameter::Stream(StreamParameter::InactivityTimeout(timeout)) => {
-                self.inactivity_timeout = timeout;
+                self.wanted.inactivity_timeout = timeout;
             }
             Parameter::Stream(StreamParameter::ChunkBytes(bytes)) => {
-                check_overlap(bytes, self.overlap_bytes)?;
-                self.chunk_bytes = bytes;
+                check_overlap(bytes, self.wanted.overlap_bytes)?;
+                self.wanted.chunk_bytes = bytes;
             }
             Parameter::Stream(StreamParameter::OverlapBytes(bytes)) => {
-                check_overlap(self.chunk_bytes, bytes)?;
-                self.overlap_bytes = bytes;
+                check_overlap(self.wanted.chunk_bytes, bytes)?;
+                self.wanted.overlap_bytes = bytes;
             }
             Parameter::Stream(StreamParameter::FlushTimeout(timeout)) => {
-                self.flush_timeout = timeout;
+                self.wanted.flush_timeout = timeout;
             }
-            Parameter::Stream(StreamParameter::Mode(mode)) => self.mode = mode,
+            Parameter::Stream(StreamParameter::Mode(mode)) => self.wanted.mode = mode,
             Parameter::Stream(StreamParameter::Policy(policy)) => self.policy = policy,
-            Parameter::BaseThresholdPercent(percent) => self.base_threshold_percent = percent,
-            Parameter::OverloadCutoff(cutoff) => self.overload_cutoff = cutoff,
+            Parameter::BaseThresholdPercent(percent) => {
+                self.wanted.base_threshold = f64::from(percent) / 100.0;
+            }
+            Parameter::OverloadCutoff(cutoff) => self.wanted.overload_cutoff = cutoff,
             Parameter::Share(share) => self.share = share,
         }
         Ok(())
@@ -371,7 +361,7 @@ mod tests {
                 .set(Parameter::Stream(StreamParameter::ChunkBytes(16383)))
                 .is_err()
         );
-        assert_eq!(settings.chunk_bytes, 16384);
+        assert_eq!(settings.wanted.chunk_bytes, 16384);
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     handle.set_shared(Some(client.memory_bytes()));
     let (token, callbacks) = (handle.token, settings.callbacks);
-    let need_packets = settings.need_packets;
+    let need_packets = settings.wanted.need_packets;
     let program = move |_thread| Program::new(Scene::new(token, need_packets, true), callbacks);
     let (outcome, end) = match settings.threads() {
         0 => client.run(&mut program(0), &handle.control),
@@ -116,65 +116,54 @@ pub(crate) fn admits_change(
         ));
     }
     let most = Application::MOST_CLASSES;
-    if after.cutoff_classes.len().max(after.priority_classes.len()) > most {
+    if after
+        .wanted
+        .cutoff_classes
+        .len()
+        .max(after.wanted.priority_classes.len())
+        > most
+    {
         return Err(Failure::new(
             Code::Argument,
             format_args!("a shared capture has at most {most} classes of each kind"),
             alone,
         ));
     }
-    let sizes = |settings: &Settings| (settings.chunk_bytes, settings.overlap_bytes);
+    let sizes = |settings: &Settings| (settings.wanted.chunk_bytes, settings.wanted.overlap_bytes);
     if sizes(before) == sizes(after) {
         return Ok(());
     }
     // They go along with all that is changed later, which would be refused with them.
-    Application::check_sizes(after.chunk_bytes, after.overlap_bytes, memory_bytes)
-        .map_err(|error| Failure::new(Code::Argument, error, alone))
+    Application::check_sizes(
+        after.wanted.chunk_bytes,
+        after.wanted.overlap_bytes,
+        memory_bytes,
+    )
+    .map_err(|error| Failure::new(Code::Argument, error, alone))
 }
 
 /// What the program wants, as others' captures take it; otherwise why they do not.
 fn application(settings: &Settings) -> Result<Application, String> {
-    let wants_data = settings.callbacks.data.is_some();
     let own = [
         (
             settings.policy != Default::default() || !settings.subnets.is_empty(),
             "its overlap policy is the same for all programs",
         ),
         (
-            settings.chunk_bytes > Application::LARGEST_CHUNK,
+            settings.wanted.chunk_bytes > Application::LARGEST_CHUNK,
             "its chunks are smaller",
         ),
     ];
     if let Some((_, why)) = own.into_iter().find(|(is_wanted, _)| *is_wanted) {
         return Err(why.to_owned());
     }
-    let [from_initiator, from_responder] = settings.cutoff_direction;
-    let memory_bytes = settings.memory_bytes.max(Application::LEAST_MEMORY);
+    let memory_bytes = settings.wanted.memory_bytes.max(Application::LEAST_MEMORY);
     Ok(Application {
-        filter: settings.filter.clone(),
-        mode: settings.mode,
-        cutoff: settings.cutoff,
-        from_initiator,
-        from_responder,
-        cutoff_classes: classes(&settings.cutoff_classes),
-        chunk_bytes: settings.chunk_bytes,
-        overlap_bytes: settings.overlap_bytes,
-        flush_timeout: settings.flush_timeout,
-        priority_classes: classes(&settings.priority_classes),
-        inactivity_timeout: settings.inactivity_timeout,
         memory_bytes,
         least_memory_bytes: Some(memory_bytes.min(LEAST_MEMORY)),
-        base_threshold: settings.base_threshold(),
-        overload_cutoff: settings.overload_cutoff,
-        wants_data,
-        need_packets: settings.need_packets,
-        ..Application::default()
+        wants_data: settings.callbacks.data.is_some(),
+        ..settings.wanted.clone()
     })
-}
-
-fn classes<T: Copy>(classes: &[(T, String)]) -> Vec<(String, T)> {
-    let classes = classes.iter();
-    classes.map(|(of, filter)| (filter.clone(), *of)).collect()
 }
 
 fn told(error: &Error) -> String {
@@ -196,7 +185,7 @@ mod tests {
         assert!(!plain.wants_data);
         assert_eq!(plain.least_memory_bytes, Some(16 << 20));
         let changes: [fn(&mut Settings); 2] = [
-            |settings| settings.chunk_bytes = 2 << 20,
+            |settings| settings.wanted.chunk_bytes = 2 << 20,
             |settings| settings.policy = crate::settings::policy(1).unwrap(),
         ];
         for change in changes {
@@ -214,23 +203,23 @@ mod tests {
             change(&mut after);
             admits_change(&before, &after, 4 << 20)
         };
-        admits(|settings| settings.base_threshold_percent = 10).unwrap();
-        admits(|settings| settings.overload_cutoff = Some(1000)).unwrap();
-        admits(|settings| settings.cutoff = Cutoff(7)).unwrap();
-        admits(|settings| settings.chunk_bytes = 1 << 20).unwrap();
-        let too_large = admits(|settings| settings.chunk_bytes = (1 << 20) + 1);
+        admits(|settings| settings.wanted.base_threshold = 0.1).unwrap();
+        admits(|settings| settings.wanted.overload_cutoff = Some(1000)).unwrap();
+        admits(|settings| settings.wanted.cutoff = Cutoff(7)).unwrap();
+        admits(|settings| settings.wanted.chunk_bytes = 1 << 20).unwrap();
+        let too_large = admits(|settings| settings.wanted.chunk_bytes = (1 << 20) + 1);
         assert_eq!(too_large.unwrap_err().code, Code::Argument);
         // Chunks need four times their size.
         let mut after = before.clone();
-        after.chunk_bytes = 1 << 20;
+        after.wanted.chunk_bytes = 1 << 20;
         let refused = admits_change(&before, &after, 2 << 20).unwrap_err();
         assert_eq!(refused.code, Code::Argument);
         assert!(refused.message.contains("4194304"), "{}", refused.message);
-        admits(|settings| settings.priority_classes.push((3, "udp".to_owned()))).unwrap();
+        admits(|settings| settings.wanted.priority_classes.push(("udp".to_owned(), 3))).unwrap();
         let others: [fn(&mut Settings); 3] = [
             |settings| settings.policy = crate::settings::policy(1).unwrap(),
-            |settings| settings.priority_classes = vec![(3, "udp".to_owned()); 65],
-            |settings| settings.chunk_bytes = 2 << 20,
+            |settings| settings.wanted.priority_classes = vec![("udp".to_owned(), 3); 65],
+            |settings| settings.wanted.chunk_bytes = 2 << 20,
         ];
         for change in others {
             assert!(admits(change).is_err());
@@ -243,7 +232,7 @@ mod tests {
         settings.share = false;
         assert!(matches!(join("lo", &settings), Joined::Alone(None)));
         settings.share = true;
-        settings.chunk_bytes = 2 << 20;
+        settings.wanted.chunk_bytes = 2 << 20;
         let Joined::Alone(Some(why)) = join("lo", &settings) else {
             panic!("it shares");
         };

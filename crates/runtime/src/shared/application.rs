@@ -135,19 +135,33 @@ impl Application {
         };
         Ok(ApplicationConfig {
             filter,
+            ..self.without_filter(|expression| filters::compile(expression, links))?
+        })
+    }
+
+    /// What it wants of all streams, with the filters of classes as `compile` makes them of expressions.
+    ///
+    /// # Errors
+    /// Of an expression that is no filter.
+    pub fn without_filter<E>(
+        &self,
+        compile: impl Fn(&str) -> Result<StreamFilter, E>,
+    ) -> Result<ApplicationConfig, E> {
+        Ok(ApplicationConfig {
+            filter: None,
             mode: self.mode,
             cutoff: Cutoffs {
                 default: self.cutoff,
                 from_initiator: self.from_initiator,
                 from_responder: self.from_responder,
-                classes: classes(&self.cutoff_classes, links)?,
+                classes: classes(&self.cutoff_classes, &compile)?,
             },
             chunk_bytes: self.chunk_bytes,
             overlap_bytes: self.overlap_bytes,
             flush_timeout: self.flush_timeout,
             priority: Priorities {
                 default: self.priority,
-                classes: classes(&self.priority_classes, links)?,
+                classes: classes(&self.priority_classes, &compile)?,
             },
             inactivity_timeout: self.inactivity_timeout,
         })
@@ -171,15 +185,14 @@ impl Application {
     }
 }
 
-fn classes<V: Copy>(
+fn classes<V: Copy, E>(
     classes: &[(String, V)],
-    links: &[LinkType],
-) -> Result<Vec<(StreamFilter, V)>, Error> {
-    let compile = |(expression, value): &(String, V)| {
-        let filter = filters::compile(expression, links)?;
-        Ok((filter, *value))
-    };
-    classes.iter().map(compile).collect()
+    compile: impl Fn(&str) -> Result<StreamFilter, E>,
+) -> Result<Vec<(StreamFilter, V)>, E> {
+    let classes = classes.iter();
+    classes
+        .map(|(expression, value)| Ok((compile(expression)?, *value)))
+        .collect()
 }
 
 /// Whether an application may have so many classes.
