@@ -7,21 +7,21 @@
 //!
 //! ```
 //! use flowgauge_record::{Encoder, Format, StreamRow};
+//! use flowgauge_stream::StreamIdentity;
 //! use flowgauge_wire::Address;
 //!
 //! let row = StreamRow {
-//!     version: 4,
-//!     protocol: 6,
-//!     source: (Address::v4([192, 0, 2, 1]), 50956),
-//!     destination: (Address::v4([192, 0, 2, 7]), 80),
+//!     identity: StreamIdentity {
+//!         flow_id: 0xfeed,
+//!         source: (Address::v4([192, 0, 2, 1]), 50956),
+//!         destination: (Address::v4([192, 0, 2, 7]), 80),
+//!         version: 4,
+//!         protocol: 6,
+//!         ..StreamIdentity::default()
+//!     },
 //!     bytes: 517,
-//!     missing_bytes: 0,
-//!     gaps: 0,
 //!     state: "fin",
-//!     flow_id: 0xfeed,
-//!     with_gaps: false,
-//!     counters: None,
-//!     sha256: None,
+//!     ..StreamRow::default()
 //! };
 //! let mut text = Vec::new();
 //! Encoder::new(Format::Json).encode(&row, &mut text);

@@ -318,6 +318,7 @@ fn lines(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use flowgauge_stream::StreamIdentity;
     use flowgauge_wire::Address;
 
     use super::*;
@@ -347,20 +348,21 @@ mod tests {
         }
     }
 
-    const ROW: StreamRow<'static> = StreamRow {
-        version: 4,
-        protocol: 6,
-        source: (Address([0; 16]), 1),
-        destination: (Address([0; 16]), 2),
-        bytes: 3,
-        missing_bytes: 0,
-        gaps: 0,
-        state: "fin",
-        flow_id: 1,
-        with_gaps: false,
-        counters: None,
-        sha256: None,
-    };
+    fn row() -> StreamRow<'static> {
+        StreamRow {
+            identity: StreamIdentity {
+                flow_id: 1,
+                source: (Address([0; 16]), 1),
+                destination: (Address([0; 16]), 2),
+                version: 4,
+                protocol: 6,
+                ..StreamIdentity::default()
+            },
+            bytes: 3,
+            state: "fin",
+            ..StreamRow::default()
+        }
+    }
 
     fn writer(target: impl Write + Send + 'static, format: Format) -> RecordWriter {
         let output = Output::new(Box::new(target), format, STREAM_SCHEMA, None);
@@ -377,7 +379,7 @@ mod tests {
             let target = Shared::default();
             let mut writer = writer(target.clone(), format);
             for _ in 0..1000 {
-                writer.write(&ROW);
+                writer.write(&row());
             }
             writer.flush();
             writer.check().unwrap();
@@ -389,11 +391,11 @@ mod tests {
     #[test]
     fn a_closed_pipe_is_told_from_a_full_disk() {
         let mut closed = writer(Refuses(io::ErrorKind::BrokenPipe), Format::Json);
-        closed.write(&ROW);
+        closed.write(&row());
         closed.flush();
         assert!(matches!(closed.check(), Err(OutputError::Closed)));
         let mut full = writer(Refuses(io::ErrorKind::StorageFull), Format::Json);
-        full.write(&ROW);
+        full.write(&row());
         full.flush();
         assert!(matches!(full.check(), Err(OutputError::Io { .. })));
     }

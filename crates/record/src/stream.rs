@@ -50,20 +50,28 @@ static HASH: Schema = ALL.split_at(21).1;
 /// Fields of a [`StreamRow`] alone.
 pub static STREAM_SCHEMA: Schema = ALL.split_at(10).0;
 
-/// Fields of a [`StreamRow`] with a hash.
-pub static STREAM_HASH_SCHEMA: Schema = &join::<11>(&[STREAM_SCHEMA, HASH]);
-
-/// Fields of a [`StreamRow`] with [`GapRow`]s in between.
-pub static STREAM_GAPS_SCHEMA: Schema = &join::<12>(&[STREAM_SCHEMA, GAPS]);
+static WITH_HASH: Schema = &join::<11>(&[STREAM_SCHEMA, HASH]);
+static WITH_GAPS: Schema = &join::<12>(&[STREAM_SCHEMA, GAPS]);
 
 /// Fields of a [`StreamRow`] with [`GapRow`]s in between and a hash.
 pub static STREAM_GAPS_HASH_SCHEMA: Schema = &join::<13>(&[STREAM_SCHEMA, GAPS, HASH]);
 
-/// Fields of a [`StreamRow`] with [`StreamCounters`].
-pub static STREAM_COUNTERS_SCHEMA: Schema = &join::<19>(&[STREAM_SCHEMA, COUNTERS]);
+static WITH_COUNTERS: Schema = &join::<19>(&[STREAM_SCHEMA, COUNTERS]);
 
 /// Fields of a [`StreamRow`] with [`StreamCounters`] and a hash.
 pub static STREAM_COUNTERS_HASH_SCHEMA: Schema = &join::<20>(&[STREAM_SCHEMA, COUNTERS, HASH]);
+
+/// Fields of [`StreamRow`]s with [`GapRow`]s in between, or with counters, or hashes. There are no gaps beside counters.
+pub fn schema_of_streams(gaps: bool, counters: bool, hashes: bool) -> Schema {
+    match (gaps, counters, hashes) {
+        (_, true, false) => WITH_COUNTERS,
+        (_, true, true) => STREAM_COUNTERS_HASH_SCHEMA,
+        (true, false, false) => WITH_GAPS,
+        (true, false, true) => STREAM_GAPS_HASH_SCHEMA,
+        (false, false, false) => STREAM_SCHEMA,
+        (false, false, true) => WITH_HASH,
+    }
+}
 
 /// Fields of a [`GapRow`] alone.
 pub static GAP_SCHEMA: Schema = &join::<8>(&[
@@ -73,16 +81,10 @@ pub static GAP_SCHEMA: Schema = &join::<8>(&[
 ]);
 
 /// One direction of a connection: what travelled from `source` to `destination`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct StreamRow<'a> {
-    /// 4 or 6.
-    pub version: u8,
-    /// IP protocol number.
-    pub protocol: u8,
-    /// Sender.
-    pub source: (Address, u16),
-    /// Receiver.
-    pub destination: (Address, u16),
+    /// Whose stream it is.
+    pub identity: StreamIdentity,
     /// Bytes delivered.
     pub bytes: u64,
     /// Bytes missing, at the end included.
@@ -91,8 +93,6 @@ pub struct StreamRow<'a> {
     pub gaps: u64,
     /// How it ended.
     pub state: &'a str,
-    /// The flow it belongs to.
-    pub flow_id: u64,
     /// Whether [`GapRow`]s are among the records.
     pub with_gaps: bool,
     /// What became of its packets, where it was asked for.
@@ -129,20 +129,14 @@ pub struct GapRow {
 impl<'a> StreamRow<'a> {
     /// The record of `stream` at its end; `trailing_gap` bytes are missing at its end.
     pub fn new(stream: &Stream<'_>, trailing_gap: u64, sha256: Option<&'a str>) -> StreamRow<'a> {
-        let identity = stream.identity();
         let mut row = StreamRow {
-            version: identity.version,
-            protocol: identity.protocol,
-            source: identity.source,
-            destination: identity.destination,
+            identity: stream.identity(),
             bytes: stream.bytes,
             missing_bytes: stream.missing_bytes,
             gaps: u64::from(stream.gaps),
             state: stream.status.name(),
-            flow_id: identity.flow_id,
-            with_gaps: false,
-            counters: None,
             sha256,
+            ..StreamRow::default()
         };
         if trailing_gap > 0 {
             row.missing_bytes += trailing_gap;
@@ -167,16 +161,8 @@ struct Line<'a> {
 impl Record for StreamRow<'_> {
     #[inline]
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        let identity = StreamIdentity {
-            flow_id: self.flow_id,
-            source: self.source,
-            destination: self.destination,
-            version: self.version,
-            protocol: self.protocol,
-            ..StreamIdentity::default()
-        };
         let line = Line {
-            identity,
+            identity: self.identity,
             stream: Some(self),
             gap: None,
             has_streams: true,
@@ -203,28 +189,19 @@ impl Record for GapRow {
 
 impl KnownRecord for StreamRow<'_> {
     fn schema(&self) -> Schema {
-        match (
+        schema_of_streams(
             self.with_gaps,
             self.counters.is_some(),
             self.sha256.is_some(),
-        ) {
-            (false, false, false) => STREAM_SCHEMA,
-            (false, false, true) => STREAM_HASH_SCHEMA,
-            // Nothing gives records of streams with counters and of gaps at once.
-            (_, true, false) => STREAM_COUNTERS_SCHEMA,
-            (_, true, true) => STREAM_COUNTERS_HASH_SCHEMA,
-            (true, false, false) => STREAM_GAPS_SCHEMA,
-            (true, false, true) => STREAM_GAPS_HASH_SCHEMA,
-        }
+        )
     }
 }
 
 impl KnownRecord for GapRow {
     fn schema(&self) -> Schema {
-        match (self.with_streams, self.with_hashes) {
-            (false, _) => GAP_SCHEMA,
-            (true, false) => STREAM_GAPS_SCHEMA,
-            (true, true) => STREAM_GAPS_HASH_SCHEMA,
+        match self.with_streams {
+            true => schema_of_streams(true, false, self.with_hashes),
+            false => GAP_SCHEMA,
         }
     }
 }

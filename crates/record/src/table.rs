@@ -320,6 +320,7 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
+    use flowgauge_stream::StreamIdentity;
     use flowgauge_wire::Address;
 
     use super::*;
@@ -327,18 +328,17 @@ mod tests {
 
     fn row(bytes: u64, last_octet: u8) -> StreamRow<'static> {
         StreamRow {
-            version: 4,
-            protocol: 6,
-            source: (Address::v4([192, 0, 2, last_octet]), 50956),
-            destination: (Address::v4([198, 51, 100, 7]), 80),
+            identity: StreamIdentity {
+                flow_id: 1,
+                source: (Address::v4([192, 0, 2, last_octet]), 50956),
+                destination: (Address::v4([198, 51, 100, 7]), 80),
+                version: 4,
+                protocol: 6,
+                ..StreamIdentity::default()
+            },
             bytes,
-            missing_bytes: 0,
-            gaps: 0,
             state: "fin",
-            flow_id: 1,
-            with_gaps: false,
-            counters: None,
-            sha256: None,
+            ..StreamRow::default()
         }
     }
 

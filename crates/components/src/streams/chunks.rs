@@ -164,7 +164,6 @@ impl State {
         out: &mut dyn Outlet,
     ) {
         let wanted = self.wanted;
-        let identity = stream.identity();
         let state = if stream.is_cut() {
             "cutoff"
         } else if stream.is_halted() {
@@ -173,6 +172,7 @@ impl State {
             stream.status().name()
         };
         let row = StreamRow {
+            identity: stream.identity(),
             bytes: progress.bytes,
             missing_bytes: progress.missing_bytes,
             gaps: progress.gaps,
@@ -182,7 +182,7 @@ impl State {
                 statistics: stream.statistics(),
                 chunks: stream.chunks(),
             }),
-            ..StreamRow::new(&Stream::detached(0, &identity), 0, None)
+            sha256: None,
         };
         match wanted.hashes {
             true => self.ways(out).hashed(now, row, hash),

@@ -8,10 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use flowgauge_kit::engine;
-use flowgauge_record::stream::{
-    GAP_SCHEMA, GapRow, STREAM_COUNTERS_HASH_SCHEMA, STREAM_COUNTERS_SCHEMA,
-    STREAM_GAPS_HASH_SCHEMA, STREAM_GAPS_SCHEMA, STREAM_HASH_SCHEMA, STREAM_SCHEMA,
-};
+use flowgauge_record::stream::{GAP_SCHEMA, GapRow, schema_of_streams};
 use flowgauge_record::text::write_hex_bytes;
 use flowgauge_record::totals::{TOTALS_SCHEMA, TotalsRow};
 use flowgauge_record::{AnyRecord, Schema, StreamRow};
@@ -87,17 +84,10 @@ impl Wanted {
     }
 
     fn schema(self) -> Schema {
-        if self.totals {
-            return TOTALS_SCHEMA;
-        }
-        match (self.streams, self.gaps, self.hashes, self.counters) {
-            (false, ..) => GAP_SCHEMA,
-            (true, false, false, false) => STREAM_SCHEMA,
-            (true, false, true, false) => STREAM_HASH_SCHEMA,
-            (true, true, false, _) => STREAM_GAPS_SCHEMA,
-            (true, true, true, _) => STREAM_GAPS_HASH_SCHEMA,
-            (true, false, false, true) => STREAM_COUNTERS_SCHEMA,
-            (true, false, true, true) => STREAM_COUNTERS_HASH_SCHEMA,
+        match (self.totals, self.streams) {
+            (true, _) => TOTALS_SCHEMA,
+            (false, true) => schema_of_streams(self.gaps, self.counters, self.hashes),
+            (false, false) => GAP_SCHEMA,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Tests of groups.
 
+use flowgauge_stream::StreamIdentity;
+
 use super::*;
 use crate::json::JsonEncoder;
 use crate::schema::record;
@@ -7,18 +9,18 @@ use crate::stream::{STREAM_SCHEMA, StreamRow};
 
 fn row(source: [u8; 4], port: u16, bytes: u64) -> StreamRow<'static> {
     StreamRow {
-        version: 4,
-        protocol: 6,
-        source: (Address::v4(source), 50_000),
-        destination: (Address::v4([198, 51, 100, 7]), port),
+        identity: StreamIdentity {
+            flow_id: 1,
+            source: (Address::v4(source), 50_000),
+            destination: (Address::v4([198, 51, 100, 7]), port),
+            version: 4,
+            protocol: 6,
+            ..StreamIdentity::default()
+        },
         bytes,
         missing_bytes: 1,
-        gaps: 0,
         state: "fin",
-        flow_id: 1,
-        with_gaps: false,
-        counters: None,
-        sha256: None,
+        ..StreamRow::default()
     }
 }
 

@@ -101,6 +101,7 @@ mod tests {
     use flowgauge_record::smtp::SmtpRow;
     use flowgauge_record::stream::StreamRow;
     use flowgauge_stack::{StreamChunk, StreamEnd, StreamInfo};
+    use flowgauge_stream::StreamIdentity;
     use flowgauge_wire::{Address, LinkType, Nanos, PacketDescriptor, PacketFlags};
     use proptest::prelude::*;
 
@@ -110,18 +111,18 @@ mod tests {
 
     fn record() -> StreamRow<'static> {
         StreamRow {
-            version: 6,
-            protocol: 6,
-            source: (Address([0x20; 16]), 50956),
-            destination: (Address::v4([192, 0, 2, 7]), 80),
+            identity: StreamIdentity {
+                flow_id: 0xfeed,
+                source: (Address([0x20; 16]), 50956),
+                destination: (Address::v4([192, 0, 2, 7]), 80),
+                version: 6,
+                protocol: 6,
+                ..StreamIdentity::default()
+            },
             bytes: 517,
-            missing_bytes: 0,
-            gaps: 0,
             state: "fin",
-            flow_id: 0xfeed,
             with_gaps: true,
-            counters: None,
-            sha256: None,
+            ..StreamRow::default()
         }
     }
 
