@@ -5,7 +5,6 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};
 use flowgauge_record::{OutputError, RecordWriter};
 use flowgauge_stack::SettingError;
@@ -194,10 +193,11 @@ fn without_advice(message: &str) -> String {
 
 /// The command in these arguments, with the commands within it.
 fn command_in(arguments: impl Iterator<Item = OsString>) -> String {
-    let mut command = &Cli::command();
+    let mut command = &Cli::built();
     let mut name = command.get_name().to_owned();
     for argument in arguments {
-        let Some(within) = argument.to_str().and_then(|it| command.find_subcommand(it)) else {
+        let word = argument.to_str().filter(|it| *it != "help");
+        let Some(within) = word.and_then(|it| command.find_subcommand(it)) else {
             break;
         };
         name = format!("{name} {}", within.get_name());

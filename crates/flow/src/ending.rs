@@ -1,7 +1,7 @@
 //! How flows leave the table: timeouts, eviction, the end of the input; and how their records are
 //! given out.
 
-use flowgauge_wire::{Direction, Nanos};
+use flowgauge_wire::{Direction, FlowKey, Nanos};
 
 use crate::extra::{Extra, NO_EXTRA};
 use crate::flow::{Flow, FlowFlags};
@@ -53,6 +53,11 @@ impl EndedFlow<'_> {
     #[inline(always)]
     pub fn reason(&self) -> EndReason {
         self.reason
+    }
+
+    /// Its key.
+    pub fn key(&self) -> &FlowKey {
+        &self.flow.hot.key
     }
 
     /// IP protocol number.

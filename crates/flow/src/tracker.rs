@@ -35,7 +35,7 @@
 
 use core::cell::Cell;
 
-use flowgauge_wire::{DecodeFlags, Decoded, Direction, Nanos, TcpFlags, Tunnel};
+use flowgauge_wire::{DecodeFlags, Decoded, Direction, FlowKey, Nanos, TcpFlags, Tunnel};
 
 use crate::arena::Arena;
 use crate::clock::CaptureClock;
@@ -376,6 +376,11 @@ impl FlowTracker {
     /// Which flow it is, without making its record: of one in the table, or ended and not drained yet.
     pub fn identity(&self, id: FlowId) -> Option<FlowIdentity> {
         self.flows.get(id.0).map(Flow::identity)
+    }
+
+    /// Its key, of the same.
+    pub fn key(&self, id: FlowId) -> Option<&FlowKey> {
+        self.flows.get(id.0).map(|flow| &flow.hot.key)
     }
 
     /// Counters of a direction, of the same.

@@ -8,8 +8,8 @@ use flowgauge_reassembly::{
     DefragmentStatistics, Forgotten, Half, OverlapPolicy, Reassembler, Unplaced,
 };
 use flowgauge_wire::{
-    Address, Batch, DecodeFlags, Decoded, DecodedBatch, Direction, Nanos, PacketDescriptor, Place,
-    TcpFlags,
+    Address, Batch, DecodeFlags, Decoded, DecodedBatch, Direction, FlowKey, Nanos,
+    PacketDescriptor, Place, TcpFlags,
 };
 
 use crate::streams::claimed;
@@ -119,6 +119,11 @@ impl<'a> Stream<'a> {
         self.flow.identity(self.id)
     }
 
+    /// The IP protocol and the responder's port: what [`Stream::identity`] says of them, for less.
+    pub fn service(&self) -> (u8, u16) {
+        self.flow.service(self.id & 1 != 0, self.from_initiator)
+    }
+
     /// Reads the record of its flow as it stands; not of a [`Stream::detached`] one. What it counts may
     /// include later packets of the batch.
     pub fn record<R>(&self, read: impl FnOnce(&FlowRecord<'_>) -> R) -> Option<R> {
@@ -153,6 +158,22 @@ impl StreamFlow<'_> {
             StreamFlow::Ended(flow) => of_flow(flow.identity()),
             StreamFlow::Record(record) => of_flow(record.identity()),
             StreamFlow::Known(identity) => *identity,
+        }
+    }
+
+    fn service(&self, from_high: bool, from_initiator: bool) -> (u8, u16) {
+        let of_key = |key: &FlowKey| match from_high == from_initiator {
+            true => (key.protocol, key.low_port),
+            false => (key.protocol, key.high_port),
+        };
+        match *self {
+            StreamFlow::Tracked(tracker, flow) => tracker.key(flow).map(of_key).unwrap_or_default(),
+            StreamFlow::Ended(flow) => of_key(flow.key()),
+            StreamFlow::Record(record) => of_key(record.key),
+            StreamFlow::Known(identity) => match from_initiator {
+                true => (identity.protocol, identity.destination.1),
+                false => (identity.protocol, identity.source.1),
+            },
         }
     }
 }

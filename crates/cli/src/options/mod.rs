@@ -4,6 +4,7 @@
 
 mod agent;
 mod anonymize;
+mod called;
 mod capture;
 mod chunks;
 mod generate;
@@ -18,12 +19,13 @@ mod values;
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub(crate) use agent::{
     AdminCommand, AdminOptions, AgentOptions, DefinitionOptions, IdentityOptions,
 };
 pub(crate) use anonymize::AnonymizeOptions;
+use called::Called;
 pub(crate) use capture::{CaptureFormat, CaptureOptions};
 pub(crate) use chunks::ChunkOptions;
 pub(crate) use generate::GenerateOptions;
@@ -61,37 +63,46 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+impl Cli {
+    /// All commands with all their options, to look something up.
+    pub(crate) fn built() -> clap::Command {
+        let mut command = Cli::command();
+        command.build();
+        command
+    }
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Write one record per flow
-    Flows(FlowsOptions),
+    Flows(Called<FlowsOptions>),
     /// Reassemble TCP streams: list them, hash them, or write them to files
-    Streams(Box<StreamsOptions>),
+    Streams(Called<StreamsOptions>),
     /// Search streams for patterns: text, Snort contents and regular expressions, thousands at once
-    Match(Box<MatchOptions>),
+    Match(Called<MatchOptions>),
     /// Write one record per transaction of application protocols: HTTP, DNS, TLS and others
-    Log(Box<LogOptions>),
+    Log(Called<LogOptions>),
     /// Summarize a capture on one page
-    Report(ReportOptions),
+    Report(Called<ReportOptions>),
     /// Write packets to pcap or pcapng files, with rotation
-    Capture(Box<CaptureOptions>),
+    Capture(Called<CaptureOptions>),
     /// Write packets to a file, anonymized by a policy
-    Anonymize(Box<AnonymizeOptions>),
+    Anonymize(Called<AnonymizeOptions>),
     /// Print one line or JSON object per packet
-    Packets(PacketsOptions),
+    Packets(Called<PacketsOptions>),
     /// Write a synthetic capture with its ground truth
-    Generate(GenerateOptions),
+    Generate(Called<GenerateOptions>),
     /// Run, check and show stacks of components: monitoring tasks in a few lines
-    Stack(Box<StackOptions>),
+    Stack(Called<StackOptions>),
     /// Capture permanently for many users: devices, stacks that always run, and flows
-    Sensor(SensorOptions),
+    Sensor(Called<SensorOptions>),
     /// Run MAPI's functions on a device of a sensor, and write their results
-    Mapi(FlowOptions),
+    Mapi(Called<FlowOptions>),
     /// Create and show the keys with which machines identify each other
-    Keys(KeysOptions),
+    Keys(Called<KeysOptions>),
     /// Check what this machine can do, and recommend changes
-    Doctor(DoctorOptions),
+    Doctor(Called<DoctorOptions>),
 }
 
 impl Command {
@@ -321,7 +332,7 @@ pub(crate) struct DoctorOptions {
 mod tests {
     use std::fs;
 
-    use clap::{Arg, CommandFactory};
+    use clap::Arg;
 
     use super::*;
 
@@ -383,9 +394,16 @@ mod tests {
         let manual = fs::read_to_string(&path).unwrap();
         let mut lines: Vec<String> = manual.lines().map(str::to_owned).collect();
         let mut wrong = Vec::new();
-        for command in Cli::command().get_subcommands() {
+        let built = Cli::built();
+        // Those that clap adds are the same everywhere.
+        let is_ours = |name: &str| name != "help";
+        for command in built.get_subcommands().filter(|it| is_ours(it.get_name())) {
             let about = about(&lines, command.get_name());
-            for row in command.get_arguments().filter_map(row) {
+            let arguments = command.get_arguments();
+            for row in arguments
+                .filter(|it| is_ours(it.get_id().as_str()))
+                .filter_map(row)
+            {
                 let is_same = |at: &&usize| {
                     let first =
                         |row: &str| row.split(['`', ' ', '[', ',']).nth(2).map(str::to_owned);
@@ -407,8 +425,21 @@ mod tests {
     }
 
     #[test]
+    fn options_are_built_of_the_command_that_is_called() {
+        let (listed, built) = (Cli::command(), Cli::built());
+        for command in listed.get_subcommands() {
+            let name = command.get_name();
+            assert_eq!(command.get_arguments().count(), 0, "{name}");
+            let called = built.find_subcommand(name).unwrap();
+            assert!(called.get_arguments().count() > 0, "{name}");
+            let about = |command: &clap::Command| command.get_about().map(ToString::to_string);
+            assert_eq!(about(called), about(command), "{name}");
+        }
+    }
+
+    #[test]
     fn the_definition_is_consistent() {
-        Cli::command().debug_assert();
+        Cli::built().debug_assert();
     }
 
     #[test]

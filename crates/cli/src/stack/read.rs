@@ -3,7 +3,6 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use clap::CommandFactory as _;
 use flowgauge_registry::registry;
 use flowgauge_stack::syntax::Document;
 use flowgauge_stack::{
@@ -147,7 +146,7 @@ fn of_option(name: &str, found: &[Diagnostic]) -> Option<Failure> {
         return None;
     };
     let (in_stack, what) = error.message.split_once(": ")?;
-    let command = Cli::command();
+    let command = Cli::built();
     let command = command.find_subcommand(name.rsplit(' ').next()?)?;
     let mut options = command.get_arguments();
     let option = options.find(|it| it.get_id() == in_stack)?.get_long()?;

@@ -6,7 +6,7 @@ use flowgauge_proto::Look;
 
 use super::signatures::{self, Carries};
 use super::table::Piece;
-use super::watched::Kept;
+use super::watched::{Kept, is_printable};
 use super::{ProtocolInfo, Seen, http, tls};
 
 /// Bytes of each direction that are looked at.
@@ -51,8 +51,9 @@ pub(super) struct Detector {
     pub(super) protocols: Vec<&'static ProtocolInfo>,
     /// Those of TCP and of UDP, as bits by place.
     over: [u16; 2],
-    /// Those that a direction of TCP (the responder's, the initiator's) can speak with this first byte.
-    by_first_byte: Box<[[u16; 256]; 2]>,
+    /// Those that a direction of TCP (the responder's, the initiator's) can speak with this first byte, and those of which a
+    /// datagram of UDP can begin with it.
+    by_first_byte: Box<[[u16; 256]; 3]>,
     /// Ports that are usual for some, in order, and for which.
     by_port: Vec<(u16, u16)>,
 }
@@ -106,17 +107,22 @@ impl Beginning<'_> {
     /// What these pieces are, in the order in which they came: those from the first one, and where that is
     /// nothing those from the next one, which another protocol can have agreed on.
     pub(super) fn look(&self, kept: &mut Kept) -> Looked {
-        let last = kept.pieces.last().is_none_or(|piece| piece.from_initiator);
         let mut looked = Looked::default();
-        for place in 0..kept.pieces.len() {
+        if self.is_last && kept.are_words() && self.detector.usual_on(self.port) == 0 {
+            return looked;
+        }
+        let pieces = kept.pieces();
+        let last = pieces.last().is_none_or(|piece| piece.from_initiator);
+        for place in 0..pieces.len() {
             let has_signatures = self.has_signatures && place == 0;
-            if kept.pieces[place].begins_nothing && !has_signatures {
+            let begins_nothing = kept.pieces()[place].begins_nothing;
+            if begins_nothing && !has_signatures {
                 continue;
             }
             let said = kept.said_from(place);
             let seen = self.seen(said);
             let len = said[usize::from(last)].len();
-            let (found, lines_are_open) = match kept.pieces[place].begins_nothing {
+            let (found, lines_are_open) = match begins_nothing {
                 true => {
                     looked.signature = signatures::by_content(&seen);
                     (Found::Nothing, false)
@@ -135,12 +141,12 @@ impl Beginning<'_> {
             let both_spoke = said.iter().all(|side| !side.is_empty());
             kept.awaits_line = lines_are_open && both_spoke && place == 0 && found == Found::More;
             let is_nothing = found == Found::Nothing && !self.is_last && len < BEGINNING;
-            kept.pieces[place].begins_nothing |= is_nothing;
+            kept.pieces_mut()[place].begins_nothing |= is_nothing;
             if is_over {
                 looked.found = found;
                 // The first answer tells what was asked, however that is written.
-                let first = kept.pieces[place].from_initiator;
-                let mut before = kept.pieces[..place].iter();
+                let first = kept.pieces()[place].from_initiator;
+                let mut before = kept.pieces()[..place].iter();
                 let is_answer = before.all(|piece| piece.from_initiator != first);
                 looked.passed = if is_answer { 0 } else { place };
                 break;
@@ -164,10 +170,7 @@ fn open_lines(seen: &Seen<'_>) -> Option<bool> {
         let first = side
             .first_chunk::<14>()
             .filter(|it| it[0].is_ascii_lowercase())?;
-        let is_text = first
-            .iter()
-            .fold(true, |is_text, byte| is_text & matches!(byte, b' '..=b'~'));
-        if !is_text || first[..4].iter().all(u8::is_ascii_hexdigit) {
+        if !is_printable(first) || first[..4].iter().all(u8::is_ascii_hexdigit) {
             return None;
         }
         can_be_request |= flowgauge_proto::http::begins_with_method(side)?;
@@ -181,7 +184,7 @@ fn open_lines(seen: &Seen<'_>) -> Option<bool> {
 impl Detector {
     pub(super) fn new(protocols: Vec<&'static ProtocolInfo>) -> Detector {
         let mut over = [0; 2];
-        let mut by_first_byte = Box::new([[0; 256]; 2]);
+        let mut by_first_byte = Box::new([[0; 256]; 3]);
         let mut by_port: BTreeMap<u16, u16> = BTreeMap::new();
         for (place, protocol) in protocols.iter().enumerate() {
             for is_udp in [false, true] {
@@ -191,9 +194,17 @@ impl Detector {
             for port in protocol.ports {
                 *by_port.entry(*port).or_default() |= 1 << place;
             }
+            let [sides @ .., datagrams] = &mut *by_first_byte;
+            for (byte, bits) in (0..=u8::MAX).zip(datagrams) {
+                let can_be = (protocol.begins_datagram)(byte);
+                *bits |= u16::from(can_be) << place & over[1];
+            }
+            if !protocol.transport.has(false) {
+                continue;
+            }
             // Of HTTP a whole line tells, whatever it begins with.
             let is_any = protocol.name == http::PROTOCOL.name;
-            for (side, of_bytes) in by_first_byte.iter_mut().enumerate() {
+            for (side, of_bytes) in sides.iter_mut().enumerate() {
                 for (byte, bits) in (0..=u8::MAX).zip(of_bytes) {
                     let first = [byte];
                     let (initiator, responder) = first.split_at(side);
@@ -204,7 +215,7 @@ impl Detector {
                         is_udp: false,
                     };
                     let can_be = is_any || (protocol.look)(&seen) != Look::No;
-                    *bits |= u16::from(can_be) << place & over[0];
+                    *bits |= u16::from(can_be) << place;
                 }
             }
         }
@@ -232,13 +243,18 @@ impl Detector {
     fn candidates(&self, seen: &Seen<'_>) -> u16 {
         let all = self.over[usize::from(seen.is_udp)];
         // TLS can come later.
-        if seen.is_udp || tls::is_later(seen.port) {
+        if !seen.is_udp && tls::is_later(seen.port) {
             return all;
         }
         let of = |side: usize, bytes: &[u8]| {
             let first = bytes.first();
             first.map(|&byte| self.by_first_byte[side][usize::from(byte)])
         };
+        if seen.is_udp {
+            let of = |bytes| of(2, bytes).unwrap_or(0);
+            // Malformed messages are told by their port.
+            return of(seen.responder) | of(seen.initiator) | self.usual_on(seen.port) & all;
+        }
         match (of(0, seen.responder), of(1, seen.initiator)) {
             (Some(one), Some(other)) => one | other,
             (one, other) => one.or(other).unwrap_or(all),
@@ -285,6 +301,8 @@ impl Detector {
 
 #[cfg(test)]
 mod tests {
+    use flowgauge_wire::Nanos;
+
     use super::super::{ALL, Transport};
     use super::*;
 
@@ -439,6 +457,111 @@ mod tests {
             requests > 1_000 && open > requests + 1_000,
             "{requests} {open}"
         );
+    }
+
+    /// What [`Kept::are_words`] says holds, wherever the words are cut into pieces.
+    #[test]
+    fn words_are_no_protocol_yet() {
+        let beginnings: &[&str] = &[
+            "helo some.host",
+            "ehlo x",
+            "user me",
+            "auth tls",
+            "get / http/1.1",
+            "http/1.1 200 ok",
+            "ssh-2.0-x",
+            "git-upload-pack /x",
+            "nick me",
+            "a1 login me",
+            "cap ls",
+            "stats items",
+            "yes, 220 ftp smtp",
+            "word",
+        ];
+        let detector = Detector::new(ALL.to_vec());
+        let mut looks = 0;
+        for (one, other) in pairs(beginnings) {
+            for (cut, port) in (4..=one.len()).flat_map(|cut| [(cut, 1), (cut, 21), (cut, 443)]) {
+                let one = &one.as_bytes()[..cut];
+                for (initiator, responder) in [(one, other.as_bytes()), (one, b""), (b"", one)] {
+                    let seen = Seen {
+                        initiator,
+                        responder,
+                        port,
+                        is_udp: false,
+                    };
+                    let mut kept = Kept::default();
+                    for (bytes, from_initiator) in [(initiator, true), (responder, false)] {
+                        if !bytes.is_empty() {
+                            kept.keep(&Piece {
+                                bytes,
+                                gap_before: 0,
+                                skipped: 0,
+                                from_initiator,
+                                time: Nanos(0),
+                            });
+                        }
+                    }
+                    assert!(kept.are_words(), "{seen:?}");
+                    let found = detector.look(&seen, true);
+                    assert!(!matches!(found, Found::Protocol(_)), "{seen:?}");
+                    assert_eq!(signatures::by_content(&seen), None, "{seen:?}");
+                    looks += 1;
+                }
+            }
+        }
+        assert!(looks > 1_000, "{looks}");
+    }
+
+    /// Each byte at the beginning of each datagram: none rules out what a protocol sees in it.
+    #[test]
+    fn first_bytes_of_datagrams_rule_nothing_out_that_is_there() {
+        let detector = Detector::new(ALL.to_vec());
+        let mut quic = vec![
+            0xc3, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0x44, 0x9e,
+        ];
+        quic.resize(1200, 7);
+        let mut dhcp = vec![1, 1, 6, 0, 0, 0, 0, 7];
+        dhcp.resize(236, 0);
+        dhcp.extend_from_slice(b"\x63\x82\x53\x63\x35\x01\x01\xff");
+        let mut ntp = vec![0x23];
+        ntp.resize(48, 0);
+        let dtls = b"\x16\xfe\xff\0\0\0\0\0\0\0\0\0\x0d\x01\0\0\x01\0\0\0\0\0\0\0\x01\0";
+        let datagrams: &[&[u8]] = &[
+            b"\0\x01\x01\0\0\x01\0\0\0\0\0\0\x07example\x03com\0\0\x01\0\x01",
+            b"\0\0\0\x01\0\0\0\0\0\0\0\x02\0\x01\x86\xa0\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            b"\x01\x02\0\x20\0\0\0\x09\x40\0\0\0\0\0\0\0\x0a\0\0\x01\x0a\0\0\x02http://\0",
+            b"\x30\x26\x02\x01\x01\x04\x06public\xa0\x19\x02\x01\x07\x02\x01\0\x02\x01\0\x30\x0e\x30\x0c\x06\x08\x2b\x06\x01\x02\x01\x01\x05\0\x05\0",
+            b"\x01\x08\x08\x08\0\x01\0\x0e\0\x01\0\x01\x09\x09\x09\x09\x02\0\0\0\0\x07",
+            &quic,
+            &dhcp,
+            &ntp,
+            dtls,
+        ];
+        let mut found = 0_u16;
+        for (datagram, first) in datagrams
+            .iter()
+            .flat_map(|it| (0..=u8::MAX).map(move |b| (it, b)))
+        {
+            let mut bytes = datagram.to_vec();
+            bytes[0] = first;
+            for port in [1, 53, 67, 111, 123, 161, 443, 547, 3130] {
+                let seen = Seen {
+                    initiator: &bytes,
+                    responder: b"",
+                    port,
+                    is_udp: true,
+                };
+                for (place, protocol) in ALL.iter().enumerate() {
+                    let is_there =
+                        protocol.transport.has(true) && (protocol.look)(&seen) != Look::No;
+                    let can_be = detector.candidates(&seen) >> place & 1 != 0;
+                    assert!(!is_there || can_be, "{} {seen:?}", protocol.name);
+                    found |= u16::from(is_there) << place;
+                }
+            }
+        }
+        assert_eq!(found, detector.over[1], "not all were there");
     }
 
     fn pairs<'a, T: ?Sized>(all: &'a [&'a T]) -> impl Iterator<Item = (&'a T, &'a T)> {

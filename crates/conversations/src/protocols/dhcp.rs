@@ -15,6 +15,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     transport: Transport::Udp,
     ports: &[67, 68],
     look: |seen| seen.on(PROTOCOL.ports, seen.either(look)),
+    begins_datagram: |byte| matches!(byte, 1 | 2),
     table: Table::<Talk<Dhcp>>::boxed,
 };
 

@@ -24,6 +24,8 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     transport: Transport::Udp,
     ports: &[546, 547],
     look: |seen| seen.on(PROTOCOL.ports, seen.either(look)),
+    // A port has to say so, too.
+    begins_datagram: |_| false,
     table: Table::<Talk<Dhcpv6>>::boxed,
 };
 

@@ -30,6 +30,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     transport: Transport::Both,
     ports: &[53, 5353, 5355, 137],
     look: recognise,
+    begins_datagram: |_| true,
     table: Table::<Talk>::boxed,
 };
 

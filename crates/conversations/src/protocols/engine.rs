@@ -14,10 +14,10 @@ use flowgauge_stack::{
     RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd, options,
 };
 use flowgauge_stream::{
-    Chunk, Handler, Needs, Remark, Shard, ShardConfig, Stream, StreamStatus, Want,
+    Chunk, Handler, Needs, Remark, Shard, ShardConfig, Stream, StreamIdentity, StreamStatus, Want,
 };
 use flowgauge_sys::prefetch::prefetch_at;
-use flowgauge_wire::{Batch, DecodedBatch, Nanos};
+use flowgauge_wire::{Address, Batch, DecodedBatch, Nanos};
 
 use super::anomalies::{Anomalies, Noticing, Way};
 use super::classify::{APPLICATIONS, Classifier, NDPI, classifies};
@@ -28,7 +28,7 @@ use super::outer::{OUTER, Outer};
 use super::room::{ByAge, GivenUp, Room};
 use super::signatures::Carries;
 use super::table::{Piece, Talks};
-use super::watched::{Kept, Watched};
+use super::watched::{Kept, MOST_PIECES, Watched};
 use super::{ALL, Among, Connection, Give, ProtocolInfo, Wants, ftp, http, named};
 use crate::files::{self, Files};
 
@@ -94,9 +94,9 @@ options! {
 }
 
 /// Pieces of a connection that are looked at before it is given up as one of no known protocol.
-const TRIES: u8 = 6;
+const TRIES: u8 = MOST_PIECES as u8;
 
-/// Packets between the two stages of [`State::fetch`]: as many as the flow table looks up at once.
+/// Packets from the first step of [`State::fetch`] to the last: as many as the flow table looks up at once.
 const AHEAD: usize = 16;
 
 /// Fewer bytes are not worth passing over.
@@ -336,18 +336,29 @@ impl State {
         }
     }
 
-    /// A packet with payload of this connection is up soon: brings what is known of it closer, and what was said in the
-    /// connection of an earlier packet, which is up next.
+    /// A packet with payload of this connection is up soon: brings what is known of it closer, what is kept of the
+    /// connection of an earlier packet, and what was said in that of one before, which is up next.
     #[inline(always)]
     fn fetch(&mut self, connection: u32) {
-        prefetch_at(&self.slots, connection as usize);
-        let earlier = &mut self.upcoming[self.fetched % AHEAD];
-        let earlier = core::mem::replace(earlier, connection);
+        let later = self.upcoming[(self.fetched + AHEAD / 2) % AHEAD];
+        let next = &mut self.upcoming[self.fetched % AHEAD];
+        let next = core::mem::replace(next, connection);
         self.fetched = self.fetched.wrapping_add(1);
-        let slot = self.slots.get(earlier as usize);
+        self.fetch_step(connection, 0);
+        self.fetch_step(later, 1);
+        self.fetch_step(next, 2);
+    }
+
+    /// Brings closer what the step before, from 0 to 2, led to.
+    #[inline(always)]
+    fn fetch_step(&self, connection: u32, step: usize) {
+        if step == 0 {
+            return prefetch_at(&self.slots, connection as usize);
+        }
+        let slot = self.slots.get(connection as usize);
         match slot.map(|slot| (slot.stage, slot.number)) {
-            Some((Stage::Watched, number)) => self.watched.prefetch(number),
-            Some((Stage::Known(place), number)) => {
+            Some((Stage::Watched, number)) => self.watched.prefetch(number, step),
+            Some((Stage::Known(place), number)) if step == 1 => {
                 if let Some(table) = self.tables.get(usize::from(place)) {
                     table.prefetch(number);
                 }
@@ -375,21 +386,20 @@ impl State {
         out: &mut dyn Outlet,
     ) -> Slot {
         let mut slot = *self.slot(stream.id / 2);
-        let identity = stream.identity();
-        let is_udp = identity.protocol == 17;
-        let (initiator, responder) = match stream.from_initiator {
-            true => (identity.source, identity.destination),
-            false => (identity.destination, identity.source),
-        };
+        let (protocol, port) = stream.service();
+        let is_udp = protocol == 17;
         // What finds a way through firewalls comes first, in any number.
         if piece.is_some_and(|it| !is_udp || !flowgauge_proto::tls::is_stun(it.bytes)) {
             slot.tries += 1;
         }
         let time = piece.map_or(Nanos(0), |piece| piece.time);
-        let told = (self.learned)
-            .get(responder, time)
-            .or_else(|| self.learned.get(initiator, time));
-        let told = told.and_then(|name| self.detector.place(name));
+        let told = match self.learned.is_empty() {
+            true => None,
+            false => ends(&stream.identity(), stream.from_initiator)
+                .into_iter()
+                .find_map(|end| self.learned.get(end, time))
+                .and_then(|name| self.detector.place(name)),
+        };
         let mut kept = match slot.stage {
             Stage::Watched => self.watched.get_mut(slot.number),
             _ => None,
@@ -402,7 +412,7 @@ impl State {
         }
         let beginning = Beginning {
             detector: &self.detector,
-            port: responder.1,
+            port,
             is_udp,
             is_last: is_udp || piece.is_none() || slot.tries >= TRIES,
             has_signatures: slot.ended & TOLD == 0 && piece.is_some(),
@@ -440,16 +450,16 @@ impl State {
             (found, None) => (found, None),
         };
         if let (Some(classifier), Some(name)) = (&mut self.classifier, name) {
-            classifier.found(identity.flow_id, name, told.is_some());
+            classifier.found(stream.identity().flow_id, name, told.is_some());
         }
         let is_over = slot.tries >= TRIES || carries.is_some_and(|it| it != Carries::Any);
         match found {
             Found::Protocol(place) | Found::Usual(place) => {
-                let mut connection = connection(stream, initiator, responder);
+                let mut connection = connection(stream);
                 if !is_udp {
                     connection.retransmitted = Some(slot.repeated.map(u64::from));
                 }
-                let before = kept.map_or(0, |it| it.pieces.len() - usize::from(piece.is_some()));
+                let before = kept.map_or(0, |it| it.pieces().len() - usize::from(piece.is_some()));
                 let pieces = looked.passed..before;
                 let owner = stream.id / 2;
                 self.begin(&mut slot, place, pieces, connection, owner, out);
@@ -506,14 +516,14 @@ impl State {
         if !pieces.is_empty() {
             let kept = self.watched.get_mut(slot.number);
             let said = kept.map(core::mem::take).unwrap_or_default();
-            let kept = said.pieces().zip(&said.pieces);
+            let kept = said.said().zip(said.pieces());
             self.with(usize::from(place), out, |table, give| {
                 for (piece, kept) in kept.take(pieces.end).skip(pieces.start) {
                     table.data(number, &piece, give);
                     if kept.left_out > 0 {
                         let hole = Piece {
                             bytes: &[],
-                            gap_before: kept.left_out as u64,
+                            gap_before: kept.left_out.into(),
                             ..piece
                         };
                         table.data(number, &hole, give);
@@ -629,13 +639,18 @@ impl State {
     }
 }
 
+/// The responder, and the initiator.
+fn ends(identity: &StreamIdentity, from_initiator: bool) -> [(Address, u16); 2] {
+    match from_initiator {
+        true => [identity.destination, identity.source],
+        false => [identity.source, identity.destination],
+    }
+}
+
 /// What conversations want to know of a stream's connection.
-fn connection(
-    stream: &Stream<'_>,
-    initiator: (flowgauge_wire::Address, u16),
-    responder: (flowgauge_wire::Address, u16),
-) -> Connection {
+fn connection(stream: &Stream<'_>) -> Connection {
     let identity = stream.identity();
+    let [responder, initiator] = ends(&identity, stream.from_initiator);
     let mut connection = Connection {
         initiator,
         responder,
@@ -754,6 +769,14 @@ impl Handler for Leading<'_> {
     fn prefetch(&mut self, stream: u32, has_payload: bool) {
         let connection = if has_payload { stream / 2 } else { u32::MAX };
         self.state.fetch(connection);
+    }
+
+    #[inline(always)]
+    fn prefetch_end(&mut self, stream: u32, step: usize) {
+        // (It is called for the other direction, too.)
+        if stream.is_multiple_of(2) {
+            self.state.fetch_step(stream / 2, step);
+        }
     }
 
     fn stream_created(&mut self, stream: &Stream<'_>) {

@@ -25,6 +25,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     transport: Transport::Tcp,
     ports: &[21, 2121],
     look: recognise,
+    begins_datagram: |_| false,
     table: Table::<FtpTalk>::boxed,
 };
 
@@ -34,6 +35,7 @@ pub(super) const DATA: ProtocolInfo = ProtocolInfo {
     transport: Transport::Tcp,
     ports: &[],
     look: |_| Look::No,
+    begins_datagram: |_| false,
     table: Table::<DataTalk>::boxed,
 };
 

@@ -18,6 +18,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     transport: Transport::Udp,
     ports: &[3130],
     look: recognise,
+    begins_datagram: |byte| matches!(byte, 0..=4 | 10 | 11 | 21..=23),
     table: Table::<Talk<Icp>>::boxed,
 };
 

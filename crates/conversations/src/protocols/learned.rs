@@ -52,11 +52,13 @@ impl Learned {
         self.notes.remove(&endpoint)
     }
 
+    /// Whether no endpoint is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.endpoints.is_empty()
+    }
+
     /// The protocol's name.
     pub(crate) fn get(&self, endpoint: (Address, u16), now: Nanos) -> Option<&'static str> {
-        if self.endpoints.is_empty() {
-            return None;
-        }
         let (protocol, since) = *self.endpoints.get(&endpoint)?;
         (now.0.saturating_sub(since.0) < BELIEVED.0).then_some(protocol)
     }

@@ -99,6 +99,8 @@ pub(crate) struct ProtocolInfo {
     ports: &'static [u16],
     /// What was sent first, as this protocol sees it.
     look: fn(&Seen<'_>) -> Look,
+    /// Whether a datagram of it can begin with this byte, but for malformed ones on its ports.
+    begins_datagram: fn(u8) -> bool,
     /// Makes what keeps the conversations of a core.
     table: fn() -> Box<dyn Talks>,
 }

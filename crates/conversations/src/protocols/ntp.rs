@@ -14,6 +14,8 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     transport: Transport::Udp,
     ports: &[123],
     look: |seen| seen.on(PROTOCOL.ports, seen.either(look)),
+    // A port has to say so, too.
+    begins_datagram: |_| false,
     table: Table::<Talk<Ntp>>::boxed,
 };
 

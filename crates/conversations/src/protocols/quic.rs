@@ -16,6 +16,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     transport: Transport::Udp,
     ports: &[443, 853],
     look: |seen| seen.either(look),
+    begins_datagram: |byte| byte & 0x80 != 0,
     table: Table::<QuicTalk>::boxed,
 };
 

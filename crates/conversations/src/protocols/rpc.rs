@@ -27,6 +27,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     transport: Transport::Both,
     ports: &[111, 2049],
     look: recognise,
+    begins_datagram: |_| true,
     table: Table::<Talk>::boxed,
 };
 

@@ -81,10 +81,12 @@ static BY_FIRST_BYTE: LazyLock<[[u64; 256]; 2]> = LazyLock::new(|| {
     let mut places = [[0; 256]; 2];
     for (is_udp, places) in [false, true].into_iter().zip(&mut places) {
         for (place, signature) in ALL.iter().enumerate() {
-            let is_any = signature.begins.is_empty();
-            for (byte, places) in (0..=u8::MAX).zip(&mut *places) {
-                let can_be = is_any || signature.begins.contains(&byte);
-                *places |= u64::from(can_be && signature.transport.has(is_udp)) << place;
+            let bit = u64::from(signature.transport.has(is_udp)) << place;
+            if signature.begins.is_empty() {
+                places.iter_mut().for_each(|places| *places |= bit);
+            }
+            for &byte in signature.begins {
+                places[usize::from(byte)] |= bit;
             }
         }
     }

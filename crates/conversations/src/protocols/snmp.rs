@@ -18,6 +18,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     transport: Transport::Udp,
     ports: &PORTS,
     look: |seen| seen.either(look),
+    begins_datagram: |byte| byte == 0x30,
     table: Table::<Talk<Snmp>>::boxed,
 };
 

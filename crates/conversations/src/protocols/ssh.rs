@@ -15,6 +15,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     transport: Transport::Tcp,
     ports: &[22],
     look: |seen| seen.either(look),
+    begins_datagram: |_| false,
     table: Table::<SshTalk>::boxed,
 };
 

@@ -34,6 +34,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
         5432, 6667,
     ],
     look: recognise,
+    begins_datagram: |byte| byte == content::HANDSHAKE,
     table: Table::<TlsTalk>::boxed,
 };
 

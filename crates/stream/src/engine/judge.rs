@@ -120,28 +120,14 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 },
             );
         }
-        if has_payload && !is_control {
-            if flags.has(RecordFlags::DONE) {
-                core.discard(stream.id, counts);
-                return Admit::Refuse(flags.done_place());
-            }
-            if counts.bytes == 0 {
-                core.discard(stream.id, counts);
-                return Admit::Refuse(Place::Malformed);
-            }
-            if core.pressed && !core.is_admitted(stream.id, packet) {
-                core.drop(stream.id, counts);
-                return Admit::Refuse(Place::Priority);
-            }
+        if has_payload
+            && !is_control
+            && let Some(place) = core.refuse_payload(stream.id, packet, counts, flags)
+        {
+            return Admit::Refuse(place);
         }
         if core.need_packets && !flags.has(RecordFlags::DONE) {
-            let new = NewPacket::of(packet);
-            let is_last = !has_payload
-                && stream.status == StreamStatus::Fin
-                && packet.halves[1].flags().contains(HalfFlags::CLOSED);
-            if !is_last || !self.show_packet(stream, &new) {
-                self.note_packet(stream, &new, packet.is_deliverable(), false);
-            }
+            self.take_packet(stream, packet);
         }
         let flags = self
             .core
@@ -169,6 +155,18 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             self.core.discard_late_of_fast(stream.id, packet, counts);
         }
         Admit::Take
+    }
+
+    /// A packet is shown at once, if it is the last one, or goes with the chunk under way.
+    #[inline(always)]
+    fn take_packet(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) {
+        let new = NewPacket::of(packet);
+        let is_last = packet.decoded.payload_len == 0
+            && stream.status == StreamStatus::Fin
+            && packet.halves[1].flags().contains(HalfFlags::CLOSED);
+        if !is_last || !self.show_packet(stream, &new) {
+            self.note_packet(stream, &new, packet.is_deliverable(), false);
+        }
     }
 
     /// Sends a packet without payload at once, which is likely the last of its stream, where only one
@@ -502,6 +500,30 @@ impl Core {
         let packets = u64::from(counts_as_packet) * counts.packets;
         self.discard(id, Counts { packets, ..counts });
         Admit::Reject(counts_as_packet.then_some(Place::Outside))
+    }
+
+    /// Where the payload of a packet goes that is not taken.
+    #[inline(always)]
+    fn refuse_payload(
+        &mut self,
+        id: u32,
+        packet: &StreamPacket<'_>,
+        counts: Counts,
+        flags: RecordFlags,
+    ) -> Option<Place> {
+        if flags.has(RecordFlags::DONE) {
+            self.discard(id, counts);
+            return Some(flags.done_place());
+        }
+        if counts.bytes == 0 {
+            self.discard(id, counts);
+            return Some(Place::Malformed);
+        }
+        if self.pressed && !self.is_admitted(id, packet) {
+            self.drop(id, counts);
+            return Some(Place::Priority);
+        }
+        None
     }
 
     /// Whether a packet is kept while memory is short.

@@ -32,6 +32,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     transport: Transport::Tcp,
     ports: &[80, 8000, 8008, 8080, 3128],
     look: recognise,
+    begins_datagram: |_| false,
     table: Table::<Talk>::boxed,
 };
 

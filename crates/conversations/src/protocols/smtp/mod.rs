@@ -24,6 +24,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     ports: &[25, 587, 2525],
     // A client's word tells, a server's greeting often.
     look: |seen| seen.sides(look_client(seen.initiator), look_server(seen.responder)),
+    begins_datagram: |_| false,
     table: Table::<SmtpTalk>::boxed,
 };
 
