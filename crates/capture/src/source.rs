@@ -59,6 +59,11 @@ pub trait PacketSource {
     fn is_exhausted(&self) -> bool {
         false
     }
+
+    /// Whether more packets wait than is good, of a source that cannot wait: some are lost soon.
+    fn is_behind(&self) -> bool {
+        false
+    }
 }
 
 /// What a source that narrows another one leaves to that: all but the packets and their account.

@@ -65,6 +65,12 @@ impl Component for Packets {
         Some(Box::new(Packets::new(self.filters.clone())))
     }
 
+    fn expect(&mut self, links: &[LinkType]) {
+        for link in links {
+            let _ = self.filters.for_link(*link);
+        }
+    }
+
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         let Items::Packets(packets) = items else {
             return;

@@ -141,6 +141,28 @@ pub struct Status {
     pub connections: u64,
     /// Its devices.
     pub devices: Vec<DeviceStatus>,
+    /// Its users: all that have come so far for who may see them.
+    #[serde(default)]
+    pub users: Vec<UserStatus>,
+}
+
+/// What a user costs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UserStatus {
+    /// The user.
+    pub user: u32,
+    /// Connections that are open.
+    pub connections: u64,
+    /// Processor time of the user's flows, of opening them and of answers about them, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Processors that the user may take; nothing where that is not bounded.
+    pub cpu: Option<f64>,
+    /// Whether the user has taken more of late.
+    pub is_over: bool,
+    /// Bytes of packets that wait for the user, and that may.
+    pub memory: u64,
+    /// ... of at most so many.
+    pub most_memory: u64,
 }
 
 /// How a device is.
@@ -160,6 +182,9 @@ pub struct DeviceStatus {
     pub delivered_bytes: u64,
     /// Packets that were not delivered, by place of the ledger.
     pub refused: BTreeMap<String, u64>,
+    /// Whether half of the interface's ring waits to be taken.
+    #[serde(default)]
+    pub is_behind: bool,
     /// What is wrong with it.
     pub errors: Vec<String>,
     /// Its stacks and flows.
@@ -177,6 +202,9 @@ pub struct StackStatus {
     pub components: Vec<String>,
     /// Why it failed, if it did.
     pub failure: Option<String>,
+    /// Processor time that it has taken, in nanoseconds.
+    #[serde(default)]
+    pub cpu_ns: u64,
 }
 
 /// A flow, and whose it is.
@@ -188,6 +216,15 @@ pub struct FlowStatus {
     pub user: u32,
     /// The process.
     pub process: u32,
+    /// Its part of the processor time of its stack, in nanoseconds.
+    #[serde(default)]
+    pub cpu_ns: u64,
+    /// Packets that it lost: they found no room in its ring, or others would have lost packets for it.
+    #[serde(default)]
+    pub lost: u64,
+    /// Bytes of packets that wait for it.
+    #[serde(default)]
+    pub waiting: u64,
 }
 
 /// The results of a flow.
@@ -247,12 +284,11 @@ pub fn send_answer(
     Ok(())
 }
 
-/// Sends a part, when there is room for it.
-pub(crate) fn send(
-    connection: &Connection,
-    part: &[u8],
-    files: &[BorrowedFd<'_>],
-) -> io::Result<()> {
+/// Sends a request, or a part of an answer, when there is room for it.
+///
+/// # Errors
+/// The system's; when the other end has gone, or does not receive.
+pub fn send(connection: &Connection, part: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
     const LOOK: Duration = Duration::from_millis(2);
 
     let until = Instant::now() + PATIENCE;
@@ -267,7 +303,10 @@ pub(crate) fn send(
 }
 
 /// Receives an answer within `patience`, and the descriptors that come with it.
-pub(crate) fn receive_answer(
+///
+/// # Errors
+/// The system's; when none comes, or something else.
+pub fn receive_answer(
     connection: &Connection,
     patience: Duration,
 ) -> io::Result<(Answer, Vec<OwnedFd>)> {

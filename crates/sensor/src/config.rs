@@ -122,6 +122,8 @@ pub enum Speed {
 pub struct StackConfig {
     /// Its components.
     pub stack: String,
+    /// A file that they are in, in place of `stack`; beside that of the configuration where the name is relative.
+    pub file: Option<PathBuf>,
     /// The device that it runs on; the only one where there is one.
     pub device: Option<String>,
 }
@@ -213,8 +215,28 @@ impl Checked {
                 let message = "it cannot be the name of a stack".to_owned();
                 return Err(wrong("stacks", name, message, Some(NAMES)));
             }
-            let made = text::stack(name, &stack.stack);
-            let made = made.map_err(|found| wrong("stacks", name, found, None))?;
+            let read = stack.read(path).map_err(|message| {
+                let hint = "stack has the components, or file names where they are";
+                wrong("stacks", name, message, Some(hint))
+            })?;
+            let made = match &read {
+                Some((file, components)) => text::at(name, file, components),
+                None => text::stack(name, &stack.stack).map_err(|found| {
+                    let padded = padded(text, name);
+                    padded.map_or(found, |padded| {
+                        let place = path.display().to_string();
+                        text::at(name, &place, &padded).err().unwrap_or_default()
+                    })
+                }),
+            };
+            let made = made.map_err(|found| match found.split_once(": error: ") {
+                Some((place, message)) => ConfigError {
+                    place: format!("{place}: stacks.{name}"),
+                    message: message.to_owned(),
+                    hint: None,
+                },
+                None => wrong("stacks", name, found, None),
+            })?;
             if made.has_source() {
                 let message = "it begins with a source of its own".to_owned();
                 let hint = "the device is the source of its stacks";
@@ -309,6 +331,54 @@ impl DeviceConfig {
     }
 }
 
+impl StackConfig {
+    /// The file that its components are in, and what is in that, if they are in one.
+    fn read(&self, config: &Path) -> Result<Option<(String, String)>, String> {
+        let file = match (&self.file, self.stack.is_empty()) {
+            (None, false) => return Ok(None),
+            (Some(file), true) => file,
+            (Some(_), false) => return Err("it has a stack and a file".to_owned()),
+            (None, true) => return Err("it has no components".to_owned()),
+        };
+        let file = config.parent().unwrap_or(Path::new("")).join(file);
+        let shown = file.display().to_string();
+        let bytes = Folder::anywhere().read(&file, MAX_BYTES);
+        let bytes = bytes.map_err(|error| format!("{shown}: {error}"))?;
+        let bytes = bytes.ok_or_else(|| format!("{shown} is longer than 4 MiB"))?;
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|_| format!("{shown} is no text in UTF-8"))?;
+        Ok(Some((shown, text)))
+    }
+}
+
+/// The text of a stack in the configuration, behind as many lines and columns as stand before it there.
+fn padded(text: &str, name: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Places {
+        stacks: BTreeMap<String, Place>,
+    }
+    #[derive(Deserialize)]
+    struct Place {
+        stack: toml::Spanned<String>,
+    }
+
+    let mut places: Places = toml::from_str(text).ok()?;
+    let stack = places.stacks.remove(name)?.stack;
+    let written = text.get(stack.span().start..)?;
+    let quotes = match written.starts_with("\"\"\"") || written.starts_with("'''") {
+        true => 3,
+        false => 1,
+    };
+    let begins = stack.span().start + quotes;
+    let newline = usize::from(quotes == 3 && text.get(begins..)?.starts_with('\n'));
+    let before = text.get(..begins + newline)?;
+    let column = before.lines().next_back().unwrap_or_default();
+    let column = if before.ends_with('\n') { "" } else { column };
+    let lines = "\n".repeat(line_of(text, before.len()) - 1);
+    let blanks = " ".repeat(column.chars().count());
+    Some(lines + &blanks + stack.get_ref())
+}
+
 /// A quarter of the machine's memory.
 pub fn most_memory() -> u64 {
     process::machine_memory().map_or(u64::MAX, |bytes| bytes / 4)
@@ -399,6 +469,21 @@ mod tests {
     }
 
     #[test]
+    fn stacks_may_be_in_files_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.toml");
+        std::fs::write(folder.path().join("c.stack"), "# all of it\ncount").unwrap();
+        let text = "[devices.a]\n[stacks.x]\nfile = \"c.stack\"\n";
+        let checked = Checked::parse(text, &path).unwrap();
+        assert_eq!(checked.stacks["a"][0].nodes[0].label, "count");
+        std::fs::write(folder.path().join("c.stack"), "count\ncuont").unwrap();
+        let message = Checked::parse(text, &path).unwrap_err().to_string();
+        assert!(message.contains("c.stack:2:1: stacks.x: "), "{message}");
+        let both = format!("{text}stack = \"count\"\n");
+        assert!(Checked::parse(&both, &path).is_err());
+    }
+
+    #[test]
     fn what_is_wrong_is_said_with_its_place() {
         let (message, hint) = error("socket = \"/x\"\n[devices.a]\nfiltre = \"tcp\"\n");
         assert!(
@@ -406,9 +491,22 @@ mod tests {
             "{message}"
         );
         assert_eq!(hint.as_deref(), Some("did you mean filter?"));
-        let (message, _) = error("[devices.a]\n[stacks.x]\nstack = \"cuont\"\n");
-        assert!(message.starts_with("s.toml:2: stacks.x: "), "{message}");
-        assert!(message.contains("cuont"), "{message}");
+        for (text, place) in [
+            ("[stacks.x]\nstack = \"cuont\"\n", "3:10"),
+            ("[stacks.x]\nstack = \"\"\"\ncount\n  cuont\"\"\"\n", "5:3"),
+            ("[stacks]\n\nx.stack = '''count cuont'''\n", "4:20"),
+        ] {
+            let (message, _) = error(&format!("[devices.a]\n{text}"));
+            let expected = format!("s.toml:{place}: stacks.x: there is no component cuont");
+            assert!(message.starts_with(&expected), "{message}");
+        }
+        let (message, _) = error("[devices.a]\n[stacks.x]\n");
+        assert_eq!(message, "s.toml:2: stacks.x: it has no components");
+        let (message, _) = error("[devices.a]\n[stacks.x]\nfile = \"no.stack\"\n");
+        assert!(
+            message.starts_with("s.toml:2: stacks.x: no.stack: "),
+            "{message}"
+        );
         let (message, _) = error("[devices.a]\nhold = true\n");
         assert!(
             message.contains("hold and speed are for files"),

@@ -7,8 +7,10 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod accounts;
 pub mod config;
 mod device;
+mod orders;
 mod paced;
 mod readers;
 mod results;
@@ -17,6 +19,7 @@ mod sensor;
 mod session;
 mod sharing;
 mod text;
+mod turns;
 
 pub use config::{Config, ConfigError};
 pub use rights::Rights;

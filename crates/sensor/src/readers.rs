@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use flowgauge_sensor_client::layout::{self, Body, RECORD_HEADER, record_len};
 use flowgauge_sensor_client::protocol::Results;
 use flowgauge_stack::{PacketSink, Packets, ResultValue, Selection, SharedSink, Stack};
-use flowgauge_sys::shared::{EventWriter, Pool};
+use flowgauge_sys::shared::{BODY_BYTES, EventWriter, Pool};
 use flowgauge_wire::Nanos;
 use parking_lot::Mutex;
 
@@ -46,7 +46,9 @@ struct Ring {
     events: EventWriter,
     /// The numbers beside the events.
     told: Vec<u64>,
-    /// What the stack had counted before the flow.
+    /// Components of the stack, the first ones, that the user does not see.
+    hidden: usize,
+    /// What the others had counted before the flow.
     base: Vec<(u64, i128)>,
     lost: u64,
     /// Since when there is no room, and how many events waited.
@@ -55,6 +57,8 @@ struct Ring {
     is_late: bool,
     /// It says that it has read what was not there.
     has_lied: bool,
+    /// Its flow has ended, whatever the stack does.
+    is_over: bool,
 }
 
 /// A flow's ring; it is freed with this.
@@ -83,8 +87,15 @@ impl UserMemory {
         }))
     }
 
-    /// A ring for a flow of this stack, which had counted `base`, and what the user maps of it: the ring, and if there are
-    /// packets to come the user's page and the pool.
+    /// Bytes of packets that wait, and that may.
+    pub(crate) fn fill(&self) -> (u64, u64) {
+        let memory = &*self.0.lock();
+        let held = memory.rings.values().map(|ring| ring.events.held());
+        (held.sum(), memory.bytes)
+    }
+
+    /// A ring for a flow of this stack, of which the first components are `hidden`, and what the user maps of it: the ring, and
+    /// if there are packets to come the user's page and the pool.
     ///
     /// # Errors
     /// The system's.
@@ -92,7 +103,7 @@ impl UserMemory {
         self: &Arc<UserMemory>,
         flow: u64,
         stack: &Stack,
-        base: Option<&Results>,
+        hidden: usize,
     ) -> io::Result<(FlowRing, Vec<OwnedFd>)> {
         let has_packets = stack.nodes.iter().any(|node| node.info.name == TO_BUFFER);
         let memory = &mut *self.0.lock();
@@ -107,24 +118,18 @@ impl UserMemory {
             files.push(page.try_clone_to_owned()?);
             files.push(pool.file().try_clone_to_owned()?);
         }
-        let flags = base.map_or(0, |base| u64::from(base.is_last) * layout::IS_LAST);
-        let mut told = vec![now(), flags, 0];
-        let components = base.iter().flat_map(|base| &base.components);
-        let base = components.map(|it| {
-            let value = it.value.as_ref().and_then(exact);
-            told.extend([0, 0, value.map_or(0, |_| layout::UNSIGNED)]);
-            (it.items, value.unwrap_or(0))
-        });
-        let base = base.collect();
+        let told = vec![now(), 0, 0];
         events.set_counters(told.iter().copied());
         let ring = Ring {
             events,
             told,
-            base,
+            hidden,
+            base: Vec::new(),
             lost: 0,
             refused: None,
             is_late: false,
             has_lied: false,
+            is_over: false,
         };
         memory.rings.insert(flow, ring);
         let memory = Arc::clone(self);
@@ -166,7 +171,7 @@ impl UserMemory {
             let area = area.as_ref();
             let area = area.filter(|area| ring.events.held() + area.size() <= most);
             match area {
-                Some(area) if ring.events.push(&event.body.encoded(), pool, Some(area)) => {
+                Some(area) if ring.events.push(&ring.body(event), pool, Some(area)) => {
                     (ring.refused, ring.is_late) = (None, false);
                     if ring.events.publish() {
                         ring.events.wake_up();
@@ -182,6 +187,16 @@ impl UserMemory {
 }
 
 impl Ring {
+    /// What an event says to this ring's user.
+    fn body(&self, event: &Event) -> [u8; BODY_BYTES] {
+        let component = event.body.component.saturating_sub(self.hidden as u32);
+        Body {
+            component,
+            ..event.body
+        }
+        .encoded()
+    }
+
     /// Takes back what was read. Of who lies about it nothing is believed any more.
     fn collect(&mut self, pool: &mut Pool) {
         self.has_lied = self.has_lied || !self.events.collect(pool);
@@ -201,9 +216,12 @@ impl Ring {
 
     /// Tells what components have counted since the flow began.
     fn tell(&mut self, time: u64, flags: u64, numbers: &[Number]) {
+        if self.is_over {
+            return;
+        }
         self.told.clear();
         self.told.extend([time, flags, self.lost]);
-        for (at, (items, value, rows)) in numbers.iter().enumerate() {
+        for (at, (items, value, rows)) in numbers.iter().skip(self.hidden).enumerate() {
             let (before, value_before) = self.base.get(at).copied().unwrap_or_default();
             let value = value.as_ref().and_then(|value| {
                 let since = value.number()? - value_before;
@@ -237,6 +255,38 @@ impl FlowRing {
         memory.rings.get_mut(&self.flow).is_some_and(act)
     }
 
+    /// The stack has counted this already.
+    pub(crate) fn set_base(&self, base: &Results) {
+        self.with(|ring| {
+            let flags = u64::from(base.is_last) * layout::IS_LAST;
+            ring.told = vec![now(), flags, ring.lost];
+            let base = base.components.iter().map(|it| {
+                let value = it.value.as_ref().and_then(exact);
+                ring.told
+                    .extend([0, 0, value.map_or(0, |_| layout::UNSIGNED)]);
+                (it.items, value.unwrap_or(0))
+            });
+            ring.base = base.collect();
+            ring.events.set_counters(ring.told.iter().copied());
+            true
+        });
+    }
+
+    /// So many packets did not come to it.
+    pub(crate) fn lose(&self, packets: u64) {
+        self.with(|ring| {
+            ring.lost += packets;
+            true
+        });
+    }
+
+    /// Packets that it has lost, and bytes that wait in it.
+    pub(crate) fn fill(&self) -> (u64, u64) {
+        let memory = &mut *self.memory.0.lock();
+        let ring = memory.rings.get(&self.flow);
+        ring.map_or((0, 0), |ring| (ring.lost, ring.events.held()))
+    }
+
     /// The stack counts from zero.
     pub(crate) fn begin_anew(&self) {
         self.with(|ring| {
@@ -248,6 +298,7 @@ impl FlowRing {
     /// Tells the user that nothing more comes, because it may not or its device is gone.
     pub(crate) fn end(&self) {
         self.with(|ring| {
+            ring.is_over = true;
             if let Some(flags) = ring.told.get_mut(layout::FLAGS) {
                 *flags = layout::IS_LAST | layout::HAS_FAILED;
             }

@@ -41,14 +41,15 @@ pub(crate) fn since(mut results: Results, base: &Results) -> Results {
     results
 }
 
-/// What is known of a stack as it is told.
+/// What is known of a stack as it is told, without its first components that are `hidden`.
 pub(crate) fn results(
     stack: &Stack,
+    hidden: usize,
     state: &StackState,
     failure: Option<String>,
     is_last: bool,
 ) -> Results {
-    let nodes = (0..).map(NodeId).zip(stack.nodes.iter());
+    let nodes = (0..).map(NodeId).zip(stack.nodes.iter()).skip(hidden);
     let components = nodes.map(|(id, node)| {
         let known = state.component(id);
         let result = known.and_then(|state| state.result.as_ref());

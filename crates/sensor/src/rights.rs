@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use flowgauge_sensor_client::protocol::Refusal;
-use flowgauge_stack::{ComponentKind, Input, Node, OptionValue, Stack};
+use flowgauge_stack::{ComponentKind, Input, Node, OptionValue};
 use flowgauge_sys::local::Peer;
 use flowgauge_sys::{files, privileges};
 use parking_lot::RwLock;
@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::text::{self, quoted};
 
 /// What a user, or a member of a group, may do.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rights {
     /// Devices that flows may be on; `*` is all.
@@ -31,6 +31,8 @@ pub struct Rights {
     pub most_flows: u32,
     /// Bytes of packets that may wait for the user in shared memory.
     pub memory: u64,
+    /// Processors that the user's flows may take: 0.5 is half of one.
+    pub cpu: f64,
     /// May see everybody's flows, reload and stop the sensor.
     pub admin: bool,
 }
@@ -45,6 +47,7 @@ impl Default for Rights {
             anonymize: None,
             most_flows: 64,
             memory: 64 << 20,
+            cpu: 0.5,
             admin: false,
         }
     }
@@ -139,6 +142,8 @@ const COUNTING: &[&str] = &[
 
 /// What `memory` may be.
 const MEMORY: RangeInclusive<u64> = 1 << 20..=64 << 30;
+/// What `cpu` may be.
+const CPU: RangeInclusive<f64> = 0.01..=1024.0;
 /// Components that a flow may have.
 const MOST_COMPONENTS: usize = 32;
 /// The longest text of a flow: a filter takes longer to compile than it is.
@@ -165,6 +170,7 @@ impl Rights {
         Rights {
             packets: Visible::Payload,
             most_flows: u32::MAX,
+            cpu: f64::INFINITY,
             admin: true,
             ..Rights::default()
         }
@@ -201,12 +207,16 @@ impl Rights {
             let hint = "devices names tables of devices, or \"*\"";
             return Some((format!("there is no device \"{name}\""), hint));
         }
-        if let Err(found) = text::stack("filter", &self.forced("count")) {
+        if let Err(found) = text::stack("filter", &(self.forced() + "count")) {
             return Some((found, "filter is as for tcpdump, anonymize a file"));
         }
         if !MEMORY.contains(&self.memory) {
             let message = format!("memory = {} cannot be", self.memory);
             return Some((message, "a user has 1 MiB to 64 GiB, in bytes"));
+        }
+        if !CPU.contains(&self.cpu) {
+            let message = format!("cpu = {} cannot be", self.cpu);
+            return Some((message, "a user has 0.01 to 1024 processors"));
         }
         let registry = flowgauge_registry::registry();
         let mut functions = self.functions.iter().flatten();
@@ -238,8 +248,8 @@ impl Rights {
         devices.any(|name| name == "*" || name == device)
     }
 
-    /// The text of a flow with what is forced before it.
-    pub(crate) fn forced(&self, text: &str) -> String {
+    /// The text of what is forced before a flow.
+    pub(crate) fn forced(&self) -> String {
         let mut forced = String::new();
         if let Some(filter) = &self.filter {
             forced += &format!("filter {{ expression = {} }} ", quoted(filter));
@@ -250,7 +260,7 @@ impl Rights {
         if let Some(policy) = &self.anonymize {
             forced += &format!("anonymize {{ policy = {} }} ", quoted(policy));
         }
-        forced + text
+        forced
     }
 
     /// Whether the text of a flow is looked at.
@@ -268,21 +278,14 @@ impl Rights {
         Err(Refusal::with_hint(error, "split it into several flows"))
     }
 
-    /// Whether a flow may run.
+    /// Whether a flow of these components may run.
     ///
     /// # Errors
     /// Why it may not.
-    pub(crate) fn allow(&self, stack: &Stack) -> Result<(), Refusal> {
-        if !self.admin && stack.nodes.len() > MOST_COMPONENTS {
+    pub(crate) fn allow(&self, own: &[Node]) -> Result<(), Refusal> {
+        if !self.admin && own.len() > MOST_COMPONENTS {
             let error = format!("a flow has at most {MOST_COMPONENTS} components");
             return Err(Refusal::with_hint(error, "split it into several flows"));
-        }
-        let forced = text::stack("rights", &self.forced("discard")).map_err(Refusal::new)?;
-        let forced = &forced.nodes[..forced.nodes.len() - 1];
-        let (before, own) = stack.nodes.split_at(forced.len().min(stack.nodes.len()));
-        let mut pairs = before.iter().zip(forced);
-        if before.len() < forced.len() || !pairs.all(|(one, other)| one.does_as(other)) {
-            return Err(Refusal::new("what your rights put before it is not there"));
         }
         for node in own {
             self.allow_node(node)?;
@@ -434,7 +437,10 @@ mod tests {
 
     fn refused(rights: &Rights, text: &str) -> Option<String> {
         let stack = stack("flow", text).unwrap();
-        rights.allow(&stack).err().map(|refusal| refusal.error)
+        rights
+            .allow(&stack.nodes)
+            .err()
+            .map(|refusal| refusal.error)
     }
 
     #[test]
@@ -503,8 +509,12 @@ mod tests {
             filter: Some("net 10.0.0.0/8 and tcp[13] = 2".to_owned()),
             ..Rights::all()
         };
-        assert_eq!(refused(&rights, &rights.forced("count")), None);
-        assert!(refused(&rights, &rights.forced("bytes")).is_some());
-        assert!(refused(&rights, &rights.forced("filter { tcp } count")).is_some());
+        assert_eq!(refused(&rights, "count"), None);
+        assert!(refused(&rights, "bytes").is_some());
+        assert!(refused(&rights, "filter { tcp } count").is_some());
+        let flow = crate::text::flow("flow", &rights.forced(), "count").unwrap();
+        assert_eq!(flow.hidden, 1);
+        let own = &flow.stack.nodes[flow.hidden..];
+        assert_eq!(rights.allow(own).err(), None);
     }
 }

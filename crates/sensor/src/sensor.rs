@@ -1,35 +1,33 @@
 //! The sensor: its devices, and who comes to its socket.
 
+mod flows;
 mod own_files;
+mod reload;
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flowgauge_runtime::stacks::Ended;
-use flowgauge_sensor_client::protocol::{
-    Answer, FlowStatus, OpenedFlow, Refusal, Results, StackStatus, Status, send_answer,
-};
-use flowgauge_stack::{Node, Stack};
+use flowgauge_sensor_client::protocol::{Answer, Refusal, Status, UserStatus, send_answer};
+use flowgauge_stack::Stack;
 use flowgauge_sys::files::Handed;
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
 use flowgauge_sys::{privileges, process};
 use flowgauge_wire::Ledger;
 use parking_lot::Mutex;
 
-use self::own_files::name_files;
+use crate::accounts::{Account, Accounts, Who};
 use crate::config::{Checked, Config, ConfigError, DeviceConfig};
-use crate::device::{Device, Opened, Running};
+use crate::device::{Device, NewFlow, Opened};
 use crate::readers::{FlowRing, Readers, UserMemory};
-use crate::results::{is_shared, results, since};
 use crate::rights::{People, Rights, Visible};
 use crate::session;
 use crate::sharing::Sharing;
-use crate::text;
+use crate::turns::Turns;
 
 /// Whom root becomes once devices are open, where the configuration does not say: the first that exists.
 const USERS: [&str; 2] = ["flowgauge", "nobody"];
@@ -38,6 +36,8 @@ const MOST_CONNECTIONS: u64 = 1024;
 const MOST_OF_A_USER: usize = 32;
 /// Time between two looks for memory that stacks left when they ended.
 const RELEASE: Duration = Duration::from_secs(10);
+/// Flows of a connection that ended without it, of which it is known why.
+const MOST_ENDED: usize = 64;
 /// How often it is looked whether the sensor is to end.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -105,7 +105,12 @@ pub struct Sensor {
     path: Option<PathBuf>,
     bound: Option<Bound>,
     people: Arc<People>,
+    /// Never held while a device, a file or a user is waited for.
     state: Mutex<State>,
+    /// Held while the configuration is taken anew.
+    reloading: Mutex<()>,
+    turns: Turns,
+    accounts: Accounts,
     started: Instant,
     connections: AtomicU64,
     flows: AtomicU64,
@@ -118,9 +123,9 @@ struct State {
     /// Whose those are that the configuration does not have.
     owners: BTreeMap<String, Asker>,
     flows: BTreeMap<u64, Flow>,
-    /// What users of connections may still look at of flows that ended without them.
-    ended: Vec<(u64, Arc<FlowRing>)>,
-    users: BTreeMap<u32, User>,
+    /// Flows that ended without their users.
+    ended: BTreeMap<u64, Gone>,
+    users: BTreeMap<Who, User>,
     /// Whether flows have ended, whose memory may be kept for nobody.
     has_ended: bool,
     /// Where programs with libscap come to, by interface: whose peers see root there though it was given up.
@@ -131,6 +136,14 @@ struct State {
 struct User {
     connections: usize,
     memory: Arc<UserMemory>,
+}
+
+/// A flow that ended without its user.
+struct Gone {
+    session: u64,
+    why: String,
+    /// What its user may still look at.
+    _ring: Arc<FlowRing>,
 }
 
 /// A sensor of one interface for programs with libscap, without a configuration.
@@ -148,17 +161,32 @@ pub struct Alone {
 /// A flow of a user.
 struct Flow {
     device: String,
-    /// What runs for it: others may have the same.
     stack: Stack,
-    /// What that had counted before.
-    base: Option<Results>,
+    /// Components before those of its user, and their text.
+    hidden: usize,
+    forced: String,
     /// Whose it is.
     by: Asker,
+    account: Arc<Account>,
     ring: Arc<FlowRing>,
-    /// All for whom the stack runs.
     readers: Arc<Readers>,
     /// What its components write to.
-    _files: Vec<Handed>,
+    files: Vec<Handed>,
+}
+
+impl Flow {
+    /// As its device has it run.
+    fn as_new(&self, number: u64) -> NewFlow {
+        NewFlow {
+            number,
+            stack: self.stack.clone(),
+            hidden: self.hidden,
+            readers: Arc::clone(&self.readers),
+            ring: Arc::clone(&self.ring),
+            account: Arc::clone(&self.account),
+            process: self.by.peer.process,
+        }
+    }
 }
 
 /// A socket that is freed when it is not listened on any more.
@@ -189,6 +217,12 @@ pub(crate) struct Asker {
     pub(crate) session: u64,
     pub(crate) peer: Peer,
     pub(crate) groups: Vec<u32>,
+}
+
+impl Asker {
+    pub(crate) fn who(&self) -> Who {
+        Who(self.peer.user)
+    }
 }
 
 impl Sensor {
@@ -253,11 +287,14 @@ impl Sensor {
                 devices: BTreeMap::new(),
                 owners: BTreeMap::new(),
                 flows: BTreeMap::new(),
-                ended: Vec::new(),
+                ended: BTreeMap::new(),
                 users: BTreeMap::new(),
                 has_ended: false,
                 shared: BTreeMap::new(),
             }),
+            reloading: Mutex::default(),
+            turns: Turns::new(),
+            accounts: Accounts::default(),
             started: Instant::now(),
             connections: AtomicU64::new(0),
             flows: AtomicU64::new(0),
@@ -318,8 +355,8 @@ impl Sensor {
         }
     }
 
-    /// Serves users until it is stopped; `look` is called ten times a second meanwhile. Then devices and stacks end. Returns
-    /// where packets went.
+    /// Serves users until it is stopped; `look` is called ten times a second meanwhile, and once more when it [is
+    /// stopped](Sensor::is_stopped). Then devices and stacks end. Returns where packets went.
     pub fn run(self: &Arc<Sensor>, mut look: impl FnMut(&Sensor)) -> Ledger {
         let mut session = 0;
         let mut released = Instant::now();
@@ -336,7 +373,8 @@ impl Sensor {
             }
             let Some(bound) = &self.bound else {
                 // Without a socket there is nothing to do when the device is over.
-                if self.state.lock().devices.values().all(|it| it.is_over()) {
+                let devices: Vec<_> = self.state.lock().devices.values().cloned().collect();
+                if devices.iter().all(|it| it.is_over()) {
                     break;
                 }
                 thread::sleep(LOOK);
@@ -361,15 +399,17 @@ impl Sensor {
                 }
             }
         }
+        look(self);
         let devices = core::mem::take(&mut self.state.lock().devices);
         let mut ledger = Ledger::default();
-        for device in devices.into_values().filter_map(Arc::into_inner) {
+        for device in devices.into_values() {
             ledger.merge(&device.end());
         }
         ledger
     }
 
-    pub(crate) fn is_stopped(&self) -> bool {
+    /// Whether it is to end.
+    pub fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
@@ -389,11 +429,12 @@ impl Sensor {
             groups,
         };
         let rights = self.rights(&asker);
+        let who = asker.who();
         let refused = if rights.is_nothing() {
             Some("you have no rights here")
         } else {
             let users = &mut self.state.lock().users;
-            let of_user = users.entry(peer.user).or_insert_with(|| User {
+            let of_user = users.entry(who).or_insert_with(|| User {
                 connections: 0,
                 memory: Arc::new(UserMemory::new(rights.memory)),
             });
@@ -427,17 +468,17 @@ impl Sensor {
             .name("fg-user".to_owned())
             .spawn(serve);
         if started.is_err() {
-            self.leave(peer.user);
+            self.leave(who);
         }
     }
 
-    fn leave(&self, user: u32) {
+    fn leave(&self, who: Who) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
         let users = &mut self.state.lock().users;
-        if let Some(of_user) = users.get_mut(&user) {
+        if let Some(of_user) = users.get_mut(&who) {
             of_user.connections -= 1;
             if of_user.connections == 0 {
-                users.remove(&user);
+                users.remove(&who);
             }
         }
     }
@@ -445,16 +486,11 @@ impl Sensor {
     /// A connection has ended, and its flows with it.
     fn forget(&self, asker: &Asker) {
         let mut state = self.state.lock();
-        let mut devices = Vec::new();
-        state.flows.retain(|number, flow| {
-            let is_its = flow.by.session == asker.session;
-            if is_its {
-                flow.readers.remove(*number);
-                devices.push(flow.device.clone());
-            }
-            !is_its
-        });
-        state.ended.retain(|(session, _)| *session != asker.session);
+        let flows = state
+            .flows
+            .extract_if(.., |_, flow| flow.by.session == asker.session);
+        let flows: Vec<(u64, Flow)> = flows.collect();
+        state.ended.retain(|_, gone| gone.session != asker.session);
         let owned = state
             .owners
             .extract_if(.., |_, owner| owner.session == asker.session);
@@ -463,15 +499,20 @@ impl Sensor {
             .iter()
             .filter_map(|name| state.devices.remove(name))
             .collect();
-        devices.sort();
-        devices.dedup();
-        for device in devices {
-            let _ = state.run(&device);
-            state.has_ended = true;
-        }
+        let devices = state.devices.clone();
+        state.has_ended |= !flows.is_empty();
         drop(state);
         drop(owned);
-        self.leave(asker.peer.user);
+        let mut by_device: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+        for (number, flow) in &flows {
+            by_device.entry(&flow.device).or_default().push(*number);
+        }
+        for (device, flows) in by_device {
+            if let Some(device) = devices.get(device) {
+                device.close(Some(asker.who()), flows);
+            }
+        }
+        self.leave(asker.who());
     }
 
     pub(crate) fn rights(&self, asker: &Asker) -> Rights {
@@ -486,31 +527,31 @@ impl Sensor {
             Some(owner) => rights.admin || owner.session == asker.session,
             None => rights.may_use(name),
         });
-        let devices = devices.map(|(name, device)| {
-            let (mut status, shown) = device.status(name);
-            for (stack, _, failure) in shown.into_iter().flat_map(|shown| shown.stacks) {
-                let flows = state.flows.iter();
-                let flows = flows.filter(|(_, flow)| flow.stack.name == stack.name);
-                let flows = flows.map(|(number, flow)| FlowStatus {
-                    flow: *number,
-                    user: flow.by.peer.user,
-                    process: flow.by.peer.process,
-                });
-                let seen = |flow: &FlowStatus| rights.admin || flow.user == asker.peer.user;
-                let flows: Vec<FlowStatus> = flows.filter(seen).collect();
-                // On a device that has ended those stay whose flows were closed.
-                let is_always = !state.is_flow(&stack);
-                if flows.is_empty() && !(is_always && rights.admin) {
-                    continue;
-                }
-                status.stacks.push(StackStatus {
-                    stack: stack.name.clone().unwrap_or_default(),
-                    flows,
-                    components: stack.nodes.iter().map(|node| node.label.clone()).collect(),
-                    failure,
-                });
+        let devices = devices.map(|(name, device)| (name.clone(), Arc::clone(device)));
+        let devices: Vec<(String, Arc<Device>)> = devices.collect();
+        let mut users = BTreeMap::new();
+        for (who, user) in &state.users {
+            users.insert(*who, (user.connections, Arc::clone(&user.memory)));
+        }
+        drop(state);
+        let who = asker.who();
+        let devices = devices.iter();
+        let devices = devices.map(|(name, device)| device.status(name, who, rights.admin));
+        let devices = devices.collect();
+        let accounts = self.accounts.all().into_iter();
+        let seen = accounts.filter(|account| rights.admin || account.who() == who);
+        let users = seen.map(|account| {
+            let user = users.get(&account.who());
+            let (memory, most) = user.map_or((0, 0), |(_, memory)| memory.fill());
+            UserStatus {
+                user: account.who().0,
+                connections: user.map_or(0, |(connections, _)| *connections as u64),
+                cpu_ns: account.spent(),
+                cpu: Some(account.share()).filter(|share| share.is_finite()),
+                is_over: account.owes().is_some(),
+                memory,
+                most_memory: most,
             }
-            status
         });
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -518,321 +559,13 @@ impl Sensor {
             seconds: self.started.elapsed().as_secs(),
             memory: process::memory_in_use(),
             connections: self.connections.load(Ordering::Relaxed),
-            devices: devices.collect(),
+            devices,
+            users: users.collect(),
         }
     }
-
-    /// The stack of a flow.
-    ///
-    /// # Errors
-    /// Why it may not be.
-    pub(crate) fn checked(
-        &self,
-        asker: &Asker,
-        rights: &Rights,
-        device: &str,
-        text: &str,
-    ) -> Result<Stack, Refusal> {
-        let rights = self.state.lock().rights_on(asker, rights, device)?;
-        rights.allow_text(text)?;
-        let stack = text::stack("flow", &rights.forced(text)).map_err(Refusal::new)?;
-        rights.allow(&stack)?;
-        Ok(stack)
-    }
-
-    /// A new flow, and descriptors of the memory that is shared with its user.
-    ///
-    /// # Errors
-    /// Why it may not be, or cannot.
-    pub(crate) fn open(
-        &self,
-        asker: &Asker,
-        rights: &Rights,
-        device: &str,
-        text: &str,
-        files: Vec<OwnedFd>,
-    ) -> Result<(OpenedFlow, Vec<OwnedFd>), Refusal> {
-        let number = self.flows.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut stack = self.checked(asker, rights, device, text)?;
-        stack.name = Some(format!("flow {number}"));
-        let files = name_files(&mut stack, files)?;
-        let mut state = self.state.lock();
-        let of_user = |flow: &&Flow| flow.by.peer.user == asker.peer.user;
-        let flows = state.flows.values().filter(of_user).count();
-        if flows >= rights.most_flows as usize {
-            return Err(Refusal::with_hint(
-                format!("{flows} flows are open, and no more may be"),
-                "close others; most_flows of the sensor's configuration says how many",
-            ));
-        }
-        let (stack, base, readers) = match state.running(device, &stack) {
-            Some((stack, base, readers)) => (stack, Some(base), readers),
-            None => {
-                let readers = Arc::<Readers>::default();
-                readers.attach(&mut stack);
-                (stack, None, readers)
-            }
-        };
-        let user = state.users.get(&asker.peer.user);
-        let user = user.ok_or_else(|| Refusal::new("you are not known any more"))?;
-        let made = user.memory.ring(number, &stack, base.as_ref());
-        let (ring, shared) = made.map_err(|error| {
-            Refusal::new(format!("no memory can be shared for the flow: {error}"))
-        })?;
-        let ring = Arc::new(ring);
-        readers.add(Arc::clone(&ring));
-        let is_new = base.is_none();
-        let components = stack.nodes.iter().map(|node| node.label.clone()).collect();
-        let flow = Flow {
-            device: device.to_owned(),
-            stack,
-            base,
-            by: asker.clone(),
-            ring,
-            readers,
-            _files: files,
-        };
-        state.flows.insert(number, flow);
-        if is_new && let Err(error) = state.run(device) {
-            state.flows.remove(&number);
-            return Err(Refusal::new(error));
-        }
-        Ok((OpenedFlow { number, components }, shared))
-    }
-
-    /// The results of a flow of a connection; with `take`, the table of that component, which forgets it.
-    ///
-    /// # Errors
-    /// When it has no such flow, and no such component with a table.
-    pub(crate) fn results(
-        &self,
-        asker: &Asker,
-        number: u64,
-        take: Option<&str>,
-    ) -> Result<Results, Refusal> {
-        let state = self.state.lock();
-        let flow = state.flow(asker, number)?;
-        let (stack, base) = (flow.stack.clone(), flow.base.clone());
-        let device = state.devices.get(&flow.device).map(Arc::clone);
-        drop(state);
-        if let Some(label) = take {
-            let has_table = |node: &Node| node.info.result.is_some_and(|it| !it.columns.is_empty());
-            let mut nodes = stack.nodes.iter();
-            if !nodes.any(|node| node.label == label && has_table(node)) {
-                let error = format!("the flow has no component {label} with a table");
-                return Err(Refusal::new(error));
-            }
-        }
-        let name = stack.name.clone().unwrap_or_default();
-        let what = take.map(|label| (name, label.to_owned()));
-        let shown = device.and_then(|device| device.take(what));
-        let shown = shown.ok_or_else(|| Refusal::new("the device has ended"))?;
-        let results = shown.results(&stack);
-        let results = results.ok_or_else(|| Refusal::new("the flow has ended with its device"))?;
-        let mut results = results;
-        if let Some(label) = take {
-            results.components.retain(|it| it.component == label);
-            return Ok(results);
-        }
-        Ok(match base {
-            Some(base) => since(results, &base),
-            None => results,
-        })
-    }
-
-    /// Ends a flow of a connection.
-    ///
-    /// # Errors
-    /// When it has no such flow.
-    pub(crate) fn close(&self, asker: &Asker, number: u64) -> Result<Results, Refusal> {
-        let mut last = self.results(asker, number, None)?;
-        last.is_last = true;
-        let mut state = self.state.lock();
-        let Some(flow) = state.flows.remove(&number) else {
-            return Ok(last);
-        };
-        flow.readers.remove(number);
-        let ended = state.run(&flow.device).map_err(Refusal::new)?;
-        state.has_ended = true;
-        let mut ended = ended.into_iter();
-        let ended = ended.find(|ended| ended.stack.name == flow.stack.name);
-        Ok(ended.map_or(last, |ended| {
-            let failure = ended.failure.map(|failure| failure.to_string());
-            let results = results(&ended.stack, &ended.state, failure, true);
-            match &flow.base {
-                Some(base) => since(results, base),
-                None => results,
-            }
-        }))
-    }
-
-    /// Reads the files of a device that holds.
-    ///
-    /// # Errors
-    /// When there is no such device.
-    pub(crate) fn start_device(
-        &self,
-        asker: &Asker,
-        rights: &Rights,
-        device: &str,
-    ) -> Result<(), Refusal> {
-        let state = self.state.lock();
-        state.rights_on(asker, rights, device)?;
-        state.device(device).map_err(Refusal::new)?.start();
-        Ok(())
-    }
-
-    /// Takes the configuration anew: what did not change goes on. Returns what was changed.
-    ///
-    /// # Errors
-    /// What is wrong with it; nothing has changed then.
-    pub fn reload(&self) -> Result<Vec<String>, StartError> {
-        let Some(path) = &self.path else {
-            return Ok(vec!["there is no configuration".to_owned()]);
-        };
-        let checked = Checked::read(path)?;
-        let mut state = self.state.lock();
-        let mut said = Vec::new();
-        let old = &state.checked.config;
-        if (&old.socket, &old.user) != (&checked.config.socket, &checked.config.user) {
-            let what = "socket and user stay what they were until the sensor is started again";
-            said.push(what.to_owned());
-        }
-        if (&old.users, &old.groups) != (&checked.config.users, &checked.config.groups) {
-            said.push("rights have changed".to_owned());
-        }
-        // What can fail comes before anything is taken away.
-        let opened = state.open_changed(&checked)?;
-        let before = core::mem::replace(&mut state.checked, checked);
-        self.people.change(&state.checked.config);
-        state.end_forbidden(&self.people, &mut said);
-        let gone = state.devices.keys();
-        let gone = gone.filter(|name| !state.owners.contains_key(*name));
-        let gone: Vec<String> = gone.cloned().collect();
-        for name in gone {
-            if !state.checked.config.devices.contains_key(&name) {
-                state.end(|_, flow| flow.device == name);
-                state.devices.remove(&name);
-                said.push(format!("device {name} ended"));
-            }
-        }
-        let mut new = Vec::new();
-        for (name, source) in opened {
-            // The files of its stacks are closed before others open them.
-            let was = state.devices.remove(&name).is_some();
-            let of_it = state.flows.values_mut().filter(|flow| flow.device == name);
-            for flow in of_it {
-                flow.base = None;
-                flow.ring.begin_anew();
-            }
-            let sharing = state.sharing(&self.people, &name, None);
-            let device = source.start(&name, Vec::new(), sharing, true);
-            let device = device.map_err(|error| StartError::Stacks {
-                device: name.clone(),
-                error: error.to_string(),
-            })?;
-            said.push(match was {
-                true => format!("device {name} replaced"),
-                false => format!("device {name} started"),
-            });
-            state.devices.insert(name.clone(), Arc::new(device));
-            new.push(name);
-        }
-        let names: Vec<String> = state.checked.config.devices.keys().cloned().collect();
-        for name in names {
-            let changed = changed(&before, &state.checked, &name);
-            let is_new = new.contains(&name);
-            if let Err(error) = state.run_anew(&name) {
-                said.push(format!("device {name}: not changed: {error}"));
-                continue;
-            }
-            if let Some(device) = state.devices.get(&name)
-                && is_new
-                && !device.config.hold
-            {
-                device.start();
-            }
-            if !changed.is_empty() {
-                said.push(format!("device {name}: changed {}", changed.join(", ")));
-            }
-            let shown = state.devices.get(&name).and_then(|device| device.show());
-            for (stack, _, failure) in shown.iter().flat_map(|shown| &shown.stacks) {
-                let name = stack.name.clone().unwrap_or_default();
-                if let Some(failure) = failure {
-                    said.push(format!("stack {name} failed: {failure}"));
-                }
-            }
-        }
-        if said.is_empty() {
-            said.push("nothing has changed".to_owned());
-        }
-        Ok(said)
-    }
-}
-
-/// The names of a device's stacks that differ, or that only one has.
-fn changed(before: &Checked, after: &Checked, device: &str) -> Vec<String> {
-    let of = |checked: &Checked| checked.stacks.get(device).cloned().unwrap_or_default();
-    let (before, after) = (of(before), of(after));
-    let is_in = |one: &Stack, all: &[Stack]| all.iter().any(|other| other.does_as(one));
-    let gone = before.iter().filter(|stack| !is_in(stack, &after));
-    let new = after.iter().filter(|stack| !is_in(stack, &before));
-    let mut names: Vec<String> = gone
-        .chain(new)
-        .filter_map(|stack| stack.name.clone())
-        .collect();
-    names.sort();
-    names.dedup();
-    names
 }
 
 impl State {
-    /// Opens the devices that are new or differ.
-    fn open_changed(&self, checked: &Checked) -> Result<Vec<(String, Opened)>, StartError> {
-        let mut opened = Vec::new();
-        for (name, config) in &checked.config.devices {
-            let is_same = |device: &Arc<Device>| device.config == *config;
-            if self.devices.get(name).is_some_and(is_same) {
-                continue;
-            }
-            let source = Opened::open(name, config).map_err(|error| StartError::Device {
-                device: name.clone(),
-                error,
-            })?;
-            opened.push((name.clone(), source));
-        }
-        Ok(opened)
-    }
-
-    /// Ends flows that their users may not have any more.
-    fn end_forbidden(&mut self, people: &People, said: &mut Vec<String>) {
-        let owners = self.owners.clone();
-        self.end(|number, flow| {
-            let rights = people.rights(flow.by.peer, &flow.by.groups);
-            let (rights, may_use) = match owners.contains_key(&flow.device) {
-                true => (rights.on_own(), true),
-                false => (rights.clone(), rights.may_use(&flow.device)),
-            };
-            let is_allowed = may_use && rights.allow(&flow.stack).is_ok();
-            if !is_allowed {
-                said.push(format!("flow {number} is not allowed any more"));
-            }
-            !is_allowed
-        });
-    }
-
-    /// Ends flows without their users, who may be looking at what they share.
-    fn end(&mut self, mut ends: impl FnMut(u64, &Flow) -> bool) {
-        let ended = self
-            .flows
-            .extract_if(.., |number, flow| ends(*number, flow));
-        for (number, flow) in ended {
-            flow.readers.remove(number);
-            flow.ring.end();
-            self.ended.push((flow.by.session, flow.ring));
-        }
-    }
-
     /// What somebody may do on a device.
     ///
     /// # Errors
@@ -851,10 +584,18 @@ impl State {
         })
     }
 
-    fn flow(&self, asker: &Asker, number: u64) -> Result<&Flow, Refusal> {
+    /// The device of a flow of a connection.
+    fn device_of(&self, asker: &Asker, number: u64) -> Result<Arc<Device>, Refusal> {
         let flow = self.flows.get(&number);
-        let flow = flow.filter(|flow| flow.by.session == asker.session);
-        flow.ok_or_else(|| Refusal::new(format!("there is no flow {number} of yours")))
+        if let Some(flow) = flow.filter(|flow| flow.by.session == asker.session) {
+            return self.device(&flow.device).map_err(Refusal::new);
+        }
+        let gone = self.ended.get(&number);
+        let gone = gone.filter(|gone| gone.session == asker.session);
+        Err(Refusal::new(match gone {
+            Some(gone) => format!("flow {number} has ended: {}", gone.why),
+            None => format!("there is no flow {number} of yours"),
+        }))
     }
 
     /// Where programs come to for the streams of a device, if they may.
@@ -870,54 +611,43 @@ impl State {
         Some(Sharing::new(listener, device, people, memory, grace))
     }
 
-    /// What a device runs already for a flow of these components, and what that has counted, if one more may have it.
-    fn running(&self, device: &str, stack: &Stack) -> Option<(Stack, Results, Arc<Readers>)> {
-        let mut flows = self.flows.values().filter(|flow| flow.device == device);
-        let mut named = stack.clone();
-        let same = flows.find(|flow| {
-            named.name.clone_from(&flow.stack.name);
-            flow.stack.does_as(&named)
-        })?;
-        let shown = self.devices.get(device)?.show()?;
-        let (_, state, _) = shown.of(&same.stack)?;
-        let base = shown.results(&same.stack)?;
-        let is_shared = is_shared(stack, state) && base.failure.is_none();
-        is_shared.then(|| (same.stack.clone(), base, Arc::clone(&same.readers)))
-    }
-
-    /// The stacks of a device: those of the configuration, and of flows.
-    fn stacks_of(&self, device: &str) -> Running {
-        let always = self.checked.stacks.get(device).into_iter().flatten();
-        let mut stacks: Vec<Stack> = always.cloned().collect();
-        let mut readers = BTreeMap::new();
-        for flow in self.flows.values().filter(|flow| flow.device == device) {
-            let name = flow.stack.name.clone().unwrap_or_default();
-            if readers.insert(name, Arc::clone(&flow.readers)).is_none() {
-                stacks.push(flow.stack.clone());
-            }
-        }
-        Running { stacks, readers }
-    }
-
-    /// Whether a stack is none of the configuration's.
-    fn is_flow(&self, stack: &Stack) -> bool {
-        let mut always = self.checked.stacks.values().flatten();
-        !always.any(|always| always.name == stack.name)
-    }
-
-    /// Has a device run what it is to.
-    fn run(&self, device: &str) -> Result<Vec<Ended>, String> {
-        self.device(device)?.run(self.stacks_of(device), false)
-    }
-
-    /// The same; what has failed begins anew.
-    fn run_anew(&self, device: &str) -> Result<Vec<Ended>, String> {
-        self.device(device)?.run(self.stacks_of(device), true)
-    }
-
-    fn device(&self, name: &str) -> Result<&Device, String> {
-        let found = self.devices.get(name).map(Arc::as_ref);
+    fn device(&self, name: &str) -> Result<Arc<Device>, String> {
+        let found = self.devices.get(name).map(Arc::clone);
         found.ok_or_else(|| format!("there is no device \"{name}\""))
+    }
+
+    /// Ends flows without their users, who may be looking at what they share.
+    fn end(&mut self, why: &str, mut ends: impl FnMut(u64, &Flow) -> bool) -> Vec<(u64, Flow)> {
+        let ended = self
+            .flows
+            .extract_if(.., |number, flow| ends(*number, flow));
+        let ended: Vec<(u64, Flow)> = ended.collect();
+        for (number, flow) in &ended {
+            flow.ring.end();
+            self.keep(*number, flow, why);
+        }
+        self.has_ended |= !ended.is_empty();
+        ended
+    }
+
+    /// What a connection may still ask of a flow that has ended.
+    fn keep(&mut self, number: u64, flow: &Flow, why: &str) {
+        let session = flow.by.session;
+        let of_session = |(_, gone): &(&u64, &Gone)| gone.session == session;
+        if self.ended.iter().filter(of_session).count() >= MOST_ENDED {
+            let oldest = self
+                .ended
+                .iter()
+                .find(of_session)
+                .map(|(number, _)| *number);
+            oldest.and_then(|number| self.ended.remove(&number));
+        }
+        let gone = Gone {
+            session,
+            why: why.to_owned(),
+            _ring: Arc::clone(&flow.ring),
+        };
+        self.ended.insert(number, gone);
     }
 }
 

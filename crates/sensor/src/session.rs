@@ -59,7 +59,7 @@ fn answer(
     let answer = match request {
         Request::Status => Answer::Status(sensor.status(asker, &rights)),
         Request::Check { device, stack } => {
-            sensor.checked(asker, &rights, &device, &stack)?;
+            sensor.check(asker, &rights, &device, &stack)?;
             Answer::Done(Vec::new())
         }
         Request::Open { device, stack } => {

@@ -18,7 +18,7 @@ use flowgauge_record::AnyRecord;
 use flowgauge_record::results::{Cell, Table, TableColumn};
 use flowgauge_record::schema::Schema;
 use flowgauge_stream::Shard;
-use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, Nanos, Selection};
+use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, LinkType, Nanos, Selection};
 
 use crate::account::Account;
 use crate::engine::{Feed, Required, Step};
@@ -659,6 +659,10 @@ pub trait Component: Send {
     fn fork(&self) -> Option<Box<dyn Component>> {
         None
     }
+
+    /// Packets will be of these link types: what it compiles for each is compiled now. Where it cannot be, that is found with
+    /// the first packet.
+    fn expect(&mut self, _links: &[LinkType]) {}
 
     /// Whether [`Component::tick`] is wanted; it is by those that work in intervals.
     fn has_timer(&self) -> bool {

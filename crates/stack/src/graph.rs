@@ -234,7 +234,10 @@ impl<T: Tail> Graph<T> {
             let (mut component, mut subscription) = (None, None);
             // Containers come before what is in them, and that before what follows.
             if range.contains(&id.0) {
-                let made = (node.info.make)(&node.settings)?;
+                let made = match node.settings.take_spare() {
+                    Some(made) => made,
+                    None => (node.info.make)(&node.settings)?,
+                };
                 subscription = match node.info.engine {
                     None => None,
                     Some(engine) => Some(match engine(&node.settings)? {

@@ -3,7 +3,9 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use crate::component::{ComponentInfo, ComponentKind, Input, Parallel, ResultInfo};
+use flowgauge_wire::LinkType;
+
+use crate::component::{ComponentInfo, ComponentKind, Input, Parallel, ResultInfo, SettingError};
 use crate::items::{ItemType, Port};
 use crate::options::RESULTS_OPTION;
 use crate::settings::Settings;
@@ -298,6 +300,24 @@ impl Stack {
                 node.settings.set_copies(workers);
             }
         }
+    }
+
+    /// Makes its components now, where it does not matter how long that takes, for the run that it is [placed](Stack::place) for,
+    /// of packets of these link types. They are for the first run of this stack or of a copy.
+    ///
+    /// # Errors
+    /// A component that cannot be made of its settings.
+    pub fn prepare(&mut self, links: &[LinkType]) -> Result<(), SettingError> {
+        for node in Arc::make_mut(&mut self.nodes) {
+            let made = (0..node.settings.copies()).map(|_| {
+                let mut made = (node.info.make)(&node.settings)?;
+                made.expect(links);
+                Ok(made)
+            });
+            let made = made.collect::<Result<Vec<_>, SettingError>>()?;
+            node.settings.keep(made);
+        }
+        Ok(())
     }
 
     /// Whether it needs the headers of packets, or decodes those it wants itself.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use flowgauge_record::schema::Schema;
 use flowgauge_wire::Nanos;
 
-use crate::component::SettingError;
+use crate::component::{Component, SettingError};
 use crate::items::Port;
 use crate::source::Span;
 use crate::value::{OptionKind, OptionValue};
@@ -231,6 +231,23 @@ pub struct Settings {
     copies: Copies,
     is_live: bool,
     attached: Attached,
+    spare: Spare,
+}
+
+/// Components that were made of the settings beforehand; copies of the settings have them in common.
+#[derive(Clone, Default)]
+struct Spare(Option<Arc<Mutex<Vec<Box<dyn Component>>>>>);
+
+impl core::fmt::Debug for Spare {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Spare").field(&self.0.is_some()).finish()
+    }
+}
+
+impl PartialEq for Spare {
+    fn eq(&self, _: &Spare) -> bool {
+        true
+    }
 }
 
 /// What the program that runs the stack gave a component; no option, so all are equal.
@@ -358,6 +375,17 @@ impl Settings {
     /// What was [attached](Settings::attach), if it is that.
     pub fn attached<T: Any>(&self) -> Option<&T> {
         self.attached.0.as_deref()?.downcast_ref()
+    }
+
+    /// Keeps components that were made of these settings, for [`Settings::take_spare`].
+    pub(crate) fn keep(&mut self, made: Vec<Box<dyn Component>>) {
+        self.spare = Spare(Some(Arc::new(Mutex::new(made))));
+    }
+
+    /// A component that was made of these settings beforehand, if there is one left.
+    pub(crate) fn take_spare(&self) -> Option<Box<dyn Component>> {
+        let spare = self.spare.0.as_ref()?.lock();
+        spare.unwrap_or_else(PoisonError::into_inner).pop()
     }
 
     /// What all components made of these settings have in common: the first makes it. It lives as

@@ -48,39 +48,58 @@ static ANYWHERE: Folder = Folder(None);
 /// Files that others have opened, by their number.
 static HANDED: Mutex<BTreeMap<u64, File>> = Mutex::new(BTreeMap::new());
 
-/// A file that somebody else has opened and handed over, which this process opens by a name while this exists.
+/// A file that somebody else has opened and handed over, which this process opens by a name while this exists: that which the
+/// other one knows it by, and a mark.
 #[derive(Debug)]
-pub struct Handed(u64);
+pub struct Handed {
+    number: u64,
+    known_as: u64,
+}
+
+/// The mark, before a number that no other file has.
+pub const HANDED_MARK: &str = "#handed:";
 
 impl Handed {
-    /// Takes a regular file on a disk or in memory, open to be written.
+    /// Takes a regular file on a disk or in memory, open to be written, which is `fd:` and a number to who handed it over.
     ///
     /// # Errors
     /// It is none.
-    pub fn new(file: OwnedFd) -> io::Result<Handed> {
+    pub fn new(file: OwnedFd, known_as: u64) -> io::Result<Handed> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
         check_handed(&file, OFlags::WRONLY)?;
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         HANDED.lock().insert(number, file.into());
-        Ok(Handed(number))
+        Ok(Handed { number, known_as })
     }
 
     /// By which name it is opened.
     pub fn name(&self) -> String {
-        format!("fd:{}", self.0)
+        format!("fd:{}{HANDED_MARK}{}", self.known_as, self.number)
     }
 }
 
 impl Drop for Handed {
     fn drop(&mut self) {
-        HANDED.lock().remove(&self.0);
+        HANDED.lock().remove(&self.number);
     }
 }
 
-/// The number in a name of the form `fd:0`.
+/// The number in a name of the form `fd:0`, with a mark behind it or not.
 pub fn handed_number(name: &str) -> Option<u64> {
-    name.strip_prefix("fd:")?.parse().ok()
+    let name = name.strip_prefix("fd:")?;
+    let known_as = name.split(HANDED_MARK).next()?;
+    known_as.parse().ok()
+}
+
+/// A message without marks in the names of files.
+pub fn without_marks(message: &str) -> String {
+    let mut parts = message.split(HANDED_MARK);
+    let mut without = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        without += part.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    }
+    without
 }
 
 /// A file that somebody else has opened to be read: from its beginning, wherever the other one stands in it.
@@ -274,8 +293,10 @@ impl Folder {
     /// # Errors
     /// The system's; `PermissionDenied` where the name leads out, or through such a link.
     pub fn open(&self, path: &Path, how: How) -> io::Result<File> {
-        let number = path.to_str().and_then(handed_number);
-        if let Some(number) = number
+        let name = path.to_str().and_then(|name| name.strip_prefix("fd:"));
+        let number = name.and_then(|name| name.split_once(HANDED_MARK));
+        if let Some((_, number)) = number
+            && let Ok(number) = number.parse()
             && let Some(file) = HANDED.lock().get(&number)
         {
             return file.try_clone();

@@ -6,6 +6,7 @@
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ffi::CString;
 use std::panic::resume_unwind;
+use std::sync::OnceLock;
 use std::thread;
 
 use parking_lot::Mutex;
@@ -56,12 +57,27 @@ unsafe extern "C" {
     fn pcap_lib_version() -> *const c_char;
 }
 
-/// libpcap keeps some state in statics (the text of `bpf_image`, name look-ups of old versions).
+/// libpcap keeps some state in statics: the text of `bpf_image`, and before 1.10 that of name look-ups and of the parser.
 static LIBPCAP: Mutex<()> = Mutex::new(());
 
-/// Longer expressions are not optimised: libpcap takes minutes for that where there are thousands of terms. (Those that can
-/// be divided do not come here as a whole.)
-const OPTIMIZED: usize = 4096;
+/// Whether several threads may compile at once.
+fn is_reentrant() -> bool {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+
+    *KNOWN.get_or_init(|| {
+        let version = version();
+        let numbers = version.split_whitespace().find_map(|word| {
+            let (major, rest) = word.split_once('.')?;
+            let minor = rest.split(|letter: char| !letter.is_ascii_digit()).next()?;
+            Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
+        });
+        numbers.is_some_and(|version| version >= (1, 10))
+    })
+}
+
+/// Longer expressions are not optimised: the time that takes grows with the cube of their length (7 s for 4 KiB of port ranges,
+/// 1 s for 2 KiB). (Those that can be divided do not come here as a whole.)
+const OPTIMIZED: usize = 2048;
 
 /// Bytes of stack for those: libpcap goes from term to term by recursion, and eight thousand hosts take more than the usual
 /// 8 MiB.
@@ -104,7 +120,7 @@ fn compile_here(
 
     let text = CString::new(expression).map_err(|_| "the filter holds a zero byte".to_owned())?;
     let snap_len = c_int::try_from(snap_len).unwrap_or(c_int::MAX);
-    let _guard = LIBPCAP.lock();
+    let _guard = (!is_reentrant()).then(|| LIBPCAP.lock());
     // SAFETY: takes two integers; the result is checked for null before use.
     let handle = unsafe { pcap_open_dead(dlt, snap_len) };
     if handle.is_null() {

@@ -98,6 +98,24 @@ pub fn release_freed_memory() {
     }
 }
 
+/// Processor time that the calling thread has taken, in nanoseconds.
+pub fn thread_time() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let nanos = time.tv_sec * 1_000_000_000 + time.tv_nsec;
+    u64::try_from(nanos).unwrap_or(0)
+}
+
+/// From now on the calling thread leaves processors to others, if those want them.
+pub fn stand_back() {
+    /// A tenth of the share of a thread that does not.
+    const NICE: i32 = 10;
+
+    // SAFETY: a system call with integers; 0 is the calling thread. Where it is refused nothing changes.
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
+    }
+}
+
 /// Whether this program was given rights by its file when it was started (setuid, setgid,
 /// capabilities): then whoever started it has fewer, and what he says (environment, where the
 /// program lies) must not decide what is run with them.

@@ -197,3 +197,23 @@ mod tests {
         assert_eq!(offline_filter(&[], &[], 0), None);
     }
 }
+
+/// From now on the calling thread, and no other of the process, is of this user and group, and of no other groups. Who it
+/// connects to sees that.
+///
+/// # Errors
+/// `EPERM` without root.
+pub fn become_on_this_thread(user: u32) -> io::Result<()> {
+    // SAFETY: system calls with integers, and no groups; of the thread alone, unlike what the C library makes of them.
+    let results = unsafe {
+        [
+            libc::syscall(libc::SYS_setgroups, 0, core::ptr::null::<libc::gid_t>()),
+            libc::syscall(libc::SYS_setresgid, user, user, user),
+            libc::syscall(libc::SYS_setresuid, user, user, user),
+        ]
+    };
+    match results.iter().all(|result| *result == 0) {
+        true => Ok(()),
+        false => Err(io::Error::last_os_error()),
+    }
+}

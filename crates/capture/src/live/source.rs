@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flowgauge_sys::interfaces::{self, NetworkInterface};
-use flowgauge_sys::packet::{RingPacket, RingSocket, Wakeup};
+use flowgauge_sys::packet::{RingPacket, RingSocket, Waker, Wakeup};
 use flowgauge_wire::{
     BATCH_SIZE, Batch, Ledger, LinkType, Nanos, PacketDescriptor, PacketFlags, Place,
 };
@@ -49,6 +49,7 @@ pub struct LiveSource {
     interfaces: Interfaces,
     counters: Counters,
     stop: StopHandle,
+    waker: Option<Waker>,
     state: State,
 }
 
@@ -154,6 +155,13 @@ impl LiveSource {
         self
     }
 
+    /// This source, whose waits `waker` ends: an empty batch comes at once.
+    #[must_use]
+    pub fn woken_by(mut self, waker: Waker) -> LiveSource {
+        self.waker = Some(waker);
+        self
+    }
+
     /// Stops this source from elsewhere.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
@@ -215,6 +223,7 @@ impl LiveSource {
             interfaces: Interfaces::default(),
             counters: Counters::default(),
             stop,
+            waker: None,
             state: State::Running,
         };
         source.interfaces.names = all
@@ -349,7 +358,7 @@ impl LiveSource {
             }
             match &mut self.state {
                 State::Ended => return Ok(false),
-                State::Running => match self.ring.wait(wait_ms) {
+                State::Running => match self.ring.wait(wait_ms, self.waker.as_ref()) {
                     Ok(Wakeup::Ready) => {}
                     // What time it is by now, the next look tells.
                     Ok(Wakeup::Idle) => return Ok(self.take_packets()? > 0),
@@ -382,7 +391,7 @@ impl LiveSource {
                     }
                     self.state = State::Draining { fruitless, error };
                     // A socket of an interface that is gone is always ready: the wait may be none.
-                    let _ = self.ring.wait(self.retire_ms);
+                    let _ = self.ring.wait(self.retire_ms, None);
                 }
             }
         }
@@ -488,6 +497,10 @@ impl PacketSource for LiveSource {
 
     fn interfaces(&self) -> &[Interface] {
         &self.interfaces.known
+    }
+
+    fn is_behind(&self) -> bool {
+        self.ring.is_half_full()
     }
 
     fn ledger(&mut self) -> Ledger {

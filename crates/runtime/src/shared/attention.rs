@@ -411,6 +411,28 @@ impl Service {
         self.members.show(&self.ledger);
     }
 
+    /// Ends those who would not be admitted any more.
+    pub fn admit_again(&mut self) {
+        let mut at = 0;
+        while let Some(member) = self.members.list.get(at) {
+            match (self.config.admission)(&member.connection, member.peer()) {
+                Ok(()) => at += 1,
+                Err(why) => {
+                    say_last(&member.connection, &Reply::Ended(why).encoded());
+                    self.dismiss(at);
+                }
+            }
+        }
+        let admission = &self.config.admission;
+        self.guests.retain(|guest| {
+            let admitted = admission(&guest.connection, guest.peer);
+            if let Err(why) = &admitted {
+                say_last(&guest.connection, &Reply::Ended(why.clone()).encoded());
+            }
+            admitted.is_ok()
+        });
+    }
+
     /// A client has gone.
     fn dismiss(&mut self, at: usize) {
         if let Some(application) = self.members.retire(at) {

@@ -338,6 +338,11 @@ impl Member {
         self.ring.entries() / 8
     }
 
+    /// Whose it is.
+    pub(super) fn peer(&self) -> Peer {
+        self.peer
+    }
+
     pub(super) fn status(&self) -> ClientStatus {
         ClientStatus {
             process: self.peer.process,

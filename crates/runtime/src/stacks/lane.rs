@@ -13,6 +13,7 @@ use super::board::{Answered, Board, Counts};
 use super::crossing::{Ends, Entry, Joining};
 use super::fan_out::OwnSource;
 use super::items::Message;
+use super::meter::Meter;
 use super::pace::{Leave, Pace};
 use super::part::{Common, Count, Number, Part, Taken};
 use crate::pool::{Inbox, TOGETHER};
@@ -31,6 +32,7 @@ pub(super) struct Lane {
     pub(super) now: Nanos,
     /// What filters of its parts know of the batch at work.
     pub(super) columns: RefCell<Columns>,
+    pub(super) meter: Meter,
 }
 
 impl Lane {
@@ -40,6 +42,7 @@ impl Lane {
             worker,
             now,
             columns: RefCell::default(),
+            meter: Meter::default(),
         }
     }
 
@@ -51,11 +54,14 @@ impl Lane {
             columns: Some(&self.columns),
             ..packets
         };
-        for part in &mut self.parts {
-            if !part.is_over() {
-                part.pieces(packets, pieces);
+        let parts = &mut self.parts;
+        self.meter.batch(packets.selected.is_empty(), || {
+            for part in parts {
+                if !part.is_over() {
+                    part.measured(|part| part.pieces(packets, pieces));
+                }
             }
-        }
+        });
     }
 
     /// Takes a batch through all parts, and what is left of it to the next stages. Where it ends a group all threads have what came
@@ -66,19 +72,23 @@ impl Lane {
         let mut packets = shared.packets(&batch);
         self.columns.get_mut().begin();
         packets.columns = Some(&self.columns);
-        for part in &mut self.parts {
-            if !part.is_over() {
-                if let Some(worker) = self.worker {
+        let (parts, worker) = (&mut self.parts, self.worker);
+        self.meter.batch(packets.selected.is_empty(), || {
+            for part in parts {
+                if part.is_over() {
+                    continue;
+                }
+                if let Some(worker) = worker {
                     packets.selected = shared.selection(worker, part.is_by_group());
                 }
                 part.begin(shared);
-                part.pieces(packets, shared.pieces());
+                part.measured(|part| part.pieces(packets, shared.pieces()));
                 part.send(match shared.ends_group {
                     true => Ends::Group,
                     false => Ends::Batch,
                 });
             }
-        }
+        });
         shared.ends_group && self.relieve()
     }
 
@@ -272,9 +282,26 @@ pub(super) struct Behind {
     pub(super) part: Part,
     /// The component `thread` that it was cut for, and what was dropped in front of it.
     pub(super) thread: Option<(NodeId, Arc<AtomicU64>)>,
+    pub(super) meter: Meter,
 }
 
 impl Behind {
+    pub(super) fn new(part: Part, thread: Option<(NodeId, Arc<AtomicU64>)>) -> Behind {
+        Behind {
+            part,
+            thread,
+            meter: Meter::default(),
+        }
+    }
+
+    /// Takes what other threads left of a batch.
+    fn batch(&mut self, joining: &mut Joining, messages: &[Message]) {
+        let part = &mut self.part;
+        self.meter.batch(false, || {
+            part.measured(|part| joining.batch(messages, part));
+        });
+    }
+
     /// What was dropped, if this is the component that drops.
     fn dropped(&self, id: NodeId) -> Option<ResultValue> {
         let thread = self.thread.as_ref().filter(|(thread, _)| *thread == id);
@@ -335,7 +362,7 @@ pub(super) fn run_behind(
             };
             messages.push(message);
         }
-        joining.batch(&messages, &mut behind.part);
+        behind.batch(&mut joining, &messages);
         let is_last = messages.iter().any(|message| message.is_last);
         if is_last {
             behind.part.begin_end();
@@ -396,7 +423,7 @@ pub(super) fn run_behind_any(
         match (found, &mut entries[at]) {
             (Next::Thing(message), from) => {
                 let messages = core::slice::from_ref(&message);
-                joining.batch(messages, &mut behind.part);
+                behind.batch(&mut joining, messages);
                 let is_last = message.is_last;
                 if is_last {
                     behind.part.begin_end();

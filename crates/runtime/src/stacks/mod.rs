@@ -50,6 +50,7 @@ mod crossing;
 mod fan_out;
 mod items;
 mod lane;
+mod meter;
 mod pace;
 mod part;
 mod plan;

@@ -1,7 +1,7 @@
 //! A part of one or several stacks, on one thread.
 
 use core::time::Duration;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_record::SharedRecord;
@@ -15,6 +15,7 @@ use flowgauge_wire::Nanos;
 
 use super::board::Counts;
 use super::crossing::{Crossing, Ends};
+use super::meter;
 use super::subscribers::Subscribers;
 use crate::reader::{Cut, SharedBatch};
 
@@ -43,6 +44,12 @@ struct Standing {
     has_failed: AtomicBool,
     /// It needs no further input.
     has_enough: AtomicBool,
+    /// It gets no packets for now.
+    rests: AtomicBool,
+    /// Packets that it did not get meanwhile.
+    missed: AtomicU64,
+    /// Processor time that it took, in nanoseconds.
+    cost: AtomicU64,
 }
 
 impl Member {
@@ -65,6 +72,21 @@ impl Member {
     /// Whether it does anything with further input.
     pub(super) fn wants_input(&self) -> bool {
         !self.standing.has_enough.load(Ordering::Relaxed) && !self.is_over()
+    }
+
+    /// It gets no packets from now on, or gets them again.
+    pub(super) fn set_rests(&self, rests: bool) {
+        self.standing.rests.store(rests, Ordering::Relaxed);
+    }
+
+    /// Packets that it did not get because it was to rest.
+    pub(super) fn missed(&self) -> u64 {
+        self.standing.missed.load(Ordering::Relaxed)
+    }
+
+    /// Processor time that it took, in nanoseconds.
+    pub(super) fn cost(&self) -> u64 {
+        self.standing.cost.load(Ordering::Relaxed)
     }
 }
 
@@ -180,7 +202,12 @@ impl Tail for Next {
                 // Of stacks with the same beginning one may have enough before the others.
                 let wanting = parts.iter_mut();
                 let wanting = wanting.filter(|part| part.is_ending || part.wants_input());
-                wanting.for_each(|part| part.feed(items));
+                for part in wanting {
+                    match &items {
+                        Items::Packets(packets) if part.rests(packets.selected) => {}
+                        _ => part.measured(|part| part.feed(items)),
+                    }
+                }
             }),
             Next::Subscribers(subscribers) => {
                 if let Items::Packets(packets) = &items {
@@ -583,10 +610,12 @@ impl Part {
     /// The step is over.
     pub(super) fn end_step(&mut self, step: &Step<'_, '_>, engine: &Engine) {
         if !self.is_over() {
-            let result = self.graph.end_step(step, engine);
-            if result.is_err() || !matches!(step, Step::Finish) {
-                self.note(result);
-            }
+            self.measured(|part| {
+                let result = part.graph.end_step(step, engine);
+                if result.is_err() || !matches!(step, Step::Finish) {
+                    part.note(result);
+                }
+            });
         }
         if let Step::Finish = step {
             self.parts().iter_mut().for_each(Part::finish_all);
@@ -598,8 +627,37 @@ impl Part {
         self.crossings(&mut |crossing| crossing.begin(batch));
     }
 
+    /// Does some of its work. What that costs, without what the parts behind it do, its stacks share evenly.
+    #[inline]
+    pub(super) fn measured(&mut self, work: impl FnOnce(&mut Part)) {
+        if !meter::is_on() {
+            return work(self);
+        }
+        let cost = meter::cost(|| work(self));
+        let share = cost / self.members.len().max(1) as u64;
+        for member in &self.members {
+            member.standing.cost.fetch_add(share, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether all of its stacks are to rest, which do not get these packets then.
+    fn rests(&self, packets: Selection) -> bool {
+        let rests = |member: &Member| member.standing.rests.load(Ordering::Relaxed);
+        if self.is_ending || self.members.is_empty() || !self.members.iter().all(rests) {
+            return false;
+        }
+        let missed = packets.len() as u64;
+        for member in &self.members {
+            member.standing.missed.fetch_add(missed, Ordering::Relaxed);
+        }
+        true
+    }
+
     /// Takes packets of a batch, and the clock wherever it comes to between them.
-    pub(super) fn pieces(&mut self, packets: Packets<'_>, pieces: &[Cut]) {
+    pub(super) fn pieces(&mut self, mut packets: Packets<'_>, pieces: &[Cut]) {
+        if self.rests(packets.selected) {
+            packets.selected = Selection::NONE;
+        }
         // Most batches are one piece.
         if let [Cut { clock: None, .. }] = pieces {
             if !packets.selected.is_empty() && self.wants_input() {

@@ -436,6 +436,53 @@ impl Runner {
         }
     }
 
+    /// Processor time that a stack has taken, in nanoseconds, by samples. What several stacks share is divided evenly between
+    /// them; that of threads that components have for themselves (writers of files) is not in it.
+    pub fn cost(&self, stack: usize) -> u64 {
+        self.members.get(stack).map_or(0, Member::cost)
+    }
+
+    /// Has a stack rest: it gets no packets until it is called again. One that shares an engine with others that do not rest
+    /// gets what comes of that all the same.
+    pub fn set_rests(&self, stack: usize, rests: bool) {
+        if let Some(member) = self.members.get(stack) {
+            member.set_rests(rests);
+        }
+    }
+
+    /// Packets that a stack did not get because it was to rest.
+    pub fn missed(&self, stack: usize) -> u64 {
+        self.members.get(stack).map_or(0, Member::missed)
+    }
+
+    /// What is known of one stack, as in a [snapshot](Runner::snapshot).
+    pub fn state(&self, stack: usize) -> Option<StackState> {
+        let member = self.members.get(stack)?;
+        let is_its = |it: &&Member| it.number == member.number;
+        let mut state = StackState::of(self.stacks.get(stack)?);
+        let mut add = |count: &Count| {
+            if count.stack == member.number {
+                state.add(count);
+            }
+        };
+        let threads = self.threads.iter();
+        let threads = threads.filter(|thread| thread.members.iter().any(|it| is_its(&it)));
+        let asked: Vec<_> = threads
+            .map(|thread| (thread, thread.board.ask(false)))
+            .collect();
+        let parts = self.inline.parts.iter();
+        let parts = parts.filter(|part| part.members().iter().any(|it| is_its(&it)));
+        parts.for_each(|part| part.counts(&mut |count| add(&count)));
+        for waiting in &self.waiting {
+            waiting.work.counts(&mut |count| add(&count));
+        }
+        let patience = Instant::now() + PATIENCE;
+        for (thread, question) in asked {
+            thread.board.read(question, patience, &mut add);
+        }
+        Some(state)
+    }
+
     /// The result of a component, which forgets it: what comes later is in the next one. What a busy thread does not say within
     /// a moment is in the next one, too.
     pub fn take(&mut self, stack: usize, id: NodeId) -> Option<ResultValue> {

@@ -34,7 +34,7 @@ impl Sensor {
         let file = HandedInput::new(file).map_err(|error| unread(&error))?;
         let is_room = |state: &State| {
             let owners = state.owners.values();
-            let of_user = owners.filter(|owner| owner.peer.user == asker.peer.user);
+            let of_user = owners.filter(|owner| owner.who() == asker.who());
             match of_user.count() < MOST_DEVICES {
                 true => Ok(()),
                 false => Err(Refusal::new(format!(
@@ -43,15 +43,15 @@ impl Sensor {
             }
         };
         is_room(&self.state.lock())?;
-        let opened = Opened::of_user(file, asker.peer.user).map_err(|error| unread(&error))?;
-        let mut state = self.state.lock();
-        is_room(&state)?;
         let number = self.flows.fetch_add(1, Ordering::Relaxed) + 1;
         // No device of a configuration has such a name.
         let name = format!("file+{number}");
+        let opened = Opened::of_user(file, asker.who()).map_err(|error| unread(&error))?;
         let device = opened.start(&name, Vec::new(), None, true);
-        let device = device.map_err(|error| Refusal::new(error.to_string()))?;
-        state.devices.insert(name.clone(), Arc::new(device));
+        let device = Arc::new(device.map_err(|error| Refusal::new(error.to_string()))?);
+        let mut state = self.state.lock();
+        is_room(&state)?;
+        state.devices.insert(name.clone(), device);
         state.owners.insert(name.clone(), asker.clone());
         Ok(name)
     }
@@ -68,10 +68,10 @@ impl Sensor {
             return Err(Refusal::new(error));
         }
         state.owners.remove(device);
-        state.end(|_, flow| flow.device == device);
+        let ended = state.end("its device was deleted", |_, flow| flow.device == device);
         let device = state.devices.remove(device);
         drop(state);
-        drop(device);
+        drop((device, ended));
         Ok(())
     }
 }
@@ -97,7 +97,7 @@ pub(super) fn name_files(stack: &mut Stack, files: Vec<OwnedFd>) -> Result<Vec<H
             .ok()
             .and_then(|at| files.get_mut(at)?.take());
         let file = file.ok_or_else(|| unwritten(&"it did not come"))?;
-        let file = Handed::new(file).map_err(|error| unwritten(&error))?;
+        let file = Handed::new(file, number).map_err(|error| unwritten(&error))?;
         node.settings.set_text("file", file.name());
         handed.push(file);
     }

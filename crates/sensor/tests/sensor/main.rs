@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 
+mod fuzzed;
+#[path = "../../../../fuzz/harness/sensor.rs"]
+mod harness;
 mod marker;
 mod own_files;
 mod shared;
 mod taken;
+mod users;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

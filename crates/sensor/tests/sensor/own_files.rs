@@ -257,7 +257,7 @@ fn a_full_disk_ends_its_flow_alone() {
     );
     let failure = last(&failing).failure.unwrap();
     assert!(
-        failure.contains("fd:") && failure.contains("space"),
+        failure.contains("fd:0") && !failure.contains('#') && failure.contains("space"),
         "{failure}"
     );
     assert!(failing.readings().read(0).has_failed);

@@ -3,7 +3,7 @@
 pub(crate) mod raw;
 mod ring;
 
-pub use ring::{RingOptions, RingPacket, RingSocket, Statistics, Wakeup, wait_any};
+pub use ring::{RingOptions, RingPacket, RingSocket, Statistics, Waker, Wakeup, wait_any};
 
 /// `sll_hatype` values (ARP hardware types) that matter for capturing.
 pub mod hardware {

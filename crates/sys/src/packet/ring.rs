@@ -13,6 +13,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use super::raw;
 use crate::libpcap::Instruction;
@@ -279,16 +280,34 @@ impl RingSocket {
         })
     }
 
-    /// Waits until a block is ready, for at most `timeout_ms`.
+    /// Whether half of the ring waits to be taken.
+    pub fn is_half_full(&self) -> bool {
+        let ahead = (self.block + self.blocks / 2) % self.blocks;
+        self.blocks > 2 && self.is_ready(ahead)
+    }
+
+    /// Waits until a block is ready, for at most `timeout_ms`, or until `waker` [wakes](Waker::wake) it.
     ///
     /// # Errors
     /// The system's; a signal is not an error.
-    pub fn wait(&self, timeout_ms: u32) -> io::Result<Wakeup> {
-        let mut polled = [self.polled()];
-        if !poll(&mut polled, timeout_ms)? {
+    pub fn wait(&self, timeout_ms: u32, waker: Option<&Waker>) -> io::Result<Wakeup> {
+        let mut both = [self.polled(), self.polled()];
+        let polled = match waker {
+            Some(waker) => {
+                both[1].fd = waker.0.as_raw_fd();
+                &mut both[..]
+            }
+            None => &mut both[..1],
+        };
+        if !poll(polled, timeout_ms)? {
             return Ok(Wakeup::Idle);
         }
-        let [polled] = polled;
+        if let Some(waker) = waker
+            && both[1].revents != 0
+        {
+            waker.settle();
+        }
+        let [polled, _] = both;
         Ok(match polled.revents {
             0 => Wakeup::Idle,
             events if events & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 => {
@@ -371,9 +390,7 @@ impl RingSocket {
 
     /// Takes the block in turn if the kernel has handed it over.
     fn acquire(&mut self) -> bool {
-        // Acquire: the block's contents are read after its status.
-        let status = self.status().load(Ordering::Acquire);
-        if status & libc::TP_STATUS_USER == 0 {
+        if !self.is_ready(self.block) {
             return false;
         }
         self.next = Some(0);
@@ -389,13 +406,20 @@ impl RingSocket {
     fn release(&mut self) {
         self.next = None;
         // Release: all reads of the block happen before the kernel may write to it.
-        self.status()
+        self.status(self.block)
             .store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.block = (self.block + 1) % self.blocks;
     }
 
-    /// The status word of the block in turn.
-    fn status(&self) -> &AtomicU32 {
+    /// Whether the kernel has handed a block over.
+    fn is_ready(&self, block: usize) -> bool {
+        // Acquire: the block's contents are read after its status.
+        let status = self.status(block).load(Ordering::Acquire);
+        status & libc::TP_STATUS_USER != 0
+    }
+
+    /// The status word of a block, which is one of [`RingSocket::blocks`].
+    fn status(&self, block: usize) -> &AtomicU32 {
         // SAFETY: inside the mapping and aligned (blocks begin at pages); kernel and user space
         // both access this word atomically.
         unsafe {
@@ -403,7 +427,7 @@ impl RingSocket {
                 .ring
                 .start
                 .as_ptr()
-                .add(self.block * self.block_bytes + block::STATUS);
+                .add((block % self.blocks) * self.block_bytes + block::STATUS);
             AtomicU32::from_ptr(word.cast())
         }
     }
@@ -416,6 +440,30 @@ impl RingSocket {
 pub fn wait_any(sockets: &[&RingSocket], timeout_ms: u32) -> io::Result<()> {
     let mut polled: Vec<libc::pollfd> = sockets.iter().map(|socket| socket.polled()).collect();
     poll(&mut polled, timeout_ms).map(|_| ())
+}
+
+/// Wakes who waits for packets.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// # Errors
+    /// The system's: no descriptor is left.
+    pub fn new() -> io::Result<Waker> {
+        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+        let event = rustix::event::eventfd(0, flags)?;
+        Ok(Waker(Arc::new(event)))
+    }
+
+    /// Ends the wait under way, or else the next one.
+    pub fn wake(&self) {
+        // It cannot fail but where it was called that often before.
+        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+    }
+
+    fn settle(&self) {
+        let _ = rustix::io::read(&*self.0, &mut [0; 8]);
+    }
 }
 
 /// Whether the wait came to its end; otherwise a signal came.

@@ -217,10 +217,8 @@ impl Made {
                 let drops = entrance.drops.clone();
                 (thread, drops.unwrap_or_default())
             });
-            let behind = Behind {
-                part: Part::new(vec![member.clone()], graph, common),
-                thread,
-            };
+            let part = Part::new(vec![member.clone()], graph, common);
+            let behind = Behind::new(part, thread);
             let name = format!("fg-stack-{}.{number}", member.number);
             let work = Work::Behind(behind, core::mem::take(&mut entries), Order::ByBatch);
             self.waiting.push(Waiting {

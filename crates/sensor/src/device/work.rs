@@ -1,0 +1,837 @@
+//! What the thread of a device does.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flowgauge_capture::live::{LiveConfig, StopHandle};
+use flowgauge_runtime::shared::Service;
+use flowgauge_runtime::stacks::{Ended, Runner, StackState};
+use flowgauge_sensor_client::layout;
+use flowgauge_sensor_client::protocol::{FlowStatus, Results, StackStatus};
+use flowgauge_stack::{ComponentFailure, NodeId, Program, RunEnd, Stack};
+use flowgauge_sys::files::without_marks;
+use flowgauge_sys::packet::Waker;
+use flowgauge_sys::process;
+use flowgauge_wire::Ledger;
+
+use super::{NewFlow, Opened, Order, Shown, ShownStack, Source, State, live, open_live};
+use crate::accounts::{Account, Overload, Verdict, Who};
+use crate::orders::Orders;
+use crate::readers::{FlowRing, Number, Readers};
+use crate::results::{is_shared, now, results, since};
+use crate::sharing::Sharing;
+use crate::text::FORCED_FAILS;
+
+/// How often a device that reads nothing looks around.
+const LOOK: Duration = Duration::from_secs(1);
+/// ... and one whose readers have no room. Numbers are told as often.
+const WAIT: Duration = Duration::from_millis(1);
+/// How often it is looked what users cost.
+const ACCOUNTING: Duration = Duration::from_millis(10);
+/// Of what a flow has cost this much is left after the next look at it.
+const FADING: f64 = 0.99;
+/// Errors of a source that are kept.
+const MOST_ERRORS: usize = 16;
+/// Flows that were cut off whose last results are kept.
+const MOST_CUT: usize = 256;
+
+/// What the thread of a device has.
+pub(super) struct Work {
+    runner: Runner,
+    source: Source,
+    /// Where it is one: it is opened again when it has gone away.
+    interface: Option<LiveConfig>,
+    stop: StopHandle,
+    orders: Arc<Orders<Order>>,
+    waker: Waker,
+    /// What sources before this one had.
+    earlier: Ledger,
+    state: State,
+    errors: Vec<String>,
+    /// Stacks of the configuration.
+    always: Vec<Stack>,
+    /// Stacks of flows.
+    served: Vec<Served>,
+    /// Why stacks failed, by name.
+    failures: BTreeMap<String, Failed>,
+    /// Those of them that the runner has let go: what others change does not begin them anew, which would write over what they wrote.
+    over: Vec<(Stack, StackState)>,
+    /// Last results of flows that were cut off.
+    cut: BTreeMap<u64, Results>,
+    patience: Option<Duration>,
+    /// Whether readers have what they are waited for.
+    is_settled: bool,
+    /// What was counted, as they were told last, and when; how often since there were no packets; whether that is the end.
+    numbers: Vec<Vec<Number>>,
+    told: Instant,
+    idle: u32,
+    is_told: bool,
+    /// When it was looked what users cost.
+    accounted: Instant,
+    overload: Overload,
+    /// Looks after programs with libscap, where the source is an interface that they may share.
+    service: Option<Service>,
+    sharing: Option<Sharing>,
+}
+
+/// A stack that runs for flows.
+struct Served {
+    stack: Stack,
+    /// Components before those of its users.
+    hidden: usize,
+    readers: Arc<Readers>,
+    flows: Vec<ServedFlow>,
+    /// Which of the runner's stacks it is, if it runs.
+    at: Option<usize>,
+    /// What it had cost, and what it had missed, when it was looked last.
+    cost: u64,
+    missed: u64,
+}
+
+struct ServedFlow {
+    number: u64,
+    /// What the stack had counted before it.
+    base: Option<Results>,
+    ring: Arc<FlowRing>,
+    account: Arc<Account>,
+    process: u32,
+    /// Its part of the cost, in nanoseconds; of late.
+    spent: u64,
+    lately: f64,
+}
+
+/// Why a stack failed, and the component that did.
+struct Failed {
+    component: Option<String>,
+    what: String,
+}
+
+impl Served {
+    fn new(flow: NewFlow) -> Served {
+        let NewFlow {
+            stack,
+            hidden,
+            readers,
+            ..
+        } = flow.clone();
+        let mut served = Served {
+            stack,
+            hidden,
+            readers,
+            flows: Vec::new(),
+            at: None,
+            cost: 0,
+            missed: 0,
+        };
+        served.add(flow, None);
+        served
+    }
+
+    fn add(&mut self, flow: NewFlow, base: Option<Results>) {
+        if let Some(base) = &base {
+            flow.ring.set_base(base);
+        }
+        self.readers.add(Arc::clone(&flow.ring));
+        self.flows.push(ServedFlow {
+            number: flow.number,
+            base,
+            ring: flow.ring,
+            account: flow.account,
+            process: flow.process,
+            spent: 0,
+            lately: 0.0,
+        });
+    }
+
+    /// Why it failed, as its users may know it.
+    fn explain(&self, failed: &Failed) -> String {
+        let mut hidden = self.stack.nodes.iter().take(self.hidden);
+        let is_hidden = hidden.any(|node| Some(&node.label) == failed.component.as_ref());
+        match is_hidden {
+            true => FORCED_FAILS.to_owned(),
+            false => failed.what.clone(),
+        }
+    }
+}
+
+impl Work {
+    pub(super) fn new(
+        opened: Opened,
+        name: &str,
+        runner: Runner,
+        always: Vec<Stack>,
+        state: State,
+        sharing: Option<Sharing>,
+    ) -> Work {
+        let interface = opened.config.interface(name);
+        let mut work = Work {
+            runner,
+            interface: interface.map(|it| live(it, &opened.config)),
+            source: opened.source,
+            stop: opened.stop,
+            waker: opened.orders.waker(),
+            orders: opened.orders,
+            earlier: Ledger::default(),
+            state,
+            errors: Vec::new(),
+            always,
+            served: Vec::new(),
+            failures: BTreeMap::new(),
+            over: Vec::new(),
+            cut: BTreeMap::new(),
+            patience: opened.patience,
+            is_settled: true,
+            numbers: Vec::new(),
+            told: Instant::now(),
+            idle: 0,
+            is_told: false,
+            accounted: Instant::now(),
+            overload: Overload::default(),
+            service: None,
+            sharing,
+        };
+        work.share();
+        work
+    }
+
+    pub(super) fn run(&mut self) -> Ledger {
+        let mut is_stopping = false;
+        while !is_stopping || self.state == State::Reading {
+            match self.orders.next(self.may_wait()) {
+                Some(Order::Stop) => {
+                    is_stopping = true;
+                    // What is in the ring of an interface is still taken.
+                    if self.interface.is_none() || self.state != State::Reading {
+                        self.end();
+                    }
+                }
+                Some(order) => self.obey(order),
+                None => {}
+            }
+            self.is_settled = true;
+            for served in &self.served {
+                self.is_settled &= served.readers.settle();
+            }
+            match self.state {
+                State::Reading if self.is_settled => self.read(),
+                State::Ended if self.is_settled && !self.is_told => {
+                    self.tell();
+                    self.is_told = true;
+                }
+                State::Away if !is_stopping => self.take_again(),
+                _ => {}
+            }
+            if self.accounted.elapsed() >= ACCOUNTING {
+                self.accounted = Instant::now();
+                self.account();
+                if self.interface.is_some() {
+                    self.relieve();
+                }
+            }
+        }
+        self.orders.close();
+        if !self.is_told {
+            self.state = State::Ended;
+            self.tell();
+        }
+        self.ledger()
+    }
+
+    /// How long it may wait for an order.
+    fn may_wait(&self) -> Duration {
+        if !self.is_settled || (self.state == State::Ended && !self.is_told) {
+            WAIT
+        } else if self.state != State::Reading {
+            LOOK
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// What that costs is the user's who asks.
+    fn obey(&mut self, order: Order) {
+        let began = process::thread_time();
+        let account = match order {
+            Order::Open(flow, answer) => {
+                let account = Arc::clone(&flow.account);
+                // Whoever does not wait any more ends the flow.
+                let _ = answer.send(self.open(*flow));
+                Some(account)
+            }
+            Order::Close(flows, answer) => {
+                let account = flows.first().and_then(|flow| self.find(*flow));
+                let account = account.map(|(served, at)| Arc::clone(&served.flows[at].account));
+                let _ = answer.send(self.close(&flows));
+                account
+            }
+            Order::Results(flow, take, answer) => {
+                let account = self.find(flow);
+                let account = account.map(|(served, at)| Arc::clone(&served.flows[at].account));
+                let _ = answer.send(self.results(flow, take.as_deref()));
+                account
+            }
+            Order::Always {
+                stacks,
+                flows,
+                anew,
+                answer,
+            } => {
+                let _ = answer.send(self.change(stacks, flows, anew));
+                // Rights may have changed.
+                if let Some(service) = &mut self.service {
+                    service.admit_again();
+                }
+                None
+            }
+            Order::Show(answer) => {
+                let _ = answer.send(self.shown());
+                None
+            }
+            Order::Start => {
+                if self.state == State::Holding {
+                    self.state = State::Reading;
+                }
+                None
+            }
+            Order::Stop => None,
+        };
+        if let Some(account) = account {
+            account.charge(process::thread_time().saturating_sub(began));
+        }
+    }
+
+    /// Takes a batch through the stacks, and to programs that share it.
+    fn read(&mut self) {
+        let source = &mut *self.source;
+        let step = match &mut self.service {
+            Some(service) => self.runner.step(&mut service.tap(source)),
+            None => self.runner.step(source),
+        };
+        let is_away = matches!(step, Ok(None)) && !self.stop.is_stopped();
+        match step {
+            Ok(Some(step)) => {
+                let mut service = self.service.as_mut();
+                if service.as_mut().is_some_and(|it| it.attend_to(source)) {
+                    self.end();
+                }
+                self.tell_now_and_then(step.packets > 0);
+            }
+            Ok(None) if is_away && self.interface.is_some() && !self.lingers() => {
+                self.unshare("the interface has gone away");
+                self.state = State::Away;
+            }
+            Ok(None) => self.end(),
+            Err(error) => self.note(&error),
+        }
+        self.take_failures();
+    }
+
+    /// Whether it ends with those who share it.
+    fn lingers(&self) -> bool {
+        (self.sharing.as_ref()).is_some_and(|sharing| sharing.grace.is_some())
+    }
+
+    /// Lets programs share the interface.
+    fn share(&mut self) {
+        let Some(sharing) = &self.sharing else {
+            return;
+        };
+        match sharing.service(self.source.interfaces()) {
+            Ok(service) => self.service = Some(service),
+            Err(error) => self.note(error.to_string()),
+        }
+    }
+
+    /// Programs that share it get what is left, and why no more comes.
+    fn unshare(&mut self, otherwise: &str) {
+        if let Some(service) = self.service.take() {
+            let reason = self.errors.last().map_or(otherwise, String::as_str);
+            service.finish(&mut *self.source, reason);
+        }
+    }
+
+    /// Opens an interface that went away, if it is there again.
+    fn take_again(&mut self) {
+        let Some(interface) = &self.interface else {
+            return;
+        };
+        match open_live(interface, &self.stop, self.waker.clone()) {
+            Ok(source) => {
+                self.earlier.merge(&self.source.ledger());
+                self.source = source;
+                self.state = State::Reading;
+                self.share();
+            }
+            Err(error) => self.note(&error),
+        }
+    }
+
+    /// The ledger of all sources.
+    fn ledger(&mut self) -> Ledger {
+        let mut ledger = self.earlier.clone();
+        ledger.merge(&self.source.ledger());
+        ledger
+    }
+
+    fn note(&mut self, error: impl ToString) {
+        let error = error.to_string();
+        if self.errors.len() < MOST_ERRORS && !self.errors.contains(&error) {
+            self.errors.push(error);
+        }
+    }
+
+    fn end(&mut self) {
+        if self.state == State::Ended {
+            return;
+        }
+        self.state = State::Ended;
+        self.unshare("it was told to stop");
+        self.runner.finish();
+        self.take_failures();
+        let snapshot = self.runner.snapshot();
+        let stacks = self.runner.stacks().to_vec();
+        for (stack, state) in stacks.iter().zip(&snapshot.stacks) {
+            self.write_last(stack, state);
+        }
+    }
+
+    fn take_failures(&mut self) {
+        for failed in self.runner.failures() {
+            let name = self.runner.stacks().get(failed.stack).map(name_of);
+            let failed = Failed::of(&failed.failure);
+            self.failures
+                .entry(name.unwrap_or_default())
+                .or_insert(failed);
+        }
+    }
+
+    /// Tells readers what was counted, every millisecond while packets come, and for a while once none do: threads tell it late.
+    fn tell_now_and_then(&mut self, comes: bool) {
+        const IDLE: u32 = 20;
+        self.idle = if comes { 0 } else { (self.idle + 1).min(IDLE) };
+        let is_due = match comes {
+            true => self.told.elapsed() >= WAIT,
+            false => self.idle < IDLE,
+        };
+        if is_due && !self.served.is_empty() {
+            self.told = Instant::now();
+            self.tell();
+        }
+    }
+
+    /// Tells readers what was counted.
+    fn tell(&mut self) {
+        let stacks = self.runner.stacks();
+        self.numbers.resize_with(stacks.len(), Vec::new);
+        for (numbers, stack) in self.numbers.iter_mut().zip(stacks) {
+            numbers.clear();
+            numbers.resize(stack.nodes.len(), (0, None, 0));
+        }
+        self.runner.numbers(&mut |number| {
+            let of_stack = self.numbers.get_mut(number.stack);
+            let Some((items, value, rows)) =
+                of_stack.and_then(|all| all.get_mut(number.id.index()))
+            else {
+                return;
+            };
+            *items += number.items;
+            *rows += number.rows;
+            match (value, number.value) {
+                (Some(mine), Some(theirs)) => mine.merge(&theirs),
+                (mine, theirs) => *mine = theirs,
+            }
+        });
+        let time = now();
+        let is_last = match self.state {
+            State::Ended => layout::IS_LAST,
+            _ => 0,
+        };
+        for served in &self.served {
+            let Some(numbers) = served.at.and_then(|at| self.numbers.get(at)) else {
+                continue;
+            };
+            let has_failed = match self.failures.contains_key(&name_of(&served.stack)) {
+                true => layout::HAS_FAILED,
+                false => 0,
+            };
+            served.readers.tell(time, is_last | has_failed, numbers);
+        }
+    }
+
+    /// Lets the components of a stack write what they write when all is known.
+    fn write_last(&mut self, stack: &Stack, state: &StackState) {
+        let accounts = state
+            .components
+            .iter()
+            .filter_map(|it| it.account.as_deref());
+        for last in accounts.filter_map(|account| account.last.as_ref()) {
+            let run = RunEnd {
+                ledger: &self.ledger(),
+                notes: &self.source.notes(),
+            };
+            if let Err(failure) = last.0.write(&run) {
+                let failed = Failed {
+                    component: None,
+                    what: without_marks(&failure.message),
+                };
+                self.failures.insert(name_of(stack), failed);
+            }
+        }
+    }
+
+    /// What runs for a flow, and which of its flows that is.
+    fn find(&self, number: u64) -> Option<(&Served, usize)> {
+        self.served.iter().find_map(|served| {
+            let mut flows = served.flows.iter();
+            let at = flows.position(|flow| flow.number == number)?;
+            Some((served, at))
+        })
+    }
+
+    /// What is known of a stack, one that is over among them.
+    fn state_of(&self, stack: &Stack) -> Option<StackState> {
+        let mut running = self.runner.stacks().iter();
+        let running = running.position(|it| it.name == stack.name);
+        running.and_then(|at| self.runner.state(at)).or_else(|| {
+            let mut over = self.over.iter();
+            let (_, state) = over.find(|(it, _)| it.name == stack.name)?;
+            Some(state.clone())
+        })
+    }
+
+    /// What a stack has counted for its users.
+    fn counted(&self, served: &Served, state: &StackState) -> Results {
+        let failed = self.failures.get(&name_of(&served.stack));
+        results(
+            &served.stack,
+            served.hidden,
+            state,
+            failed.map(|failed| served.explain(failed)),
+            self.state == State::Ended,
+        )
+    }
+
+    /// Has a flow run: as one more of those for whom its stack runs already, where several can have that in common.
+    fn open(&mut self, flow: NewFlow) -> Result<(), String> {
+        let mut named = flow.stack.clone();
+        let same = self.served.iter().position(|served| {
+            named.name.clone_from(&served.stack.name);
+            served.stack.does_as(&named)
+        });
+        if let Some(at) = same
+            && let Some(state) = self.state_of(&self.served[at].stack)
+            && is_shared(&self.served[at].stack, &state)
+        {
+            let base = self.counted(&self.served[at], &state);
+            if base.failure.is_none() {
+                self.served[at].add(flow, Some(base));
+                return Ok(());
+            }
+        }
+        let number = flow.number;
+        self.served.push(Served::new(flow));
+        if let Err(error) = self.run_stacks(false) {
+            self.served.retain(|served| !served.is_of(number));
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Ends flows. Returns the last results of the first.
+    fn close(&mut self, flows: &[u64]) -> Option<Results> {
+        let first = flows.first().copied();
+        let mut last = first.and_then(|flow| {
+            let cut = self.cut.get(&flow).cloned();
+            cut.or_else(|| self.results(flow, None).ok())
+        });
+        if let Some(last) = &mut last {
+            last.is_last = true;
+        }
+        let mut gone = Vec::new();
+        for flow in flows {
+            self.cut.remove(flow);
+        }
+        self.served.retain_mut(|served| {
+            let (removed, stay): (Vec<ServedFlow>, _) = core::mem::take(&mut served.flows)
+                .into_iter()
+                .partition(|flow| flows.contains(&flow.number));
+            served.flows = stay;
+            for flow in removed {
+                served.readers.remove(flow.number);
+                if served.flows.is_empty() && Some(flow.number) == first {
+                    gone.push((name_of(&served.stack), served.hidden, flow.base));
+                }
+            }
+            !served.flows.is_empty()
+        });
+        let ended = self.run_stacks(false).unwrap_or_default();
+        for (name, hidden, base) in gone {
+            let mut ended = ended.iter();
+            let Some(ended) = ended.find(|it| name_of(&it.stack) == name) else {
+                continue;
+            };
+            let failure = ended.failure.as_ref().map(|it| Failed::of(it).what);
+            let results = results(&ended.stack, hidden, &ended.state, failure, true);
+            last = Some(match &base {
+                Some(base) => since(results, base),
+                None => results,
+            });
+        }
+        last
+    }
+
+    /// What a flow has; of the component with a label alone, which forgets it.
+    fn results(&mut self, number: u64, take: Option<&str>) -> Result<Results, String> {
+        if let Some(cut) = self.cut.get(&number) {
+            return Ok(cut.clone());
+        }
+        let not_there = || format!("there is no flow {number}");
+        let (served, at) = self.find(number).ok_or_else(not_there)?;
+        let (stack, hidden) = (served.stack.clone(), served.hidden);
+        let mut state = self.state_of(&stack).ok_or_else(not_there)?;
+        if let Some(label) = take {
+            let mut nodes = stack.nodes.iter().enumerate().skip(hidden);
+            let has_table = |it: &(usize, &flowgauge_stack::Node)| {
+                let (_, node) = it;
+                node.label == label && node.info.result.is_some_and(|it| !it.columns.is_empty())
+            };
+            let node = nodes.find(has_table).map(|(node, _)| node);
+            let node =
+                node.ok_or_else(|| format!("the flow has no component {label} with a table"))?;
+            let mut running = self.runner.stacks().iter();
+            if let Some(at) = running.position(|it| it.name == stack.name) {
+                let taken = self.runner.take(at, NodeId(node as u32));
+                state.components[node].result = taken;
+            }
+            // What has failed is told once more.
+            let mut over = self.over.iter_mut();
+            if let Some((_, state)) = over.find(|(it, _)| it.name == stack.name) {
+                state.components[node].result = None;
+            }
+            let (served, _) = self.find(number).ok_or_else(not_there)?;
+            let mut results = self.counted(served, &state);
+            results.components.retain(|it| it.component == label);
+            return Ok(results);
+        }
+        let (served, _) = self.find(number).ok_or_else(not_there)?;
+        let results = self.counted(served, &state);
+        Ok(match &served.flows[at].base {
+            Some(base) => since(results, base),
+            None => results,
+        })
+    }
+
+    /// Takes over what always runs, and further flows. Returns which stacks have failed.
+    fn change(
+        &mut self,
+        stacks: Vec<Stack>,
+        flows: Vec<NewFlow>,
+        anew: bool,
+    ) -> Result<Vec<(String, String)>, String> {
+        let before = core::mem::replace(&mut self.always, stacks);
+        if let Err(error) = self.run_stacks(anew) {
+            self.always = before;
+            return Err(error);
+        }
+        let mut failures = Vec::new();
+        for flow in flows {
+            let name = name_of(&flow.stack);
+            if let Err(error) = self.open(flow) {
+                failures.push((name, error));
+            }
+        }
+        let failed = self.failures.iter();
+        let failed = failed.map(|(name, failed)| (name.clone(), failed.what.clone()));
+        failures.extend(failed);
+        Ok(failures)
+    }
+
+    /// Has the runner run what is to.
+    fn run_stacks(&mut self, anew: bool) -> Result<Vec<Ended>, String> {
+        let stacks = self.always.iter();
+        let stacks = stacks.chain(self.served.iter().map(|served| &served.stack));
+        let stacks: Vec<Stack> = stacks.cloned().collect();
+        if self.state == State::Ended {
+            // What has been read stays to be asked for.
+            return match stacks.iter().all(|stack| self.has(stack)) {
+                true => Ok(Vec::new()),
+                false => Err("the device has come to its end".to_owned()),
+            };
+        }
+        let stays_over = |stack: &Stack| {
+            let is_over = || self.over.iter().any(|(over, _)| over.does_as(stack));
+            let has_failed = !anew && self.failures.contains_key(&name_of(stack));
+            has_failed && (self.has(stack) || is_over())
+        };
+        let (over, stacks): (Vec<Stack>, Vec<Stack>) = stacks.into_iter().partition(stays_over);
+        let change = self.runner.replace(Program { stacks });
+        let change = change.map_err(|error| error.to_string())?;
+        for Ended { stack, state, .. } in &change.ended {
+            self.write_last(stack, state);
+            self.over.push((stack.clone(), state.clone()));
+        }
+        self.over
+            .retain(|(stack, _)| over.iter().any(|over| over.does_as(stack)));
+        let names: Vec<String> = over.iter().map(name_of).collect();
+        self.failures.retain(|name, _| names.contains(name));
+        self.take_failures();
+        let places = self
+            .runner
+            .stacks()
+            .iter()
+            .map(|it| it.name.clone())
+            .zip(0..);
+        let mut places: BTreeMap<Option<String>, usize> = places.collect();
+        for served in &mut self.served {
+            served.at = places.remove(&served.stack.name);
+            served.readers.set_patience(self.patience);
+        }
+        self.tell();
+        Ok(change.ended)
+    }
+
+    fn has(&self, stack: &Stack) -> bool {
+        self.runner.stacks().iter().any(|it| it.does_as(stack))
+    }
+
+    /// Charges users with what their flows cost. What several flows share they pay evenly. That of files counts for no share:
+    /// they wait.
+    fn account(&mut self) {
+        let is_live = self.interface.is_some();
+        for served in &mut self.served {
+            let Some(at) = served.at else {
+                continue;
+            };
+            let (cost, missed) = (self.runner.cost(at), self.runner.missed(at));
+            // One that began anew counts from zero.
+            let share = cost.checked_sub(served.cost).unwrap_or(cost);
+            let share = share / served.flows.len().max(1) as u64;
+            let lost = missed.saturating_sub(served.missed);
+            (served.cost, served.missed) = (cost, missed);
+            for flow in &mut served.flows {
+                flow.spent += share;
+                flow.lately = flow.lately * FADING + share as f64;
+                if lost > 0 {
+                    flow.ring.lose(lost);
+                }
+                match is_live {
+                    true => flow.account.charge(share),
+                    false => flow.account.note(share),
+                }
+            }
+        }
+    }
+
+    /// Lets flows of users who are over their share rest, or cuts one off, where others would lose packets for them.
+    fn relieve(&mut self) {
+        let is_behind = self.source.is_behind();
+        let mut verdicts: BTreeMap<Who, Verdict> = BTreeMap::new();
+        for flow in self.served.iter().flat_map(|served| &served.flows) {
+            let (account, overload) = (&flow.account, &mut self.overload);
+            let is_over = || account.owes().is_some();
+            let verdict = || overload.look(account.who(), is_over(), is_behind);
+            verdicts.entry(account.who()).or_insert_with(verdict);
+        }
+        for served in &self.served {
+            let mut flows = served.flows.iter();
+            let rests =
+                flows.all(|flow| verdicts.get(&flow.account.who()) != Some(&Verdict::Serve));
+            if let Some(at) = served.at {
+                self.runner.set_rests(at, rests);
+            }
+        }
+        for (who, _) in verdicts.iter().filter(|(_, it)| **it == Verdict::Cut) {
+            self.cut_off(*who);
+        }
+    }
+
+    /// Ends the costliest flow of a user.
+    fn cut_off(&mut self, who: Who) {
+        let flows = self.served.iter().flat_map(|served| &served.flows);
+        let flows = flows.filter(|flow| flow.account.who() == who);
+        let costliest = flows.max_by(|one, other| one.lately.total_cmp(&other.lately));
+        let Some(flow) = costliest else {
+            return;
+        };
+        let (number, ring) = (flow.number, Arc::clone(&flow.ring));
+        let why = format!(
+            "the flow was cut off: packets were lost, and its user takes more than cpu = {} processors",
+            flow.account.share()
+        );
+        if let Some(mut last) = self.close(&[number]) {
+            last.failure = Some(why);
+            while self.cut.len() >= MOST_CUT {
+                self.cut.pop_first();
+            }
+            self.cut.insert(number, last);
+        }
+        ring.end();
+    }
+
+    fn shown(&mut self) -> Shown {
+        self.account();
+        let status = |stack: &Stack, at: Option<usize>, flows: Vec<FlowStatus>| StackStatus {
+            stack: name_of(stack),
+            flows,
+            components: stack.nodes.iter().map(|node| node.label.clone()).collect(),
+            failure: (self.failures.get(&name_of(stack))).map(|failed| failed.what.clone()),
+            cpu_ns: at.map_or(0, |at| self.runner.cost(at)),
+        };
+        let always = self.always.iter().map(|stack| {
+            let mut running = self.runner.stacks().iter();
+            let at = running.position(|it| it.name == stack.name);
+            ShownStack {
+                status: status(stack, at, Vec::new()),
+                hidden: 0,
+                failure: None,
+            }
+        });
+        let served = self.served.iter().map(|served| {
+            let flows = served.flows.iter().map(|flow| {
+                let (lost, waiting) = flow.ring.fill();
+                FlowStatus {
+                    flow: flow.number,
+                    user: flow.account.who().0,
+                    process: flow.process,
+                    cpu_ns: flow.spent,
+                    lost,
+                    waiting,
+                }
+            });
+            let failed = self.failures.get(&name_of(&served.stack));
+            ShownStack {
+                status: status(&served.stack, served.at, flows.collect()),
+                hidden: served.hidden,
+                failure: failed.map(|failed| served.explain(failed)),
+            }
+        });
+        let stacks = always.chain(served).collect();
+        Shown {
+            state: self.state,
+            is_behind: self.source.is_behind(),
+            errors: self.errors.clone(),
+            stacks,
+            ledger: self.ledger(),
+        }
+    }
+}
+
+impl Served {
+    fn is_of(&self, number: u64) -> bool {
+        self.flows.iter().any(|flow| flow.number == number)
+    }
+}
+
+impl Failed {
+    fn of(failure: &ComponentFailure) -> Failed {
+        Failed {
+            component: Some(failure.label.clone()),
+            what: without_marks(&failure.to_string()),
+        }
+    }
+}
+
+fn name_of(stack: &Stack) -> String {
+    stack.name.clone().unwrap_or_default()
+}

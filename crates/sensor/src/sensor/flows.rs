@@ -1,0 +1,209 @@
+//! Flows of users: opened, asked for and closed.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flowgauge_sensor_client::protocol::{OpenedFlow, Refusal, Results};
+
+use super::own_files::name_files;
+use super::{Asker, Flow, Sensor};
+use crate::accounts::Account;
+use crate::device::Device;
+use crate::readers::Readers;
+use crate::rights::Rights;
+use crate::text::{self, FlowStack};
+
+/// How long who has used up a share of the processors waits for some of it.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked meanwhile whether the sensor ends.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Sensor {
+    /// Has a user's work done that takes processor time, when it is the user's turn and there is something left of the share.
+    fn in_turn<T: Send>(
+        &self,
+        account: &Account,
+        work: impl FnOnce() -> Result<T, Refusal> + Send,
+    ) -> Result<T, Refusal> {
+        let until = Instant::now() + PATIENCE;
+        while let Some(owed) = account.owes() {
+            if Instant::now() >= until || self.is_stopped() {
+                let error = format!(
+                    "you have used more than your share of the processors, cpu = {}",
+                    account.share()
+                );
+                return Err(Refusal::with_hint(error, "close flows, or try again later"));
+            }
+            thread::sleep(owed.min(LOOK));
+        }
+        let done = self.turns.take(account, work);
+        done.map_err(|error| Refusal::new(format!("no thread can be started: {error}")))?
+    }
+
+    fn account(&self, asker: &Asker, rights: &Rights) -> Arc<Account> {
+        self.accounts.of(asker.who(), rights.cpu)
+    }
+
+    /// The device that a flow is to be on, and what its user may do there.
+    fn place(
+        &self,
+        asker: &Asker,
+        rights: &Rights,
+        device: &str,
+    ) -> Result<(Arc<Device>, Rights), Refusal> {
+        let state = self.state.lock();
+        let rights = state.rights_on(asker, rights, device)?;
+        let device = state.device(device).map_err(Refusal::new)?;
+        Ok((device, rights))
+    }
+
+    /// Whether a flow could be opened.
+    ///
+    /// # Errors
+    /// Why it may not be.
+    pub(crate) fn check(
+        &self,
+        asker: &Asker,
+        rights: &Rights,
+        device: &str,
+        text: &str,
+    ) -> Result<(), Refusal> {
+        let (_, rights) = self.place(asker, rights, device)?;
+        rights.allow_text(text)?;
+        let account = self.account(asker, &rights);
+        self.in_turn(&account, || checked(&rights, text).map(drop))
+    }
+
+    /// A new flow, and descriptors of the memory that is shared with its user.
+    ///
+    /// # Errors
+    /// Why it may not be, or cannot.
+    pub(crate) fn open(
+        &self,
+        asker: &Asker,
+        rights: &Rights,
+        device: &str,
+        text: &str,
+        files: Vec<OwnedFd>,
+    ) -> Result<(OpenedFlow, Vec<OwnedFd>), Refusal> {
+        let number = self.flows.fetch_add(1, Ordering::Relaxed) + 1;
+        let (place, rights) = self.place(asker, rights, device)?;
+        rights.allow_text(text)?;
+        let account = self.account(asker, &rights);
+        let readers = Arc::<Readers>::default();
+        let (made, files) = self.in_turn(&account, || {
+            let mut made = checked(&rights, text)?;
+            made.stack.name = Some(format!("flow {number}"));
+            let files = name_files(&mut made.stack, files)?;
+            readers.attach(&mut made.stack);
+            let prepared = place.prepare(&mut made.stack);
+            prepared.map_err(|error| Refusal::new(error.message))?;
+            Ok((made, files))
+        })?;
+        let FlowStack { stack, hidden } = made;
+        let memory = {
+            let state = self.state.lock();
+            let user = state.users.get(&asker.who());
+            user.map(|user| Arc::clone(&user.memory))
+        };
+        let memory = memory.ok_or_else(|| Refusal::new("you are not known any more"))?;
+        let ring = memory.ring(number, &stack, hidden);
+        let (ring, shared) = ring.map_err(|error| {
+            Refusal::new(format!("no memory can be shared for the flow: {error}"))
+        })?;
+        let own = stack.nodes.iter().skip(hidden);
+        let components = own.map(|node| node.label.clone()).collect();
+        let flow = Flow {
+            device: device.to_owned(),
+            stack,
+            hidden,
+            forced: rights.forced(),
+            by: asker.clone(),
+            account,
+            ring: Arc::new(ring),
+            readers,
+            files,
+        };
+        let new = flow.as_new(number);
+        {
+            let mut state = self.state.lock();
+            let of_user = |flow: &&Flow| flow.by.who() == asker.who();
+            let flows = state.flows.values().filter(of_user).count();
+            if flows >= rights.most_flows as usize {
+                return Err(Refusal::with_hint(
+                    format!("{flows} flows are open, and no more may be"),
+                    "close others; most_flows of the sensor's configuration says how many",
+                ));
+            }
+            state.flows.insert(number, flow);
+        }
+        let opened = place.open(new);
+        let mut state = self.state.lock();
+        if let Err(error) = opened {
+            state.flows.remove(&number);
+            return Err(Refusal::new(error));
+        }
+        if !state.flows.contains_key(&number) {
+            // The configuration was taken anew meanwhile.
+            drop(state);
+            place.close(None, vec![number]);
+            return Err(Refusal::new("the flow is not allowed any more"));
+        }
+        Ok((OpenedFlow { number, components }, shared))
+    }
+
+    /// The results of a flow of a connection; with `take`, the table of that component, which forgets it.
+    ///
+    /// # Errors
+    /// When it has no such flow, and no such component with a table.
+    pub(crate) fn results(
+        &self,
+        asker: &Asker,
+        number: u64,
+        take: Option<&str>,
+    ) -> Result<Results, Refusal> {
+        let device = self.state.lock().device_of(asker, number)?;
+        let results = device.results(asker.who(), number, take.map(str::to_owned));
+        results.map_err(Refusal::new)
+    }
+
+    /// Ends a flow of a connection.
+    ///
+    /// # Errors
+    /// When it has no such flow.
+    pub(crate) fn close(&self, asker: &Asker, number: u64) -> Result<Results, Refusal> {
+        let device = self.state.lock().device_of(asker, number)?;
+        let last = device.close_one(asker.who(), number);
+        let mut state = self.state.lock();
+        // Its files are closed when the device has done with them.
+        let flow = state.flows.remove(&number);
+        state.has_ended = true;
+        drop(state);
+        drop(flow);
+        last.ok_or_else(|| Refusal::new("the flow has ended with its device"))
+    }
+
+    /// Reads the files of a device that holds.
+    ///
+    /// # Errors
+    /// When there is no such device.
+    pub(crate) fn start_device(
+        &self,
+        asker: &Asker,
+        rights: &Rights,
+        device: &str,
+    ) -> Result<(), Refusal> {
+        self.place(asker, rights, device)?.0.start();
+        Ok(())
+    }
+}
+
+/// The stack of a flow, with what is forced before it.
+fn checked(rights: &Rights, text: &str) -> Result<FlowStack, Refusal> {
+    let flow = text::flow("flow", &rights.forced(), text).map_err(Refusal::new)?;
+    rights.allow(&flow.stack.nodes[flow.hidden..])?;
+    Ok(flow)
+}

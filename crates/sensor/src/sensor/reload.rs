@@ -1,0 +1,228 @@
+//! The configuration taken anew: what did not change goes on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use flowgauge_stack::Stack;
+
+use super::{Flow, Sensor, StartError, State};
+use crate::config::Checked;
+use crate::device::{Device, NewFlow, Opened};
+use crate::rights::People;
+
+/// Flows that end, and their devices.
+type Ended = Vec<(u64, Flow)>;
+
+impl Sensor {
+    /// Takes the configuration anew: what did not change goes on. Returns what was changed.
+    ///
+    /// # Errors
+    /// What is wrong with it; nothing has changed then.
+    pub fn reload(&self) -> Result<Vec<String>, StartError> {
+        let Some(path) = &self.path else {
+            return Ok(vec!["there is no configuration".to_owned()]);
+        };
+        // Others who reload wait; nobody else does.
+        let _alone = self.reloading.lock();
+        let checked = Checked::read(path)?;
+        let mut said = Vec::new();
+        let devices = self.state.lock().devices.clone();
+        // What can fail, and what takes long, comes before anything is taken away.
+        let opened = open_changed(&devices, &checked)?;
+        let (before, ended, gone) = self.adopt(checked, &mut said);
+        close(&devices, ended);
+        for (name, device) in gone {
+            device.end();
+            said.push(format!("device {name} ended"));
+        }
+        let mut new = BTreeMap::new();
+        for (name, source) in opened {
+            let (was, flows) = self.replace(&name, source)?;
+            said.push(match was {
+                true => format!("device {name} replaced"),
+                false => format!("device {name} started"),
+            });
+            new.insert(name, flows);
+        }
+        self.run_changed(&before, new, &mut said);
+        if said.is_empty() {
+            said.push("nothing has changed".to_owned());
+        }
+        Ok(said)
+    }
+
+    /// The configuration is this one. Returns the one before, flows that have ended, and devices that are to.
+    fn adopt(
+        &self,
+        checked: Checked,
+        said: &mut Vec<String>,
+    ) -> (Checked, Ended, Vec<(String, Arc<Device>)>) {
+        let mut state = self.state.lock();
+        let old = &state.checked.config;
+        let new = &checked.config;
+        if (&old.socket, &old.user) != (&new.socket, &new.user) {
+            let what = "socket and user stay what they were until the sensor is started again";
+            said.push(what.to_owned());
+        }
+        if (&old.users, &old.groups) != (&new.users, &new.groups) {
+            said.push("rights have changed".to_owned());
+        }
+        let before = core::mem::replace(&mut state.checked, checked);
+        self.people.change(&state.checked.config);
+        let mut ended = state.end_forbidden(&self.people, said);
+        for flow in state.flows.values() {
+            let rights = self.people.rights(flow.by.peer, &flow.by.groups);
+            flow.account.set_share(rights.cpu);
+        }
+        let gone = state.devices.keys();
+        let gone = gone.filter(|name| {
+            !state.owners.contains_key(*name) && !state.checked.config.devices.contains_key(*name)
+        });
+        let gone: Vec<String> = gone.cloned().collect();
+        let why = "its device is not there any more";
+        ended.extend(state.end(why, |_, flow| gone.contains(&flow.device)));
+        let gone = gone.into_iter().filter_map(|name| {
+            let device = state.devices.remove(&name)?;
+            Some((name, device))
+        });
+        let gone = gone.collect();
+        (before, ended, gone)
+    }
+
+    /// Puts a device in the place of the one with this name, if there is one. Its packets do not come yet. Returns whether
+    /// there was one.
+    fn replace(&self, name: &str, source: Opened) -> Result<(bool, Vec<NewFlow>), StartError> {
+        let sharing = self.state.lock().sharing(&self.people, name, None);
+        let device = source.start(name, Vec::new(), sharing, true);
+        let device = device.map_err(|error| StartError::Stacks {
+            device: name.to_owned(),
+            error: error.to_string(),
+        })?;
+        let mut state = self.state.lock();
+        let was = state.devices.insert(name.to_owned(), Arc::new(device));
+        // A file is of one run: a second one would begin in the middle of it.
+        let why = "its device was replaced, and a file that it writes is of one run";
+        let ended = state.end(why, |_, flow| flow.device == name && !flow.files.is_empty());
+        drop(state);
+        // The files of its stacks are closed before others open them.
+        if let Some(was) = &was {
+            was.end();
+        }
+        drop(ended);
+        let state = self.state.lock();
+        let flows = state.flows.iter().filter(|(_, flow)| flow.device == name);
+        let flows = flows.map(|(number, flow)| {
+            flow.ring.begin_anew();
+            flow.as_new(*number)
+        });
+        Ok((was.is_some(), flows.collect()))
+    }
+
+    /// Has all devices run what they are to, and those that are new begin.
+    fn run_changed(
+        &self,
+        before: &Checked,
+        mut new: BTreeMap<String, Vec<NewFlow>>,
+        said: &mut Vec<String>,
+    ) {
+        let state = self.state.lock();
+        let checked = state.checked.clone();
+        let devices = state.devices.clone();
+        drop(state);
+        for name in checked.config.devices.keys() {
+            let Some(device) = devices.get(name) else {
+                continue;
+            };
+            let changed = changed(before, &checked, name);
+            let is_new = new.contains_key(name);
+            let stacks = checked.stacks.get(name).cloned().unwrap_or_default();
+            let mut flows = new.remove(name).unwrap_or_default();
+            for flow in &mut flows {
+                // What cannot be made the device finds, too.
+                let _ = device.prepare(&mut flow.stack);
+            }
+            let failed = match device.run(stacks, flows, true) {
+                Ok(failed) => failed,
+                Err(error) => {
+                    said.push(format!("device {name}: not changed: {error}"));
+                    continue;
+                }
+            };
+            if is_new && !device.config.hold {
+                device.start();
+            }
+            if !changed.is_empty() {
+                said.push(format!("device {name}: changed {}", changed.join(", ")));
+            }
+            let failed = failed.into_iter();
+            said.extend(failed.map(|(stack, failure)| format!("stack {stack} failed: {failure}")));
+        }
+    }
+}
+
+/// Opens the devices that are new or differ.
+fn open_changed(
+    devices: &BTreeMap<String, Arc<Device>>,
+    checked: &Checked,
+) -> Result<Vec<(String, Opened)>, StartError> {
+    let mut opened = Vec::new();
+    for (name, config) in &checked.config.devices {
+        let is_same = |device: &Arc<Device>| device.config == *config;
+        if devices.get(name).is_some_and(is_same) {
+            continue;
+        }
+        let source = Opened::open(name, config).map_err(|error| StartError::Device {
+            device: name.clone(),
+            error,
+        })?;
+        opened.push((name.clone(), source));
+    }
+    Ok(opened)
+}
+
+/// Has devices end flows.
+fn close(devices: &BTreeMap<String, Arc<Device>>, ended: Ended) {
+    for (number, flow) in ended {
+        if let Some(device) = devices.get(&flow.device) {
+            device.close(None, vec![number]);
+        }
+    }
+}
+
+impl State {
+    /// Ends flows that their users may not have any more.
+    fn end_forbidden(&mut self, people: &People, said: &mut Vec<String>) -> Ended {
+        let owners = self.owners.clone();
+        let why = "its user may not have it any more";
+        let ended = self.end(why, |_, flow| {
+            let rights = people.rights(flow.by.peer, &flow.by.groups);
+            let (rights, may_use) = match owners.contains_key(&flow.device) {
+                true => (rights.on_own(), true),
+                false => (rights.clone(), rights.may_use(&flow.device)),
+            };
+            let is_allowed = may_use
+                && rights.forced() == flow.forced
+                && rights.allow(&flow.stack.nodes[flow.hidden..]).is_ok();
+            !is_allowed
+        });
+        let told = ended.iter();
+        said.extend(told.map(|(number, _)| format!("flow {number} is not allowed any more")));
+        ended
+    }
+}
+
+/// The names of a device's stacks that differ, or that only one has.
+fn changed(before: &Checked, after: &Checked, device: &str) -> Vec<String> {
+    let of = |checked: &Checked| checked.stacks.get(device).cloned().unwrap_or_default();
+    let (before, after) = (of(before), of(after));
+    let is_in = |one: &Stack, all: &[Stack]| all.iter().any(|other| other.does_as(one));
+    let gone = before.iter().filter(|stack| !is_in(stack, &after));
+    let new = after.iter().filter(|stack| !is_in(stack, &before));
+    let mut names: Vec<String> = gone
+        .chain(new)
+        .filter_map(|stack| stack.name.clone())
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
