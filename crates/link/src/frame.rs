@@ -2,6 +2,7 @@
 //!
 //! All numbers are little-endian. Each message begins with its length, which does not count itself.
 
+use std::iter;
 use std::time::Instant;
 
 use crate::error::{Error, Refusal};
@@ -284,6 +285,14 @@ pub(crate) fn write_items(
     let length = (ITEMS_OVERHEAD + payload.len()) as u32;
     let head = items_head(first, count, watermark);
     writer.write(&[&length.to_le_bytes(), &head, payload])
+}
+
+/// Writes a message of so many bytes, in parts.
+pub(crate) fn write_message(writer: &Writer, bytes: usize, parts: &[&[u8]]) -> Result<(), Error> {
+    let [a, b, c, d] = (1 + bytes as u32).to_le_bytes();
+    let head = [a, b, c, d, MESSAGE];
+    let all: Vec<&[u8]> = iter::once(&head[..]).chain(parts.iter().copied()).collect();
+    writer.write(&all)
 }
 
 fn sized(bytes: &[u8]) -> Vec<u8> {
