@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use flowgauge_sensor_agent::{Agent, DEFAULT_PORT};
-use flowgauge_sensor_client::{Client, ClientError};
+use flowgauge_sensor_agent::Agent;
+use flowgauge_sensor_client::{Client, ClientError, scope};
 
 use crate::control::Control;
 use crate::failure::Failure;
@@ -50,16 +50,10 @@ pub(crate) fn connect(at: &SensorAt) -> Result<Client, Failure> {
         None => Client::connect(&at.socket),
         Some(host) => {
             let identity = keys::identity(&at.identity)?;
-            let has_port = host.rsplit_once(':').is_some_and(|(before, port)| {
-                port.parse::<u16>().is_ok() && (!before.contains(':') || before.ends_with(']'))
-            });
-            let address = match has_port {
-                true => host.clone(),
-                false if host.contains(':') && !host.starts_with('[') => {
-                    format!("[{host}]:{DEFAULT_PORT}")
-                }
-                false => format!("{host}:{DEFAULT_PORT}"),
-            };
+            let address = scope::with_port(host).ok_or_else(|| {
+                let hint = "write HOST, HOST:PORT or [2001:db8::1]:PORT";
+                Failure::usage(format!("\"{host}\" is no address"), hint)
+            })?;
             Client::connect_to(&identity, &address, at.peer.as_deref(), PATIENCE)
         }
     };

@@ -19,8 +19,6 @@ use parking_lot::Mutex;
 
 /// The longest request, with what is around it.
 const MOST_REQUEST: usize = 64 << 10;
-/// Where agents listen, unless they are told otherwise.
-pub const DEFAULT_PORT: u16 = 2233;
 
 /// An agent that listens; it and its connections end with this.
 pub struct Agent {

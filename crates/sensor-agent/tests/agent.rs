@@ -13,7 +13,8 @@ use flowgauge_generate::{Config as Trace, Preset, generate};
 use flowgauge_link::{Identity, KeyFolder};
 use flowgauge_sensor::Sensor;
 use flowgauge_sensor_agent::Agent;
-use flowgauge_sensor_client::{Client, ClientError, Flow, Readings};
+use flowgauge_sensor_client::scope::{self, Member};
+use flowgauge_sensor_client::{Client, ClientError, Flow, Readings, ScopeFlow, Sensors};
 
 const LONG: Duration = Duration::from_secs(60);
 const STACKS: [&str; 5] = [
@@ -227,4 +228,103 @@ fn a_sensor_that_goes_is_told_and_its_agent_finds_the_next() {
     running.agent = None;
     until("the agent has gone", || remote.is_gone());
     until("and what it had", || running.flows() == 0);
+}
+
+/// A scope of the agents' devices and of this machine's.
+fn scope_of(all: &[Running]) -> (Arc<Sensors>, Vec<Member>) {
+    let mut members: Vec<Member> = (all.iter())
+        .map(|running| {
+            let address = running.agent.as_ref().unwrap().local_address().to_string();
+            scope::members(&format!("{address}:mix")).unwrap().remove(0)
+        })
+        .collect();
+    members.push(scope::members("mix").unwrap().remove(0));
+    // Every agent has an authority of its own here.
+    let sensors = Sensors::new(all[0].socket(), Some(all[0].user.clone()));
+    (Arc::new(sensors), members)
+}
+
+/// Sensors whose agents are of one authority.
+fn running(count: usize) -> Vec<Running> {
+    let mut all = vec![Running::start()];
+    for _ in 1..count {
+        let mut other = Running::start();
+        let keys = KeyFolder::new(all[0].folder.path().join("keys"));
+        let identity = keys.identity(Some("sensor")).unwrap();
+        let agent = Agent::start(&identity, "127.0.0.1:0", Vec::new(), other.socket());
+        other.agent = Some(agent.unwrap());
+        all.push(other);
+    }
+    all
+}
+
+#[test]
+fn one_flow_on_many_sensors_goes_on_where_one_of_them_fails() {
+    let mut all = running(3);
+    let (sensors, mut members) = scope_of(&all);
+    members.push(scope::members("127.0.0.1:1:mix").unwrap().remove(0));
+    members[0].device = "other".to_owned();
+    let open = |stack, every| ScopeFlow::open(&sensors, members.clone(), stack, every).unwrap();
+    let mut flow = open("count to_buffer", Duration::ZERO);
+    let pushed = open("count", Duration::from_millis(10));
+    let states = |flow: &ScopeFlow| flow.states().iter().map(|it| it.state).collect::<Vec<_>>();
+    assert_eq!(states(&flow), ["refused", "ok", "ok", "ok", "down"]);
+    assert_eq!(flow.read("count").iter().flatten().count(), 3);
+    let started = flow.start();
+    let started: Vec<bool> = started.iter().map(Result::is_ok).collect();
+    assert_eq!(started, [false, true, true, true, false]);
+    let mut taken = [0_u64; 5];
+    while let Some((member, record, component)) = flow.next(Duration::from_secs(5)) {
+        assert_eq!(component, 1);
+        assert!(record.len() > 20);
+        taken[member] += 1;
+    }
+    let counted = |flow: &ScopeFlow| {
+        let read = flow.read("count").into_iter();
+        read.map(|reading| reading.map(|it| it.value.unwrap() as u64))
+            .collect::<Vec<_>>()
+    };
+    let expected = [None, Some(taken[1]), Some(taken[2]), Some(taken[3]), None];
+    assert!(taken[1] > 10_000);
+    assert_eq!(counted(&flow), expected);
+    until("numbers come by themselves", || {
+        counted(&pushed) == expected
+    });
+    let results = flow.results();
+    let results = results.iter().map(|it| it.as_ref().ok());
+    let results: Vec<Option<u64>> = results
+        .map(|it| it?.components[0].value.as_ref()?.as_u64())
+        .collect();
+    assert_eq!(results, expected);
+    // One fails.
+    all[1].stop_sensor();
+    until("its end is seen", || {
+        counted(&flow) == [None, None, expected[2], expected[3], None]
+            && states(&flow) == ["refused", "down", "ok", "ok", "down"]
+    });
+    assert!(flow.states()[1].error.is_some());
+    all[1].start_sensor();
+    until("it is taken again", || {
+        counted(&flow) == [None, Some(0), expected[2], expected[3], None]
+    });
+    assert_eq!(flow.states()[1].generation, 2);
+    assert_eq!(flow.states()[2].generation, 1);
+    drop(pushed);
+    assert_eq!(flow.close().iter().filter(|it| it.is_ok()).count(), 3);
+    until("nothing is left", || all[1].flows() + all[2].flows() == 0);
+}
+
+#[test]
+fn a_scope_that_nobody_serves_is_an_error() {
+    let all = running(1);
+    let (sensors, mut members) = scope_of(&all);
+    for member in &mut members {
+        member.device = "other".to_owned();
+    }
+    let refused = ScopeFlow::open(&sensors, members, "count", Duration::ZERO).unwrap_err();
+    assert!(refused.to_string().contains("other"), "{refused}");
+    let nobody = Arc::new(Sensors::new(all[0].socket(), None));
+    let members = scope::members("127.0.0.1:mix").unwrap();
+    let refused = ScopeFlow::open(&nobody, members, "count", Duration::ZERO).unwrap_err();
+    assert!(refused.hint().unwrap().contains("keys"), "{refused}");
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowgauge_link::Identity;
 use flowgauge_sys::local::Connection;
@@ -14,7 +14,7 @@ use crate::flow::Flow;
 use crate::protocol::{
     Answer, OpenedFlow, Refusal, Request, Results, Status, receive_answer, send,
 };
-use crate::remote::Remote;
+use crate::remote::{Coming, Remote};
 
 /// How long an answer may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -59,6 +59,12 @@ pub enum ClientError {
     /// It refused.
     #[error("{}", .0.error)]
     Refused(Refusal),
+    /// Its connection has ended.
+    #[error("the connection to the sensor has ended")]
+    Lost,
+    /// This machine has no key to show.
+    #[error("sensors of other machines want to know who asks")]
+    Nobody,
     /// It answered something else.
     #[error("the sensor answered another question")]
     Confused,
@@ -73,7 +79,10 @@ impl ClientError {
             }
             ClientError::Unreachable(error) => return error.hint(),
             ClientError::Refused(refusal) => return refusal.hint.clone(),
-            ClientError::Gone(_) => "its log says why; flows begin anew when it is back",
+            ClientError::Gone(_) | ClientError::Lost => {
+                "its log says why; flows begin anew when it is back"
+            }
+            ClientError::Nobody => "flowgauge keys add makes a key; --keys names its folder",
             ClientError::Confused => "client and sensor should be of the same version",
         };
         Some(hint.to_owned())
@@ -158,15 +167,28 @@ impl Client {
                 return Err(ClientError::Refused(refusal));
             }
             Transport::Remote(remote) => {
-                let answer = remote.ask(&asked, PATIENCE)?;
-                let answer = serde_json::from_slice(&answer);
-                (answer.map_err(|_| ClientError::Confused)?, Vec::new())
+                let answer = remote.begin(&asked)?.within(PATIENCE)?;
+                (answer_of(&answer)?, Vec::new())
             }
         };
         match answered {
             (Answer::Refused(refusal), _) => Err(ClientError::Refused(refusal)),
             answered => Ok(answered),
         }
+    }
+
+    /// Asks for something whose answer is waited for later: a sensor elsewhere works on it meanwhile.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub(crate) fn begin(&self, request: &Request) -> Result<Pending, ClientError> {
+        Ok(match &*self.0 {
+            Transport::Local(_) => Pending::There(Some(self.ask(request))),
+            Transport::Remote(remote) => {
+                let asked = serde_json::to_vec(request).map_err(io::Error::from)?;
+                Pending::Coming(remote.begin(&asked)?)
+            }
+        })
     }
 
     /// How the sensor is.
@@ -294,6 +316,43 @@ impl Client {
             _ => Err(ClientError::Confused),
         }
     }
+}
+
+/// An answer that is waited for later.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    There(Option<Result<Answer, ClientError>>),
+    Coming(Coming),
+}
+
+impl Pending {
+    /// The answer, results, if it comes until then.
+    pub(crate) fn results(&mut self, until: Instant) -> Result<Option<Results>, ClientError> {
+        let answer = match self {
+            Pending::There(answer) => answer.take().ok_or(ClientError::Confused)??,
+            Pending::Coming(coming) => match coming.wait(until)? {
+                Some(answer) => answer_of(&answer)?,
+                None => return Ok(None),
+            },
+        };
+        match answer {
+            Answer::Results(results) => Ok(Some(results)),
+            Answer::Refused(refusal) => Err(ClientError::Refused(refusal)),
+            _ => Err(ClientError::Confused),
+        }
+    }
+
+    /// Whether it has still to come.
+    pub(crate) fn is_due(&self) -> bool {
+        match self {
+            Pending::There(_) => false,
+            Pending::Coming(coming) => matches!(coming.wait(Instant::now()), Ok(None)),
+        }
+    }
+}
+
+fn answer_of(bytes: &[u8]) -> Result<Answer, ClientError> {
+    serde_json::from_slice(bytes).map_err(|_| ClientError::Confused)
 }
 
 impl Local {

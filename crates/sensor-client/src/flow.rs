@@ -104,7 +104,7 @@ pub struct Reading {
 
 impl Reading {
     /// Nothing more comes.
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.is_last || self.has_failed
     }
 }
@@ -124,22 +124,62 @@ impl Readings {
     /// What a component has counted, by its place in the stack; nothing of those from [`layout::MOST_COMPONENTS`] on.
     #[inline]
     pub fn read(&self, component: usize) -> Reading {
+        match &self.0 {
+            Numbers::Shared(counters) => Reading::of(counters.read(Reading::places(component))),
+            Numbers::Remote(flow) => Reading::of_page(&flow.page(), component),
+        }
+    }
+
+    /// All numbers of a moment, as they stand in memory ([`layout`]).
+    pub fn page(&self) -> Page {
+        match &self.0 {
+            Numbers::Shared(counters) => counters.read(array::from_fn::<_, COUNTERS, _>(|at| at)),
+            Numbers::Remote(flow) => flow.page(),
+        }
+    }
+
+    /// The same as it came last, without asking.
+    pub fn latest(&self, component: usize) -> Reading {
+        match &self.0 {
+            Numbers::Shared(_) => self.read(component),
+            Numbers::Remote(flow) => Reading::of_page(&flow.latest(), component),
+        }
+    }
+
+    /// Asks for the numbers of many flows at the same time, for those of them that are elsewhere and do not send them by
+    /// themselves. Whose answer did not come within `patience` is not waited for again before it is there.
+    pub fn refresh<'a>(all: impl Iterator<Item = &'a Readings>, patience: Duration) {
+        let asked = all.filter_map(|readings| match &readings.0 {
+            Numbers::Shared(_) => None,
+            Numbers::Remote(flow) => Some((flow, flow.begin_refresh()?)),
+        });
+        let asked: Vec<_> = asked.collect();
+        let until = Instant::now() + patience;
+        for (flow, coming) in asked {
+            flow.end_refresh(coming, until);
+        }
+    }
+}
+
+impl Reading {
+    fn places(component: usize) -> [usize; 6] {
         let [items, value, kind] = layout::of_component(component);
-        let places = [
+        [
             layout::TIME,
             layout::FLAGS,
             layout::LOST,
             items,
             value,
             kind,
-        ];
-        let [time, flags, lost, items, value, kind] = match &self.0 {
-            Numbers::Shared(counters) => counters.read(places),
-            Numbers::Remote(flow) => {
-                let page = flow.page();
-                places.map(|place| page.get(place).copied().unwrap_or(0))
-            }
-        };
+        ]
+    }
+
+    fn of_page(page: &Page, component: usize) -> Reading {
+        let places = Reading::places(component);
+        Reading::of(places.map(|place| page.get(place).copied().unwrap_or(0)))
+    }
+
+    fn of([time, flags, lost, items, value, kind]: [u64; 6]) -> Reading {
         Reading {
             value: match kind {
                 layout::UNSIGNED => Some(value.into()),
@@ -152,14 +192,6 @@ impl Readings {
             is_last: flags & layout::IS_LAST != 0,
             has_failed: flags & layout::HAS_FAILED != 0,
             lost,
-        }
-    }
-
-    /// All numbers of a moment, as they stand in memory ([`layout`]).
-    pub fn page(&self) -> Page {
-        match &self.0 {
-            Numbers::Shared(counters) => counters.read(array::from_fn::<_, COUNTERS, _>(|at| at)),
-            Numbers::Remote(flow) => flow.page(),
         }
     }
 }
@@ -227,6 +259,10 @@ impl Flow {
     /// Its number, for requests of other threads.
     pub fn number(&self) -> u64 {
         self.opened.number
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// What the sensor said of it when it was opened.

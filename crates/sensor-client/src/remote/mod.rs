@@ -14,7 +14,7 @@ use flowgauge_link::{Conversation, Error, Identity, MessageSender};
 use flowgauge_sys::shared::COUNTERS;
 
 use self::message::{Asked, MOST_MESSAGE, Page, SERVICE, Said, change};
-use crate::client::ClientError;
+use crate::client::{ClientError, PATIENCE};
 use crate::layout;
 
 /// How long an agent may say nothing: it asks every few seconds whether the user is there.
@@ -88,10 +88,9 @@ impl Remote {
         self.shared.is_gone.load(Ordering::Acquire)
     }
 
-    /// Asks, and waits for the answer.
-    pub(crate) fn ask(&self, request: &[u8], patience: Duration) -> Result<Vec<u8>, ClientError> {
-        self.shared
-            .request(patience, |id| Asked::Ask { id, request }.message())
+    /// Asks for something.
+    pub(crate) fn begin(&self, request: &[u8]) -> Result<Coming, ClientError> {
+        self.shared.begin(|id| Asked::Ask { id, request }.message())
     }
 
     /// Notes a flow whose numbers and packets come from now on.
@@ -107,6 +106,7 @@ impl Remote {
                 taken: 0,
                 is_pushed: false,
                 is_over: false,
+                owed: None,
             }),
             came: Condvar::new(),
         });
@@ -126,37 +126,65 @@ impl Drop for Remote {
     }
 }
 
+/// An answer that comes.
+#[derive(Debug)]
+pub(crate) struct Coming {
+    id: u64,
+    answer: mpsc::Receiver<Vec<u8>>,
+    shared: Arc<Shared>,
+}
+
+impl Coming {
+    /// The answer, if it comes until then.
+    pub(crate) fn wait(&self, until: Instant) -> Result<Option<Vec<u8>>, ClientError> {
+        let left = until.saturating_duration_since(Instant::now());
+        match self.answer.recv_timeout(left) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(self.shared.gone()),
+        }
+    }
+
+    /// The answer, which has to come within `patience`.
+    pub(crate) fn within(&self, patience: Duration) -> Result<Vec<u8>, ClientError> {
+        self.wait(Instant::now() + patience)?.ok_or_else(|| {
+            let (address, seconds) = (&self.shared.address, patience.as_secs());
+            let what = format!("{address}: no answer in {seconds} s");
+            ClientError::Gone(io::Error::new(io::ErrorKind::TimedOut, what))
+        })
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        lock(&self.shared.waiting).remove(&self.id);
+    }
+}
+
 impl Shared {
     fn gone(&self) -> ClientError {
         let what = format!("{}: the connection has ended", self.address);
         ClientError::Gone(io::Error::new(io::ErrorKind::ConnectionAborted, what))
     }
 
-    fn request(
-        &self,
-        patience: Duration,
+    /// Sends a request whose answer comes.
+    fn begin(
+        self: &Arc<Self>,
         message: impl FnOnce(u64) -> Vec<u8>,
-    ) -> Result<Vec<u8>, ClientError> {
+    ) -> Result<Coming, ClientError> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let (answers, answer) = mpsc::channel();
         lock(&self.waiting).insert(id, answers);
+        let coming = Coming {
+            id,
+            answer,
+            shared: Arc::clone(self),
+        };
         // In this order: who is noted after the connection is gone has to see that.
         if self.is_gone.load(Ordering::Acquire) || self.sender.send(&[&message(id)]).is_err() {
-            lock(&self.waiting).remove(&id);
             return Err(self.gone());
         }
-        match answer.recv_timeout(patience) {
-            Ok(answer) => Ok(answer),
-            Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
-            Err(RecvTimeoutError::Timeout) => {
-                lock(&self.waiting).remove(&id);
-                let what = format!("{}: no answer in {} s", self.address, patience.as_secs());
-                Err(ClientError::Gone(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    what,
-                )))
-            }
-        }
+        Ok(coming)
     }
 
     fn answer(&self, id: u64, answer: Vec<u8>) {
@@ -248,6 +276,8 @@ struct State {
     is_pushed: bool,
     /// No more packets come.
     is_over: bool,
+    /// Numbers that were asked for and did not come in time.
+    owed: Option<Coming>,
 }
 
 /// Packets of a component: their records in aligned memory.
@@ -292,7 +322,7 @@ impl RemoteFlow {
             false => u64::try_from(every.as_millis()).unwrap_or(u64::MAX).max(1),
         };
         // What is read meanwhile is not older than the first of them.
-        self.pull()?;
+        self.begin()?.within(PATIENCE)?;
         let every = Asked::Every {
             flow: self.number,
             millis,
@@ -308,19 +338,41 @@ impl RemoteFlow {
         lock(&self.state).prefetch = bytes.max(1);
     }
 
-    fn pull(&self) -> Result<(), ClientError> {
+    /// Asks for the numbers.
+    fn begin(&self) -> Result<Coming, ClientError> {
         let flow = self.number;
-        let asked = self.shared.request(crate::client::PATIENCE, |id| {
-            Asked::Read { id, flow }.message()
-        });
-        asked.map(drop)
+        self.shared.begin(|id| Asked::Read { id, flow }.message())
+    }
+
+    /// Asks for the numbers, where they do not come by themselves. Nothing where an answer is owed since before.
+    pub(crate) fn begin_refresh(&self) -> Option<Coming> {
+        let mut state = lock(&self.state);
+        let is_there = |owed: &mut Coming| !matches!(owed.wait(Instant::now()), Ok(None));
+        drop(state.owed.take_if(is_there));
+        if state.is_pushed || state.owed.is_some() {
+            return None;
+        }
+        drop(state);
+        self.begin().ok()
+    }
+
+    /// Waits for the numbers that were asked for.
+    pub(crate) fn end_refresh(&self, coming: Coming, until: Instant) {
+        if matches!(coming.wait(until), Ok(None)) {
+            lock(&self.state).owed = Some(coming);
+        }
     }
 
     /// All numbers: as they came last, or asked for now. Those of a sensor that does not answer stay what they were.
     pub(crate) fn page(&self) -> Page {
         if !lock(&self.state).is_pushed {
-            let _ = self.pull();
+            let _ = self.begin().and_then(|coming| coming.within(PATIENCE));
         }
+        self.latest()
+    }
+
+    /// All numbers as they came last.
+    pub(crate) fn latest(&self) -> Page {
         let state = lock(&self.state);
         let mut page = state.page;
         // Packets that came before the end are to be taken first.
