@@ -25,6 +25,7 @@ mod progress;
 mod report;
 mod say;
 mod sensor;
+mod sensor_agent;
 mod sinks;
 mod stack;
 mod streams;
@@ -93,6 +94,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Anonymize(options) => anonymize::run(options),
         Command::Stack(options) => stack::run(options),
         Command::Sensor(options) => sensor::run(options),
+        Command::SensorAgent(options) => sensor_agent::run(options),
         Command::Mapi(options) => sensor::mapi(options),
         Command::Keys(options) => keys::run(options),
         Command::Doctor(options) => doctor::run(options),

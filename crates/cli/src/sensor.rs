@@ -10,7 +10,7 @@ use flowgauge_runtime::shared;
 use flowgauge_sensor::config::most_memory;
 use flowgauge_sensor::{Alone, Config, Sensor, StartError};
 use flowgauge_sensor_client::protocol::{Results, Status};
-use flowgauge_sensor_client::{Client, ClientError, Flow};
+use flowgauge_sensor_client::{ClientError, Flow};
 use flowgauge_sys::privileges;
 use sd_notify::NotifyState;
 
@@ -19,6 +19,7 @@ use crate::control::{Control, Hangup};
 use crate::failure::Failure;
 use crate::options::{FlowOptions, SensorCommand, SensorOptions, SensorRunOptions, StatusOptions};
 use crate::say::say;
+use crate::sensor_agent::connect;
 use crate::summary;
 
 /// What a forced policy would be forgotten by.
@@ -45,17 +46,17 @@ pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
         SensorCommand::Status(options) => status(options),
         SensorCommand::Flow(options) => flow(options, &options.stack, &[]),
         SensorCommand::Start(options) => {
-            let client = connect(&options.sensor.socket)?;
+            let client = connect(&options.sensor)?;
             client.start(&options.device).map_err(failed)
         }
         SensorCommand::Reload(options) => {
-            let said = connect(&options.socket)?.reload().map_err(failed)?;
+            let said = connect(options)?.reload().map_err(failed)?;
             for line in said {
                 say!("{line}");
             }
             Ok(())
         }
-        SensorCommand::Stop(options) => connect(&options.socket)?.stop().map_err(failed),
+        SensorCommand::Stop(options) => connect(options)?.stop().map_err(failed),
     }
 }
 
@@ -66,8 +67,8 @@ fn unstarted(error: &StartError) -> Failure {
     }
 }
 
-fn failed(error: ClientError) -> Failure {
-    let hint = error.hint().map(str::to_owned);
+pub(crate) fn failed(error: ClientError) -> Failure {
+    let hint = error.hint();
     match error {
         ClientError::Refused(_) => Failure::Usage {
             what: error.to_string(),
@@ -75,10 +76,6 @@ fn failed(error: ClientError) -> Failure {
         },
         error => Failure::run(error.to_string(), hint),
     }
-}
-
-fn connect(socket: &Path) -> Result<Client, Failure> {
-    Client::connect(socket).map_err(failed)
 }
 
 /// Is the sensor.
@@ -197,7 +194,7 @@ fn status(options: &StatusOptions) -> Result<(), Failure> {
     /// To the upper left, and nothing of what was there.
     const CLEARED: &str = "\x1b[H\x1b[J";
 
-    let client = connect(&options.sensor.socket)?;
+    let client = connect(&options.sensor)?;
     let clears = options.watch.is_some() && std::io::stdout().is_terminal();
     let mut before: Option<(Instant, Status)> = None;
     loop {
@@ -307,7 +304,7 @@ pub(crate) fn mapi(options: &FlowOptions) -> Result<(), Failure> {
 /// Has a flow run, and writes its results. Its components are called by `names`, if there are any.
 fn flow(options: &FlowOptions, stack: &str, names: &[String]) -> Result<(), Failure> {
     let control = Control::install()?;
-    let client = connect(&options.sensor.socket)?;
+    let client = connect(&options.sensor)?;
     let mut flow = client.open(&options.device, stack, &[]).map_err(failed)?;
     control.begin();
     if options.start {

@@ -76,7 +76,7 @@ impl Drop for Open<'_> {
 /// What happens with connections that were let in.
 pub(crate) trait Service: Send + Sync + 'static {
     /// What the other side has to ask for.
-    const NAME: &'static str;
+    fn name(&self) -> &'static str;
 
     /// Deals with a connection until it ends.
     fn serve(&self, secured: Secured, opening: Opening, answer: Answer) -> Result<(), Error>;
@@ -221,7 +221,7 @@ impl Shared {
     }
 
     fn connection<S: Service>(&self, tcp: TcpStream, from: SocketAddr, service: &S) {
-        let entered = self.enter::<S>(tcp, from);
+        let entered = self.enter(tcp, from, service.name());
         self.handshake_over(from);
         let error = match entered {
             Ok((secured, opening, answer)) => {
@@ -239,16 +239,17 @@ impl Shared {
     }
 
     /// Who it is, what it wants, and whether it may.
-    fn enter<S: Service>(
+    fn enter(
         &self,
         tcp: TcpStream,
         from: SocketAddr,
+        service: &str,
     ) -> Result<(Secured, Opening, Answer), Error> {
         let timeout = self.options.handshake_timeout;
         let deadline = Instant::now() + timeout;
         let mut secured = secure::accept(&self.identity, tcp, from, timeout)?;
         let opening = Opening::read(&mut secured.reader, deadline)?;
-        let refusal = self.refusal::<S>(&secured, &opening);
+        let refusal = self.refusal(&secured, &opening, service);
         let answer = Answer {
             version: VERSION,
             refusal,
@@ -272,18 +273,19 @@ impl Shared {
     }
 
     /// Why a connection is not wanted; else it counts from now on.
-    fn refusal<S: Service>(
+    fn refusal(
         &self,
         secured: &Secured,
         opening: &Opening,
+        service: &str,
     ) -> Option<(Refusal, String)> {
         let (from, to) = opening.versions;
         if !(from..=to).contains(&VERSION) {
             let detail = format!("{VERSION} here, {from} to {to} there");
             return Some((Refusal::Version, detail));
         }
-        if opening.service != S::NAME {
-            let detail = format!("{} here, not {}", S::NAME, opening.service);
+        if opening.service != service {
+            let detail = format!("{service} here, not {}", opening.service);
             return Some((Refusal::Service, detail));
         }
         let name = &secured.reader.peer().name;
@@ -333,7 +335,7 @@ mod tests {
         let wait = Duration::from_secs(30);
         for (versions, service, expected) in [
             ((9, 11), "items", Refusal::Version),
-            ((VERSION, VERSION), "messages", Refusal::Service),
+            ((VERSION, VERSION), "stacks", Refusal::Service),
         ] {
             let mut secured = secure::connect(&identity, &address, None, wait).unwrap();
             let opening = Opening {

@@ -41,7 +41,7 @@ pub use flowgauge_sys::notice::{tell, tell_notices};
 pub use frame::fuzz;
 pub use identity::{Identity, KeyFile, KeyFolder};
 pub use listener::{EndOfSession, Event, Listener, ReceivedItems, SessionCounts, SessionId};
-pub use message::{Conversation, Responder};
+pub use message::{Conversation, MessageSender, Responder};
 pub use secure::Peer;
 pub use sender::{Sender, SenderOptions, Sent};
 pub use spool::{SenderCounts, WhenFull};

@@ -460,7 +460,9 @@ impl Session {
 struct Items(Arc<Shared>);
 
 impl Service for Items {
-    const NAME: &'static str = ITEMS_SERVICE;
+    fn name(&self) -> &'static str {
+        ITEMS_SERVICE
+    }
 
     fn serve(&self, secured: Secured, opening: Opening, answer: Answer) -> Result<(), Error> {
         let Secured { mut reader, writer } = secured;

@@ -9,47 +9,93 @@ use crate::client;
 use crate::error::Error;
 use crate::frame::{Answer, Frame, Opening, VERSION};
 use crate::identity::Identity;
-use crate::secure::{Peer, Secured};
+use crate::secure::{Peer, Reader, Secured, Writer};
 
-/// What is asked for.
-const MESSAGE_SERVICE: &str = "messages";
+/// The longest message to who connected.
+const MOST_SENT: usize = 64 << 20;
 
 /// A connection on which messages go to and fro.
 pub struct Conversation {
-    secured: Secured,
+    reader: Reader,
+    sender: MessageSender,
     max_message: usize,
     silence: Duration,
 }
 
+/// The half of a conversation that sends; whoever has a clone can.
+#[derive(Clone)]
+pub struct MessageSender {
+    writer: Writer,
+    max_message: usize,
+}
+
+impl MessageSender {
+    /// Sends a message, whose parts are given one after the other.
+    ///
+    /// # Errors
+    /// It is too long for the other side, or the connection is gone.
+    pub fn send(&self, parts: &[&[u8]]) -> Result<(), Error> {
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        if bytes >= self.max_message {
+            return Err(Error::TooLarge {
+                bytes,
+                most: self.max_message - 1,
+            });
+        }
+        let payload = Arc::new(parts.concat());
+        Frame::Message { payload }.write(&self.writer)
+    }
+
+    /// Ends the conversation, also for who waits in [`Conversation::receive`].
+    pub fn close(&self) {
+        self.writer.close();
+    }
+}
+
 impl Conversation {
-    /// Connects to `address` and makes sure that `peer` (else the host of the address) is there.
+    /// Asks `address` for `service`, and makes sure that `peer` (else the host of the address) is there.
     ///
     /// # Errors
     /// Why there is no connection.
     pub fn open(
         identity: &Identity,
+        service: &str,
         address: &str,
         peer: Option<&str>,
         timeout: Duration,
     ) -> Result<Conversation, Error> {
         let opening = Opening {
             versions: (VERSION, VERSION),
-            service: MESSAGE_SERVICE.to_owned(),
+            service: service.to_owned(),
             session: [0; 16],
             acknowledged: 0,
             is_left: false,
         };
         let (secured, answer) = client::open(identity, address, peer, timeout, &opening)?;
-        Ok(Conversation {
-            secured,
-            max_message: answer.max_frame as usize,
-            silence: timeout,
-        })
+        let most = answer.max_frame as usize;
+        Ok(Conversation::new(secured, most, most, timeout))
+    }
+
+    fn new(secured: Secured, received: usize, sent: usize, silence: Duration) -> Conversation {
+        Conversation {
+            reader: secured.reader,
+            sender: MessageSender {
+                writer: secured.writer,
+                max_message: sent,
+            },
+            max_message: received,
+            silence,
+        }
     }
 
     /// Who is at the other end.
     pub fn peer(&self) -> &Peer {
-        self.secured.reader.peer()
+        self.reader.peer()
+    }
+
+    /// What sends while others receive.
+    pub fn sender(&self) -> MessageSender {
+        self.sender.clone()
     }
 
     /// How long [`Conversation::receive`] waits.
@@ -57,19 +103,17 @@ impl Conversation {
         self.silence = silence;
     }
 
+    /// The longest message that is received; without this, as long as those that the other side receives.
+    pub fn set_max_received(&mut self, bytes: usize) {
+        self.max_message = bytes;
+    }
+
     /// Sends a message.
     ///
     /// # Errors
     /// It is too long for the other side, or the connection is gone.
     pub fn send(&self, message: &[u8]) -> Result<(), Error> {
-        if message.len() >= self.max_message {
-            return Err(Error::TooLarge {
-                bytes: message.len(),
-                most: self.max_message - 1,
-            });
-        }
-        let payload = Arc::new(message.to_vec());
-        Frame::Message { payload }.write(&self.secured.writer)
+        self.sender.send(&[message])
     }
 
     /// The next message; `None`: the other side has closed the connection.
@@ -78,7 +122,7 @@ impl Conversation {
     /// None came in time, or the connection broke.
     pub fn receive(&mut self) -> Result<Option<Vec<u8>>, Error> {
         let deadline = Instant::now() + self.silence;
-        match Frame::read(&mut self.secured.reader, self.max_message, deadline) {
+        match Frame::read(&mut self.reader, self.max_message, deadline) {
             Ok(Frame::Message { payload }) => Ok(Some(Arc::unwrap_or_clone(payload))),
             Ok(_) => Err(Error::Protocol {
                 address: self.peer().address.clone(),
@@ -92,7 +136,7 @@ impl Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        self.secured.writer.close();
+        self.sender.close();
     }
 }
 
@@ -105,37 +149,40 @@ pub struct Responder {
 type Respond = dyn Fn(&mut Conversation) + Send + Sync;
 
 struct Messages {
+    service: &'static str,
     respond: Box<Respond>,
     silence: Duration,
     max_message: usize,
 }
 
 impl Service for Messages {
-    const NAME: &'static str = MESSAGE_SERVICE;
+    fn name(&self) -> &'static str {
+        self.service
+    }
 
     fn serve(&self, secured: Secured, _: Opening, answer: Answer) -> Result<(), Error> {
         answer.write(&secured.writer)?;
-        let mut conversation = Conversation {
-            secured,
-            max_message: self.max_message,
-            silence: self.silence,
-        };
+        // What the other side receives at most it does not say.
+        let mut conversation =
+            Conversation::new(secured, self.max_message, MOST_SENT, self.silence);
         (self.respond)(&mut conversation);
         Ok(())
     }
 }
 
 impl Responder {
-    /// Begins to listen.
+    /// Begins to listen for those who ask for `service`.
     ///
     /// # Errors
     /// The address cannot be listened at.
     pub fn bind(
         identity: &Identity,
+        service: &'static str,
         options: ListenerOptions,
         respond: impl Fn(&mut Conversation) + Send + Sync + 'static,
     ) -> Result<Responder, Error> {
         let service = Arc::new(Messages {
+            service,
             respond: Box::new(respond),
             silence: options.silence,
             max_message: options.max_frame,
@@ -169,7 +216,7 @@ mod tests {
             most_connections: 2,
             ..ListenerOptions::new("127.0.0.1:0")
         };
-        let responder = Responder::bind(&identity("agent"), options, |conversation| {
+        let responder = Responder::bind(&identity("agent"), "echo", options, |conversation| {
             while let Ok(Some(message)) = conversation.receive() {
                 assert_ne!(message, b"panic");
                 let name = conversation.peer().name.clone();
@@ -183,14 +230,14 @@ mod tests {
         let wait = Duration::from_secs(30);
         // More than are allowed at once, one after the other.
         for _ in 0..5 {
-            let mut one = Conversation::open(&admin, &address, None, wait).unwrap();
+            let mut one = Conversation::open(&admin, "echo", &address, None, wait).unwrap();
             one.send(b" asks").unwrap();
             assert_eq!(one.receive().unwrap().unwrap(), b"admin asks");
             one.send(b"panic").unwrap();
             assert_eq!(one.receive().unwrap(), None);
         }
         let too_long = vec![0; 4 << 20];
-        let one = Conversation::open(&admin, &address, None, wait).unwrap();
+        let one = Conversation::open(&admin, "echo", &address, None, wait).unwrap();
         assert!(matches!(one.send(&too_long), Err(Error::TooLarge { .. })));
     }
 }

@@ -219,7 +219,7 @@ fn a_frame_that_trickles_in_is_not_waited_for() {
 #[test]
 fn an_agent_survives_whatever_a_known_peer_sends() {
     let (_folder, collector, sensor) = keys();
-    let responder = Responder::bind(&collector, options(), |conversation| {
+    let responder = Responder::bind(&collector, "echo", options(), |conversation| {
         while let Ok(Some(message)) = conversation.receive() {
             if conversation.send(&message).is_err() {
                 break;
@@ -233,14 +233,14 @@ fn an_agent_survives_whatever_a_known_peer_sends() {
             for bytes in some {
                 let (address, sensor) = (&address, &sensor);
                 scope.spawn(move || {
-                    let mut secured = open(sensor, address, "messages", 0);
+                    let mut secured = open(sensor, address, "echo", 0);
                     let _ = secured.writer.write(&[bytes]);
                     wait_for_close(&mut secured);
                 });
             }
         });
     }
-    let open = || Conversation::open(&sensor, &address, None, LONG).unwrap();
+    let open = || Conversation::open(&sensor, "echo", &address, None, LONG).unwrap();
     // (One that stands still for longer than the responder bears silence is closed, too.)
     let is_answered = (0..20).any(|_| {
         let mut one = open();

@@ -4,23 +4,34 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use flowgauge_link::Identity;
 use flowgauge_sys::local::Connection;
 use flowgauge_sys::shared::PoolView;
 
 use crate::flow::Flow;
-use crate::protocol::{Answer, Refusal, Request, Results, Status, receive_answer, send};
+use crate::protocol::{
+    Answer, OpenedFlow, Refusal, Request, Results, Status, receive_answer, send,
+};
+use crate::remote::{Coming, Remote};
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection to a sensor. Its flows end with it. Threads that share it ask one after the other.
+/// A connection to a sensor. Its flows end with it. Threads that share it ask one after the other; those of a sensor elsewhere
+/// at the same time.
 #[derive(Clone, Debug)]
-pub struct Client(Arc<Inner>);
+pub struct Client(Arc<Transport>);
 
 #[derive(Debug)]
-struct Inner {
+enum Transport {
+    Local(Local),
+    Remote(Remote),
+}
+
+#[derive(Debug)]
+struct Local {
     connection: Arc<Connection>,
     asking: Mutex<()>,
     /// Where the user's packets are. The connection ends when nobody has it any more: the sensor uses it again then.
@@ -39,12 +50,21 @@ pub enum ClientError {
         /// What the system says.
         error: io::Error,
     },
+    /// That of another machine cannot be reached.
+    #[error(transparent)]
+    Unreachable(#[from] flowgauge_link::Error),
     /// It has gone, or does not answer.
     #[error("the sensor has gone: {0}")]
     Gone(#[from] io::Error),
     /// It refused.
     #[error("{}", .0.error)]
     Refused(Refusal),
+    /// Its connection has ended.
+    #[error("the connection to the sensor has ended")]
+    Lost,
+    /// This machine has no key to show.
+    #[error("sensors of other machines want to know who asks")]
+    Nobody,
     /// It answered something else.
     #[error("the sensor answered another question")]
     Confused,
@@ -52,15 +72,20 @@ pub enum ClientError {
 
 impl ClientError {
     /// What to do about it.
-    pub fn hint(&self) -> Option<&str> {
-        match self {
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
             ClientError::NotThere { .. } => {
-                Some("start one with flowgauge sensor run, or name its socket with --socket")
+                "start one with flowgauge sensor run, or name its socket with --socket"
             }
-            ClientError::Refused(refusal) => refusal.hint.as_deref(),
-            ClientError::Gone(_) => Some("its log says why; flows begin anew when it is back"),
-            ClientError::Confused => Some("client and sensor should be of the same version"),
-        }
+            ClientError::Unreachable(error) => return error.hint(),
+            ClientError::Refused(refusal) => return refusal.hint.clone(),
+            ClientError::Gone(_) | ClientError::Lost => {
+                "its log says why; flows begin anew when it is back"
+            }
+            ClientError::Nobody => "flowgauge keys add makes a key; --keys names its folder",
+            ClientError::Confused => "client and sensor should be of the same version",
+        };
+        Some(hint.to_owned())
     }
 }
 
@@ -77,29 +102,52 @@ impl Client {
             socket: socket.display().to_string(),
             error,
         })?;
-        Ok(Client(Arc::new(Inner {
+        Ok(Client(Arc::new(Transport::Local(Local {
             connection: Arc::new(connection),
             asking: Mutex::new(()),
             pool: Mutex::default(),
-        })))
+        }))))
+    }
+
+    /// Connects to the agent of a sensor of another machine, within `patience`, and makes sure that `peer` (else the host of the
+    /// address) is there.
+    ///
+    /// # Errors
+    /// [`ClientError::Unreachable`].
+    pub fn connect_to(
+        identity: &Identity,
+        address: &str,
+        peer: Option<&str>,
+        patience: Duration,
+    ) -> Result<Client, ClientError> {
+        let remote = Remote::connect(identity, address, peer, patience)?;
+        Ok(Client(Arc::new(Transport::Remote(remote))))
     }
 
     /// Whether the sensor has ended the connection, or is not there any more.
     pub fn is_gone(&self) -> bool {
-        self.0.connection.is_gone()
-    }
-
-    /// Where packets of the user's flows are: mapped once.
-    pub(crate) fn pool(&self, file: OwnedFd) -> io::Result<Arc<PoolView>> {
-        let mut pool = self.0.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pool) = &*pool {
-            return Ok(Arc::clone(pool));
+        match &*self.0 {
+            Transport::Local(local) => local.connection.is_gone(),
+            Transport::Remote(remote) => remote.is_gone(),
         }
-        let opened = Arc::new(PoolView::open(file, Arc::clone(&self.0.connection))?);
-        Ok(Arc::clone(pool.insert(opened)))
     }
 
-    fn ask(&self, request: &Request) -> Result<Answer, ClientError> {
+    /// What an answer to [`Request::Open`] becomes.
+    fn flow(&self, opened: OpenedFlow, files: Vec<OwnedFd>) -> Result<Flow, ClientError> {
+        match &*self.0 {
+            Transport::Local(local) => Flow::local(self, opened, files, |file| local.pool(file)),
+            Transport::Remote(remote) => {
+                let number = opened.number;
+                Ok(Flow::remote(self, opened, remote.flow(number)))
+            }
+        }
+    }
+
+    /// Asks for anything, as it is. [`Answer::Refused`] is an error.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn ask(&self, request: &Request) -> Result<Answer, ClientError> {
         self.ask_with(request, &[]).map(|(answer, _)| answer)
     }
 
@@ -108,23 +156,39 @@ impl Client {
         request: &Request,
         files: &[BorrowedFd<'_>],
     ) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
-        let Inner {
-            connection, asking, ..
-        } = &*self.0;
-        let request = serde_json::to_vec(request).map_err(io::Error::from)?;
-        let _asking = asking.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = send(connection, &request, files);
-        // Who was turned away is told why.
-        let answer = receive_answer(connection, PATIENCE);
-        if answer.is_err() {
-            // What comes late would be taken for the next answer.
-            connection.shut_down();
-            sent?;
-        }
-        match answer? {
+        let asked = serde_json::to_vec(request).map_err(io::Error::from)?;
+        let answered = match &*self.0 {
+            Transport::Local(local) => local.ask(&asked, files)?,
+            Transport::Remote(_) if !files.is_empty() => {
+                let refusal = Refusal::with_hint(
+                    "files of this machine cannot be handed to a sensor of another one",
+                    "have packets or results come here, and write them here",
+                );
+                return Err(ClientError::Refused(refusal));
+            }
+            Transport::Remote(remote) => {
+                let answer = remote.begin(&asked)?.within(PATIENCE)?;
+                (answer_of(&answer)?, Vec::new())
+            }
+        };
+        match answered {
             (Answer::Refused(refusal), _) => Err(ClientError::Refused(refusal)),
             answered => Ok(answered),
         }
+    }
+
+    /// Asks for something whose answer is waited for later: a sensor elsewhere works on it meanwhile.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub(crate) fn begin(&self, request: &Request) -> Result<Pending, ClientError> {
+        Ok(match &*self.0 {
+            Transport::Local(_) => Pending::There(Some(self.ask(request))),
+            Transport::Remote(remote) => {
+                let asked = serde_json::to_vec(request).map_err(io::Error::from)?;
+                Pending::Coming(remote.begin(&asked)?)
+            }
+        })
     }
 
     /// How the sensor is.
@@ -160,7 +224,7 @@ impl Client {
     ) -> Result<Flow, ClientError> {
         let (device, stack) = (device.to_owned(), stack.to_owned());
         match self.ask_with(&Request::Open { device, stack }, files)? {
-            (Answer::Flow(opened), files) => Flow::new(self, opened, files),
+            (Answer::Flow(opened), files) => self.flow(opened, files),
             _ => Err(ClientError::Confused),
         }
     }
@@ -208,6 +272,9 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub fn close(&self, flow: u64) -> Result<Results, ClientError> {
+        if let Transport::Remote(remote) = &*self.0 {
+            remote.forget(flow);
+        }
         self.results_of(&Request::Close { flow })
     }
 
@@ -248,5 +315,72 @@ impl Client {
             Answer::Done(said) => Ok(said),
             _ => Err(ClientError::Confused),
         }
+    }
+}
+
+/// An answer that is waited for later.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    There(Option<Result<Answer, ClientError>>),
+    Coming(Coming),
+}
+
+impl Pending {
+    /// The answer, results, if it comes until then.
+    pub(crate) fn results(&mut self, until: Instant) -> Result<Option<Results>, ClientError> {
+        let answer = match self {
+            Pending::There(answer) => answer.take().ok_or(ClientError::Confused)??,
+            Pending::Coming(coming) => match coming.wait(until)? {
+                Some(answer) => answer_of(&answer)?,
+                None => return Ok(None),
+            },
+        };
+        match answer {
+            Answer::Results(results) => Ok(Some(results)),
+            Answer::Refused(refusal) => Err(ClientError::Refused(refusal)),
+            _ => Err(ClientError::Confused),
+        }
+    }
+
+    /// Whether it has still to come.
+    pub(crate) fn is_due(&self) -> bool {
+        match self {
+            Pending::There(_) => false,
+            Pending::Coming(coming) => matches!(coming.wait(Instant::now()), Ok(None)),
+        }
+    }
+}
+
+fn answer_of(bytes: &[u8]) -> Result<Answer, ClientError> {
+    serde_json::from_slice(bytes).map_err(|_| ClientError::Confused)
+}
+
+impl Local {
+    /// Where packets of the user's flows are: mapped once.
+    fn pool(&self, file: OwnedFd) -> io::Result<Arc<PoolView>> {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = &*pool {
+            return Ok(Arc::clone(pool));
+        }
+        let opened = Arc::new(PoolView::open(file, Arc::clone(&self.connection))?);
+        Ok(Arc::clone(pool.insert(opened)))
+    }
+
+    fn ask(
+        &self,
+        request: &[u8],
+        files: &[BorrowedFd<'_>],
+    ) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
+        let connection = &self.connection;
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = send(connection, request, files);
+        // Who was turned away is told why.
+        let answer = receive_answer(connection, PATIENCE);
+        if answer.is_err() {
+            // What comes late would be taken for the next answer.
+            connection.shut_down();
+            sent?;
+        }
+        Ok(answer?)
     }
 }

@@ -1,14 +1,18 @@
 //! A flow as its user has it.
 
+use core::array;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flowgauge_sys::shared::{Counters, EventReader};
+use flowgauge_sys::shared::{COUNTERS, Counters, EventReader, PoolView};
 
 use crate::client::{Client, ClientError};
 use crate::layout::{self, Body, RECORD_HEADER};
 use crate::protocol::{OpenedFlow, Results};
+use crate::remote::message::Page;
+use crate::remote::{self, RemoteFlow};
 
 /// How often it is looked whether the sensor is still there.
 const LOOK: Duration = Duration::from_millis(100);
@@ -25,11 +29,31 @@ pub struct Flow {
 /// The packets of a flow, as they come.
 #[derive(Debug)]
 struct Packets {
-    events: EventReader,
-    /// What of the event in hand was not given out yet: component, packets, where.
+    source: Source,
+    /// What of the batch in hand was not given out yet: component, packets, where.
     component: usize,
     left: u32,
     at: usize,
+}
+
+/// Where packets come from.
+#[derive(Debug)]
+enum Source {
+    /// Memory that the sensor shares.
+    Events(EventReader),
+    /// The agent of a sensor elsewhere; the batch in hand.
+    Remote(Arc<RemoteFlow>, Option<remote::Batch>),
+}
+
+/// Packets that reached a `to_buffer`, one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// The component, by its place in the stack.
+    pub component: usize,
+    /// How many there are.
+    pub count: u32,
+    /// Their records ([`layout`]).
+    pub records: &'a [u8],
 }
 
 /// A packet that reached a `to_buffer`, in memory that the sensor shares.
@@ -78,24 +102,84 @@ pub struct Reading {
     pub lost: u64,
 }
 
-/// What a flow's components have counted, for any thread: read from memory that the sensor shares, without asking it.
+impl Reading {
+    /// Nothing more comes.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_last || self.has_failed
+    }
+}
+
+/// What a flow's components have counted, for any thread: read from memory that the sensor shares, without asking it. Those of a
+/// sensor elsewhere are asked for, or come by themselves ([`Flow::push`]).
 #[derive(Clone, Debug)]
-pub struct Readings(Counters);
+pub struct Readings(Numbers);
+
+#[derive(Clone, Debug)]
+enum Numbers {
+    Shared(Counters),
+    Remote(Arc<RemoteFlow>),
+}
 
 impl Readings {
     /// What a component has counted, by its place in the stack; nothing of those from [`layout::MOST_COMPONENTS`] on.
     #[inline]
     pub fn read(&self, component: usize) -> Reading {
+        match &self.0 {
+            Numbers::Shared(counters) => Reading::of(counters.read(Reading::places(component))),
+            Numbers::Remote(flow) => Reading::of_page(&flow.page(), component),
+        }
+    }
+
+    /// All numbers of a moment, as they stand in memory ([`layout`]).
+    pub fn page(&self) -> Page {
+        match &self.0 {
+            Numbers::Shared(counters) => counters.read(array::from_fn::<_, COUNTERS, _>(|at| at)),
+            Numbers::Remote(flow) => flow.page(),
+        }
+    }
+
+    /// The same as it came last, without asking.
+    pub fn latest(&self, component: usize) -> Reading {
+        match &self.0 {
+            Numbers::Shared(_) => self.read(component),
+            Numbers::Remote(flow) => Reading::of_page(&flow.latest(), component),
+        }
+    }
+
+    /// Asks for the numbers of many flows at the same time, for those of them that are elsewhere and do not send them by
+    /// themselves. Whose answer did not come within `patience` is not waited for again before it is there.
+    pub fn refresh<'a>(all: impl Iterator<Item = &'a Readings>, patience: Duration) {
+        let asked = all.filter_map(|readings| match &readings.0 {
+            Numbers::Shared(_) => None,
+            Numbers::Remote(flow) => Some((flow, flow.begin_refresh()?)),
+        });
+        let asked: Vec<_> = asked.collect();
+        let until = Instant::now() + patience;
+        for (flow, coming) in asked {
+            flow.end_refresh(coming, until);
+        }
+    }
+}
+
+impl Reading {
+    fn places(component: usize) -> [usize; 6] {
         let [items, value, kind] = layout::of_component(component);
-        let places = [
+        [
             layout::TIME,
             layout::FLAGS,
             layout::LOST,
             items,
             value,
             kind,
-        ];
-        let [time, flags, lost, items, value, kind] = self.0.read(places);
+        ]
+    }
+
+    fn of_page(page: &Page, component: usize) -> Reading {
+        let places = Reading::places(component);
+        Reading::of(places.map(|place| page.get(place).copied().unwrap_or(0)))
+    }
+
+    fn of([time, flags, lost, items, value, kind]: [u64; 6]) -> Reading {
         Reading {
             value: match kind {
                 layout::UNSIGNED => Some(value.into()),
@@ -110,49 +194,80 @@ impl Readings {
             lost,
         }
     }
-
-    /// Whether nothing more comes.
-    fn is_over(&self) -> bool {
-        let [flags] = self.0.read([layout::FLAGS]);
-        flags != 0
-    }
 }
 
 impl Flow {
     /// Maps what came with an answer: the ring, and of a flow with packets its page and the pool.
-    pub(crate) fn new(
+    pub(crate) fn local(
         client: &Client,
         opened: OpenedFlow,
         files: Vec<OwnedFd>,
+        pool_of: impl FnOnce(OwnedFd) -> io::Result<Arc<PoolView>>,
     ) -> Result<Flow, ClientError> {
         let mut files = files.into_iter();
         let (ring, page, pool) = (files.next(), files.next(), files.next());
-        let (readings, packets) = match (ring, page, pool) {
-            (Some(ring), None, None) => (Readings(Counters::open(ring)?), None),
+        let (numbers, packets) = match (ring, page, pool) {
+            (Some(ring), None, None) => (Numbers::Shared(Counters::open(ring)?), None),
             (Some(ring), Some(page), Some(pool)) => {
-                let events = EventReader::open(ring, page, client.pool(pool)?)?;
-                let readings = Readings(events.counters());
-                let packets = Packets {
-                    events,
-                    component: 0,
-                    left: 0,
-                    at: 0,
-                };
-                (readings, Some(packets))
+                let events = EventReader::open(ring, page, pool_of(pool)?)?;
+                let numbers = Numbers::Shared(events.counters());
+                (numbers, Some(Packets::of(Source::Events(events))))
             }
             _ => return Err(ClientError::Confused),
         };
         Ok(Flow {
             client: client.clone(),
             opened,
-            readings,
+            readings: Readings(numbers),
             packets,
         })
+    }
+
+    pub(crate) fn remote(client: &Client, opened: OpenedFlow, flow: Arc<RemoteFlow>) -> Flow {
+        Flow {
+            client: client.clone(),
+            opened,
+            readings: Readings(Numbers::Remote(Arc::clone(&flow))),
+            packets: Some(Packets::of(Source::Remote(flow, None))),
+        }
+    }
+
+    /// Has the sensor send what the components of a flow elsewhere have counted every so often, without being asked; zero ends
+    /// that. Readings are those that came last, then. Numbers of this machine's sensor are always there.
+    ///
+    /// # Errors
+    /// [`ClientError::Gone`].
+    pub fn push(&self, every: Duration) -> Result<(), ClientError> {
+        match &self.readings.0 {
+            Numbers::Shared(_) => Ok(()),
+            Numbers::Remote(flow) => flow.push(every),
+        }
+    }
+
+    /// How many bytes of packets a sensor elsewhere may send before they are asked for.
+    pub fn set_prefetch(&self, bytes: u64) {
+        if let Numbers::Remote(flow) = &self.readings.0 {
+            flow.set_prefetch(bytes);
+        }
+    }
+
+    /// Whether it has packets in memory that the sensor shares.
+    pub fn has_packets(&self) -> bool {
+        self.packets.is_some()
     }
 
     /// Its number, for requests of other threads.
     pub fn number(&self) -> u64 {
         self.opened.number
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// What the sensor said of it when it was opened.
+    pub fn opened(&self) -> &OpenedFlow {
+        &self.opened
     }
 
     /// The place of the component with a label.
@@ -172,13 +287,27 @@ impl Flow {
     /// # Errors
     /// [`ClientError::Gone`].
     pub fn next(&mut self, limit: Duration) -> Result<Option<Packet<'_>>, ClientError> {
+        match self.packets_within(limit)? {
+            Some(packets) => packets.take().map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The next packets all at once: what is left of a batch, or the next one.
+    ///
+    /// # Errors
+    /// [`ClientError::Gone`].
+    pub fn next_batch(&mut self, limit: Duration) -> Result<Option<Batch<'_>>, ClientError> {
+        Ok(self.packets_within(limit)?.map(Packets::take_all))
+    }
+
+    /// Its packets, if there are any.
+    fn packets_within(&mut self, limit: Duration) -> Result<Option<&mut Packets>, ClientError> {
         let Some(packets) = &mut self.packets else {
             return Ok(None);
         };
-        if packets.left == 0 && !packets.wait(limit, &self.readings, &self.client)? {
-            return Ok(None);
-        }
-        packets.take().map(Some)
+        let is_there = packets.left > 0 || packets.wait(limit, &self.readings, &self.client)?;
+        Ok(is_there.then_some(packets))
     }
 
     /// Its results so far.
@@ -199,52 +328,103 @@ impl Flow {
 }
 
 impl Packets {
-    /// Waits for the next event. Whether there is one.
+    fn of(source: Source) -> Packets {
+        Packets {
+            source,
+            component: 0,
+            left: 0,
+            at: 0,
+        }
+    }
+
+    /// Waits for the next batch. Whether there is one.
     fn wait(
         &mut self,
         limit: Duration,
         readings: &Readings,
         client: &Client,
     ) -> Result<bool, ClientError> {
-        let mut until = None;
-        loop {
-            // In this order: what came before the end is taken.
-            let is_over = readings.is_over();
-            if let Some(event) = self.events.next_event()? {
-                let body = Body::of(&event.body);
-                self.component = body.component as usize;
-                (self.left, self.at) = (body.packets, 0);
-                if self.left > 0 {
-                    return Ok(true);
-                }
-                continue;
+        self.at = 0;
+        match &mut self.source {
+            Source::Events(events) => {
+                let body = event(events, limit, readings, client)?;
+                let body = body.unwrap_or(Body {
+                    component: 0,
+                    packets: 0,
+                });
+                (self.component, self.left) = (body.component as usize, body.packets);
             }
-            let now = Instant::now();
-            let until = *until.get_or_insert_with(|| now.checked_add(limit));
-            let left = until.map_or(LOOK, |until| until.saturating_duration_since(now));
-            if is_over || left.is_zero() {
-                return Ok(false);
+            Source::Remote(flow, batch) => {
+                *batch = flow.next(limit)?;
+                let batch = batch.as_ref();
+                self.left = batch.map_or(0, |batch| batch.count);
+                self.component = batch.map_or(0, |batch| batch.component);
             }
-            if client.is_gone() {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-            }
-            self.events.sleep(left.min(LOOK));
         }
+        Ok(self.left > 0)
     }
 
-    /// The next packet of the event in hand.
-    fn take(&mut self) -> Result<Packet<'_>, ClientError> {
-        let rest = self.events.current().get(self.at..).unwrap_or_default();
-        let captured = number(rest, 12) as usize;
-        let Some(record) = rest.get(..RECORD_HEADER + captured) else {
-            return Err(ClientError::Confused);
+    /// What of the batch in hand was not given out before.
+    fn rest(&self, from: usize) -> &[u8] {
+        let bytes = match &self.source {
+            Source::Events(events) => events.current(),
+            Source::Remote(_, batch) => batch.as_ref().map_or(&[][..], remote::Batch::bytes),
         };
+        bytes.get(from..).unwrap_or_default()
+    }
+
+    /// The next packet of the batch in hand.
+    fn take(&mut self) -> Result<Packet<'_>, ClientError> {
+        let from = self.at;
+        let captured = number(self.rest(from), 12) as usize;
         self.left -= 1;
         self.at += layout::record_len(captured);
+        let record = self.rest(from).get(..RECORD_HEADER + captured);
         Ok(Packet {
             component: self.component,
-            record,
+            record: record.ok_or(ClientError::Confused)?,
         })
+    }
+
+    /// All that is left of the batch in hand.
+    fn take_all(&mut self) -> Batch<'_> {
+        let count = core::mem::take(&mut self.left);
+        Batch {
+            component: self.component,
+            count,
+            records: self.rest(self.at),
+        }
+    }
+}
+
+/// Waits for the next event with packets, if one comes.
+fn event(
+    events: &mut EventReader,
+    limit: Duration,
+    readings: &Readings,
+    client: &Client,
+) -> Result<Option<Body>, ClientError> {
+    let mut until = None;
+    loop {
+        // In this order: what came before the end is taken.
+        let is_over = readings.read(0).is_over();
+        if let Some(event) = events.next_event()? {
+            let body = Body::of(&event.body);
+            if body.packets > 0 {
+                return Ok(Some(body));
+            }
+            continue;
+        }
+        let now = Instant::now();
+        let until = *until.get_or_insert_with(|| now.checked_add(limit));
+        let left = until.map_or(LOOK, |until| until.saturating_duration_since(now));
+        if is_over || left.is_zero() {
+            return Ok(None);
+        }
+        if client.is_gone() {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        events.sleep(left.min(LOOK));
     }
 }
 

@@ -6,9 +6,13 @@ mod client;
 mod flow;
 pub mod layout;
 pub mod protocol;
+pub mod remote;
+pub mod scope;
+mod scope_flow;
 
 pub use client::{Client, ClientError};
-pub use flow::{Flow, Packet, Reading, Readings};
+pub use flow::{Batch, Flow, Packet, Reading, Readings};
+pub use scope_flow::{MemberState, ScopeFlow, Sensors};
 
 /// Where users come to, unless the sensor's configuration says something else.
 pub const DEFAULT_SOCKET: &str = "/run/flowgauge/sensor.sock";

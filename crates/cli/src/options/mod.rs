@@ -34,7 +34,8 @@ pub(crate) use log::{LogFormat, LogOptions};
 pub(crate) use matches::{MatchOptions, PatternOptions};
 use passed::passed;
 pub(crate) use sensor::{
-    FlowOptions, SensorCommand, SensorOptions, SensorRunOptions, StatusOptions,
+    FlowOptions, SensorAgentOptions, SensorAt, SensorCommand, SensorOptions, SensorRunOptions,
+    StatusOptions,
 };
 pub(crate) use shared::{
     BoundOptions, CommonOptions, EngineOptions, InputOptions, OutputOptions, PresetOptions,
@@ -97,6 +98,8 @@ pub(crate) enum Command {
     Stack(Called<StackOptions>),
     /// Capture permanently for many users: devices, stacks that always run, and flows
     Sensor(Called<SensorOptions>),
+    /// Bring this machine's sensor to users of other machines, until stopped
+    SensorAgent(Called<SensorAgentOptions>),
     /// Run MAPI's functions on a device of a sensor, and write their results
     Mapi(Called<FlowOptions>),
     /// Create and show the keys with which machines identify each other
@@ -170,6 +173,7 @@ impl Command {
             },
             Command::Generate(_)
             | Command::Sensor(_)
+            | Command::SensorAgent(_)
             | Command::Mapi(_)
             | Command::Keys(_)
             | Command::Doctor(_) => return None,

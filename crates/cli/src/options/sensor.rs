@@ -7,7 +7,11 @@ use flowgauge_sensor::config::DEFAULT_FILE;
 use flowgauge_sensor_client::DEFAULT_SOCKET;
 use flowgauge_wire::Nanos;
 
+use super::agent::IdentityOptions;
 use super::values::parse_duration;
+
+/// Where agents listen.
+const DEFAULT_LISTEN: &str = "[::]:2233";
 
 /// `sensor`
 #[derive(Args, Debug)]
@@ -30,9 +34,9 @@ pub(crate) enum SensorCommand {
     /// Begin reading the files of a device with hold = true
     Start(StartOptions),
     /// Reread the configuration: what has not changed continues
-    Reload(SocketOptions),
+    Reload(SensorAt),
     /// Stop the sensor
-    Stop(SocketOptions),
+    Stop(SensorAt),
 }
 
 impl SensorCommand {
@@ -68,17 +72,41 @@ pub(crate) struct ConfigOptions {
 
 /// Which sensor.
 #[derive(Args, Debug)]
-pub(crate) struct SocketOptions {
+pub(crate) struct SensorAt {
+    /// The socket of this machine's sensor
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+    pub(crate) socket: PathBuf,
+    /// Ask the sensor of another machine, by its agent [default port: 2233]
+    #[arg(long, value_name = "HOST[:PORT]", conflicts_with = "socket")]
+    pub(crate) sensor: Option<String>,
+    /// With --sensor: name in the agent's certificate, if not HOST
+    #[arg(long, value_name = "NAME", requires = "sensor")]
+    pub(crate) peer: Option<String>,
+    #[command(flatten)]
+    pub(crate) identity: IdentityOptions,
+}
+
+/// `sensor-agent`
+#[derive(Args, Debug)]
+pub(crate) struct SensorAgentOptions {
+    /// Address and port to listen on
+    #[arg(long, value_name = "ADDR:PORT", default_value = DEFAULT_LISTEN)]
+    pub(crate) listen: String,
     /// The sensor's socket
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     pub(crate) socket: PathBuf,
+    /// Accept this certificate name (several) [default: all of the authority]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow: Vec<String>,
+    #[command(flatten)]
+    pub(crate) identity: IdentityOptions,
 }
 
 /// `sensor status`
 #[derive(Args, Debug)]
 pub(crate) struct StatusOptions {
     #[command(flatten)]
-    pub(crate) sensor: SocketOptions,
+    pub(crate) sensor: SensorAt,
     /// Write one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -91,7 +119,7 @@ pub(crate) struct StatusOptions {
 #[derive(Args, Debug)]
 pub(crate) struct StartOptions {
     #[command(flatten)]
-    pub(crate) sensor: SocketOptions,
+    pub(crate) sensor: SensorAt,
     /// The device
     #[arg(value_name = "DEVICE")]
     pub(crate) device: String,
@@ -101,7 +129,7 @@ pub(crate) struct StartOptions {
 #[derive(Args, Debug)]
 pub(crate) struct FlowOptions {
     #[command(flatten)]
-    pub(crate) sensor: SocketOptions,
+    pub(crate) sensor: SensorAt,
     /// The device
     #[arg(short = 'd', long, value_name = "DEVICE")]
     pub(crate) device: String,

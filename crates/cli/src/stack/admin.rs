@@ -36,7 +36,7 @@ pub(super) fn run(options: &AdminOptions) -> Result<(), Failure> {
     let is_watch = matches!(options.command, AdminCommand::Watch(_));
     let identity = keys::identity(&options.identity)?;
     let peer = options.peer.as_deref();
-    let conversation = Conversation::open(&identity, &options.host, peer, WAIT);
+    let conversation = Conversation::open(&identity, agent::SERVICE, &options.host, peer, WAIT);
     let mut conversation = conversation.map_err(|error| failed(&error))?;
     let sent = conversation.send(request.to_string().as_bytes());
     sent.map_err(|error| failed(&error))?;

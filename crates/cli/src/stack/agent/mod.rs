@@ -37,6 +37,8 @@ use crate::say::say;
 
 /// The longest message: a stack is shorter.
 pub(super) const MOST_MESSAGE: usize = 1 << 20;
+/// What is asked for.
+pub(super) const SERVICE: &str = "messages";
 /// How long an agent waits for stacks of one before it that was killed.
 const ORPHAN_WAIT: Duration = Duration::from_secs(10);
 /// Those who watch are told this often.
@@ -106,7 +108,7 @@ pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
         ));
     }
     let answering = agent.clone();
-    let responder = Responder::bind(&identity, listening, move |conversation| {
+    let responder = Responder::bind(&identity, SERVICE, listening, move |conversation| {
         answering.converse(conversation);
     });
     let responder = responder.map_err(|error| keys::of_link(&error))?;

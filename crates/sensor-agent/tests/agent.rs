@@ -1,0 +1,330 @@
+//! A sensor asked by its agent, over TLS on loopback, beside the same sensor asked on its socket.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use flowgauge_generate::{Config as Trace, Preset, generate};
+use flowgauge_link::{Identity, KeyFolder};
+use flowgauge_sensor::Sensor;
+use flowgauge_sensor_agent::Agent;
+use flowgauge_sensor_client::scope::{self, Member};
+use flowgauge_sensor_client::{Client, ClientError, Flow, Readings, ScopeFlow, Sensors};
+
+const LONG: Duration = Duration::from_secs(60);
+const STACKS: [&str; 5] = [
+    "count bytes",
+    "filter { tcp port 80 } count bytes",
+    "search { pattern = \"GET\" } count",
+    "top { by = ip.src, count = 10 }",
+    "expired_flows",
+];
+
+/// A sensor of a file that waits, and its agent.
+struct Running {
+    folder: tempfile::TempDir,
+    sensor: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+    agent: Option<Agent>,
+    user: Identity,
+}
+
+impl Running {
+    fn start() -> Running {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let trace = Trace::new(Preset::Mix).with_packets(20_000);
+        generate(&trace, File::create(path.join("mix.pcap")).unwrap()).unwrap();
+        let config = format!(
+            "socket = \"{0}/sock\"\nuser = \"root\"\n[devices.mix]\nfiles = [\"{0}/mix.pcap\"]\nhold = true\n",
+            path.display()
+        );
+        fs::write(path.join("sensor.toml"), config).unwrap();
+        let keys = KeyFolder::new(path.join("keys"));
+        keys.create_authority().unwrap();
+        keys.add("sensor", &["127.0.0.1".to_owned()], 1).unwrap();
+        keys.add("user", &[], 1).unwrap();
+        let mut running = Running {
+            sensor: None,
+            agent: None,
+            user: keys.identity(Some("user")).unwrap(),
+            folder,
+        };
+        running.start_sensor();
+        let identity = keys.identity(Some("sensor")).unwrap();
+        let agent = Agent::start(&identity, "127.0.0.1:0", Vec::new(), running.socket());
+        running.agent = Some(agent.unwrap());
+        running
+    }
+
+    fn start_sensor(&mut self) {
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let config = self.folder.path().join("sensor.toml");
+        let sensor = Sensor::start(&config, Arc::clone(&is_stopped));
+        let sensor = Arc::new(sensor.unwrap_or_else(|error| panic!("{error}")));
+        let serving = thread::spawn(move || assert!(sensor.run(|_| {}).is_balanced()));
+        self.sensor = Some((is_stopped, serving));
+    }
+
+    fn stop_sensor(&mut self) {
+        if let Some((is_stopped, serving)) = self.sensor.take() {
+            is_stopped.store(true, Ordering::Relaxed);
+            serving.join().unwrap();
+        }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("sock")
+    }
+
+    fn local(&self) -> Client {
+        Client::connect(&self.socket()).unwrap()
+    }
+
+    fn remote(&self) -> Client {
+        let address = self.agent.as_ref().unwrap().local_address().to_string();
+        Client::connect_to(&self.user, &address, None, LONG).unwrap()
+    }
+
+    /// Flows that the sensor has.
+    fn flows(&self) -> usize {
+        let status = self.local().status().unwrap();
+        let stacks = status.devices.iter().flat_map(|device| &device.stacks);
+        stacks.map(|stack| stack.flows.len()).sum()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop_sensor();
+    }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let patience = Instant::now() + LONG;
+    while !is_so() {
+        assert!(Instant::now() < patience, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn packets(flow: &mut Flow) -> Vec<Vec<u8>> {
+    let (mut packets, readings) = (Vec::new(), flow.readings());
+    loop {
+        match flow.next(Duration::from_millis(200)).unwrap() {
+            Some(packet) => {
+                assert_eq!(packet.record.as_ptr().align_offset(8), 0);
+                packets.push(packet.record.to_vec());
+            }
+            None if readings.read(0).is_last => return packets,
+            None => {}
+        }
+    }
+}
+
+fn numbers(readings: &Readings, components: usize) -> Vec<(u64, Option<i128>, u64)> {
+    let read = (0..components).map(|at| readings.read(at));
+    read.map(|reading| (reading.items, reading.value, reading.rows))
+        .collect()
+}
+
+#[test]
+fn flows_are_the_same_here_and_elsewhere() {
+    let running = Running::start();
+    let (local, remote) = (running.local(), running.remote());
+    let flows: Vec<[Flow; 2]> = (STACKS.iter())
+        .map(|stack| [&local, &remote].map(|client| client.open("mix", stack, &[]).unwrap()))
+        .collect();
+    flows[1][1].push(Duration::from_millis(20)).unwrap();
+    let mut buffers = [&local, &remote].map(|client| {
+        let stack = "filter { udp } to_buffer count to_buffer";
+        client.open("mix", stack, &[]).unwrap()
+    });
+    // Many times over what may be under way at once.
+    buffers[1].set_prefetch(20_000);
+    remote.start("mix").unwrap();
+    let taken = thread::scope(|scope| {
+        let taken = buffers.each_mut().map(|flow| scope.spawn(|| packets(flow)));
+        taken.map(|thread| thread.join().unwrap())
+    });
+    assert!(taken[0].len() > 500, "{}", taken[0].len());
+    assert!(taken[0] == taken[1]);
+    for (stack, [here, there]) in STACKS.iter().zip(&flows) {
+        until(stack, || here.results().unwrap().is_last);
+        let [mut of_here, mut of_there] = [here, there].map(|flow| flow.results().unwrap());
+        (of_here.time, of_there.time) = (0, 0);
+        assert_eq!(of_here, of_there, "{stack}");
+        let components = of_here.components.len();
+        let expected = numbers(&here.readings(), components);
+        assert!(expected[0].0 > 0);
+        until(stack, || there.readings().read(0).is_last);
+        assert_eq!(numbers(&there.readings(), components), expected, "{stack}");
+    }
+}
+
+#[test]
+fn what_a_user_elsewhere_cannot_have_is_refused_with_the_reason() {
+    let running = Running::start();
+    let remote = running.remote();
+    let no_device = remote.open("eth9", "count", &[]).unwrap_err();
+    assert!(no_device.to_string().contains("eth9"), "{no_device}");
+    let wrong = remote.open("mix", "count count2", &[]).unwrap_err();
+    assert!(wrong.to_string().contains("count2"), "{wrong}");
+    let trace = File::open(running.folder.path().join("mix.pcap")).unwrap();
+    let file = std::os::fd::AsFd::as_fd(&trace);
+    for refused in [
+        remote.create_device(file).unwrap_err(),
+        remote.open("mix", "count", &[file]).unwrap_err(),
+    ] {
+        assert!(matches!(refused, ClientError::Refused(_)), "{refused}");
+    }
+    assert_eq!(remote.status().unwrap().devices.len(), 1);
+    assert_eq!(running.flows(), 0);
+}
+
+#[test]
+fn flows_end_with_their_connection() {
+    let running = Running::start();
+    let (one, other) = (running.remote(), running.remote());
+    let mut flows = vec![
+        one.open("mix", "count", &[]).unwrap(),
+        one.open("mix", "to_buffer", &[]).unwrap(),
+        other.open("mix", "bytes", &[]).unwrap(),
+    ];
+    assert!(flows[1].next(Duration::from_millis(10)).unwrap().is_none());
+    assert!(other.results(flows[0].number()).is_err());
+    assert_eq!(running.flows(), 3);
+    let last = flows.pop().unwrap();
+    drop((one, flows));
+    until("the connection's flows end", || running.flows() == 1);
+    last.close().unwrap();
+    assert_eq!(running.flows(), 0);
+}
+
+#[test]
+fn a_sensor_that_goes_is_told_and_its_agent_finds_the_next() {
+    let mut running = Running::start();
+    let remote = running.remote();
+    let pushed = remote.open("mix", "count", &[]).unwrap();
+    pushed.push(Duration::from_millis(10)).unwrap();
+    running.stop_sensor();
+    until("it is told", || remote.is_gone());
+    assert!(remote.status().is_err());
+    let remote = running.remote();
+    let refused = remote.status().unwrap_err();
+    assert!(matches!(&refused, ClientError::Refused(_)), "{refused}");
+    running.start_sensor();
+    // The same connection.
+    let flow = remote.open("mix", "count", &[]).unwrap();
+    remote.start("mix").unwrap();
+    until("it counts", || flow.readings().read(0).is_last);
+    let packets = running.local().status().unwrap().devices[0].packets;
+    assert!(packets > 10_000);
+    assert_eq!(flow.readings().read(0).value, Some(packets.into()));
+    running.agent = None;
+    until("the agent has gone", || remote.is_gone());
+    until("and what it had", || running.flows() == 0);
+}
+
+/// A scope of the agents' devices and of this machine's.
+fn scope_of(all: &[Running]) -> (Arc<Sensors>, Vec<Member>) {
+    let mut members: Vec<Member> = (all.iter())
+        .map(|running| {
+            let address = running.agent.as_ref().unwrap().local_address().to_string();
+            scope::members(&format!("{address}:mix")).unwrap().remove(0)
+        })
+        .collect();
+    members.push(scope::members("mix").unwrap().remove(0));
+    // Every agent has an authority of its own here.
+    let sensors = Sensors::new(all[0].socket(), Some(all[0].user.clone()));
+    (Arc::new(sensors), members)
+}
+
+/// Sensors whose agents are of one authority.
+fn running(count: usize) -> Vec<Running> {
+    let mut all = vec![Running::start()];
+    for _ in 1..count {
+        let mut other = Running::start();
+        let keys = KeyFolder::new(all[0].folder.path().join("keys"));
+        let identity = keys.identity(Some("sensor")).unwrap();
+        let agent = Agent::start(&identity, "127.0.0.1:0", Vec::new(), other.socket());
+        other.agent = Some(agent.unwrap());
+        all.push(other);
+    }
+    all
+}
+
+#[test]
+fn one_flow_on_many_sensors_goes_on_where_one_of_them_fails() {
+    let mut all = running(3);
+    let (sensors, mut members) = scope_of(&all);
+    members.push(scope::members("127.0.0.1:1:mix").unwrap().remove(0));
+    members[0].device = "other".to_owned();
+    let open = |stack, every| ScopeFlow::open(&sensors, members.clone(), stack, every).unwrap();
+    let mut flow = open("count to_buffer", Duration::ZERO);
+    let pushed = open("count", Duration::from_millis(10));
+    let states = |flow: &ScopeFlow| flow.states().iter().map(|it| it.state).collect::<Vec<_>>();
+    assert_eq!(states(&flow), ["refused", "ok", "ok", "ok", "down"]);
+    assert_eq!(flow.read("count").iter().flatten().count(), 3);
+    let started = flow.start();
+    let started: Vec<bool> = started.iter().map(Result::is_ok).collect();
+    assert_eq!(started, [false, true, true, true, false]);
+    let mut taken = [0_u64; 5];
+    while let Some((member, record, component)) = flow.next(Duration::from_secs(5)) {
+        assert_eq!(component, 1);
+        assert!(record.len() > 20);
+        taken[member] += 1;
+    }
+    let counted = |flow: &ScopeFlow| {
+        let read = flow.read("count").into_iter();
+        read.map(|reading| reading.map(|it| it.value.unwrap() as u64))
+            .collect::<Vec<_>>()
+    };
+    let expected = [None, Some(taken[1]), Some(taken[2]), Some(taken[3]), None];
+    assert!(taken[1] > 10_000);
+    assert_eq!(counted(&flow), expected);
+    until("numbers come by themselves", || {
+        counted(&pushed) == expected
+    });
+    let results = flow.results();
+    let results = results.iter().map(|it| it.as_ref().ok());
+    let results: Vec<Option<u64>> = results
+        .map(|it| it?.components[0].value.as_ref()?.as_u64())
+        .collect();
+    assert_eq!(results, expected);
+    // One fails.
+    all[1].stop_sensor();
+    until("its end is seen", || {
+        counted(&flow) == [None, None, expected[2], expected[3], None]
+            && states(&flow) == ["refused", "down", "ok", "ok", "down"]
+    });
+    assert!(flow.states()[1].error.is_some());
+    all[1].start_sensor();
+    until("it is taken again", || {
+        counted(&flow) == [None, Some(0), expected[2], expected[3], None]
+    });
+    assert_eq!(flow.states()[1].generation, 2);
+    assert_eq!(flow.states()[2].generation, 1);
+    drop(pushed);
+    assert_eq!(flow.close().iter().filter(|it| it.is_ok()).count(), 3);
+    until("nothing is left", || all[1].flows() + all[2].flows() == 0);
+}
+
+#[test]
+fn a_scope_that_nobody_serves_is_an_error() {
+    let all = running(1);
+    let (sensors, mut members) = scope_of(&all);
+    for member in &mut members {
+        member.device = "other".to_owned();
+    }
+    let refused = ScopeFlow::open(&sensors, members, "count", Duration::ZERO).unwrap_err();
+    assert!(refused.to_string().contains("other"), "{refused}");
+    let nobody = Arc::new(Sensors::new(all[0].socket(), None));
+    let members = scope::members("127.0.0.1:mix").unwrap();
+    let refused = ScopeFlow::open(&nobody, members, "count", Duration::ZERO).unwrap_err();
+    assert!(refused.hint().unwrap().contains("keys"), "{refused}");
+}

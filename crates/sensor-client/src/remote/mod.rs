@@ -1,0 +1,423 @@
+//! A sensor of another machine, by its agent.
+
+pub mod message;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flowgauge_link::{Conversation, Error, Identity, MessageSender};
+use flowgauge_sys::shared::COUNTERS;
+
+use self::message::{Asked, MOST_MESSAGE, Page, SERVICE, Said, change};
+use crate::client::{ClientError, PATIENCE};
+use crate::layout;
+
+/// How long an agent may say nothing: it asks every few seconds whether the user is there.
+const SILENCE: Duration = Duration::from_secs(15);
+/// Bytes of a flow's packets under way and not taken yet, where the program does not say.
+const PREFETCH: u64 = 4 << 20;
+/// Once less than this part of what may be under way is, more is asked for.
+const WATERMARK: u64 = 10;
+
+/// A connection to an agent.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    shared: Arc<Shared>,
+}
+
+/// What the connection's thread and those that ask share.
+struct Shared {
+    sender: MessageSender,
+    address: String,
+    ids: AtomicU64,
+    /// Who waits for which answer. Empty once the connection is gone.
+    waiting: Mutex<BTreeMap<u64, mpsc::Sender<Vec<u8>>>>,
+    flows: Mutex<BTreeMap<u64, Arc<RemoteFlow>>>,
+    is_gone: AtomicBool,
+}
+
+impl core::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Shared")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Remote {
+    pub(crate) fn connect(
+        identity: &Identity,
+        address: &str,
+        peer: Option<&str>,
+        patience: Duration,
+    ) -> Result<Remote, Error> {
+        let mut conversation = Conversation::open(identity, SERVICE, address, peer, patience)?;
+        conversation.set_silence(SILENCE);
+        conversation.set_max_received(MOST_MESSAGE);
+        let shared = Arc::new(Shared {
+            sender: conversation.sender(),
+            address: address.to_owned(),
+            ids: AtomicU64::new(1),
+            waiting: Mutex::default(),
+            flows: Mutex::default(),
+            is_gone: AtomicBool::new(false),
+        });
+        let receiving = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("fg-remote".to_owned())
+            .stack_size(256 << 10)
+            .spawn(move || receiving.receive(conversation));
+        thread.map_err(|source| Error::Network {
+            action: "use the connection to",
+            address: address.to_owned(),
+            source,
+        })?;
+        Ok(Remote { shared })
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.shared.is_gone.load(Ordering::Acquire)
+    }
+
+    /// Asks for something.
+    pub(crate) fn begin(&self, request: &[u8]) -> Result<Coming, ClientError> {
+        self.shared.begin(|id| Asked::Ask { id, request }.message())
+    }
+
+    /// Notes a flow whose numbers and packets come from now on.
+    pub(crate) fn flow(&self, number: u64) -> Arc<RemoteFlow> {
+        let flow = Arc::new(RemoteFlow {
+            number,
+            shared: Arc::clone(&self.shared),
+            state: Mutex::new(State {
+                page: [0; COUNTERS],
+                batches: VecDeque::new(),
+                prefetch: PREFETCH,
+                granted: 0,
+                taken: 0,
+                is_pushed: false,
+                is_over: false,
+                owed: None,
+            }),
+            came: Condvar::new(),
+        });
+        lock(&self.shared.flows).insert(number, Arc::clone(&flow));
+        flow
+    }
+
+    /// Nothing more of a flow is wanted.
+    pub(crate) fn forget(&self, number: u64) {
+        lock(&self.shared.flows).remove(&number);
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.shared.sender.close();
+    }
+}
+
+/// An answer that comes.
+#[derive(Debug)]
+pub(crate) struct Coming {
+    id: u64,
+    answer: mpsc::Receiver<Vec<u8>>,
+    shared: Arc<Shared>,
+}
+
+impl Coming {
+    /// The answer, if it comes until then.
+    pub(crate) fn wait(&self, until: Instant) -> Result<Option<Vec<u8>>, ClientError> {
+        let left = until.saturating_duration_since(Instant::now());
+        match self.answer.recv_timeout(left) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(self.shared.gone()),
+        }
+    }
+
+    /// The answer, which has to come within `patience`.
+    pub(crate) fn within(&self, patience: Duration) -> Result<Vec<u8>, ClientError> {
+        self.wait(Instant::now() + patience)?.ok_or_else(|| {
+            let (address, seconds) = (&self.shared.address, patience.as_secs());
+            let what = format!("{address}: no answer in {seconds} s");
+            ClientError::Gone(io::Error::new(io::ErrorKind::TimedOut, what))
+        })
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        lock(&self.shared.waiting).remove(&self.id);
+    }
+}
+
+impl Shared {
+    fn gone(&self) -> ClientError {
+        let what = format!("{}: the connection has ended", self.address);
+        ClientError::Gone(io::Error::new(io::ErrorKind::ConnectionAborted, what))
+    }
+
+    /// Sends a request whose answer comes.
+    fn begin(
+        self: &Arc<Self>,
+        message: impl FnOnce(u64) -> Vec<u8>,
+    ) -> Result<Coming, ClientError> {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let (answers, answer) = mpsc::channel();
+        lock(&self.waiting).insert(id, answers);
+        let coming = Coming {
+            id,
+            answer,
+            shared: Arc::clone(self),
+        };
+        // In this order: who is noted after the connection is gone has to see that.
+        if self.is_gone.load(Ordering::Acquire) || self.sender.send(&[&message(id)]).is_err() {
+            return Err(self.gone());
+        }
+        Ok(coming)
+    }
+
+    fn answer(&self, id: u64, answer: Vec<u8>) {
+        if let Some(waiting) = lock(&self.waiting).remove(&id) {
+            // Who asked may have gone.
+            let _ = waiting.send(answer);
+        }
+    }
+
+    /// Takes what comes until the connection ends.
+    fn receive(&self, mut conversation: Conversation) {
+        while let Ok(Some(message)) = conversation.receive() {
+            let Some(()) = Said::of(&message).and_then(|said| self.take(&said)) else {
+                break;
+            };
+        }
+        drop(conversation);
+        self.is_gone.store(true, Ordering::Release);
+        lock(&self.waiting).clear();
+        for flow in lock(&self.flows).values() {
+            drop(lock(&flow.state));
+            flow.came.notify_all();
+        }
+    }
+
+    /// Takes a message; `None` where the agent does not keep to the protocol, or cannot be answered.
+    fn take(&self, said: &Said<'_>) -> Option<()> {
+        let flow = |number: &u64| lock(&self.flows).get(number).cloned();
+        match said {
+            Said::Answer { id, answer } => self.answer(*id, answer.to_vec()),
+            Said::Numbers {
+                id,
+                flow: number,
+                changes,
+            } => {
+                // What comes of a flow that is closed is nobody's.
+                if let Some(flow) = flow(number) {
+                    let mut state = lock(&flow.state);
+                    change(&mut state.page, changes)?;
+                    drop(state);
+                    flow.came.notify_all();
+                }
+                if *id > 0 {
+                    self.answer(*id, Vec::new());
+                }
+            }
+            Said::Packets {
+                flow: number,
+                component,
+                count,
+                records,
+            } => {
+                if let Some(flow) = flow(number) {
+                    let batch = Batch::of(*component, *count, records)?;
+                    let mut state = lock(&flow.state);
+                    match batch {
+                        Some(batch) => state.batches.push_back(batch),
+                        None => state.is_over = true,
+                    }
+                    drop(state);
+                    flow.came.notify_all();
+                }
+            }
+            Said::Alive => self.sender.send(&[&Asked::Alive.message()]).ok()?,
+        }
+        Some(())
+    }
+}
+
+/// A flow of a sensor elsewhere.
+#[derive(Debug)]
+pub(crate) struct RemoteFlow {
+    number: u64,
+    shared: Arc<Shared>,
+    state: Mutex<State>,
+    came: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    page: Page,
+    batches: VecDeque<Batch>,
+    /// Bytes of packets that may be under way or wait here.
+    prefetch: u64,
+    /// Bytes that the agent was told it may have sent, and those that were taken from here.
+    granted: u64,
+    taken: u64,
+    /// Numbers come by themselves.
+    is_pushed: bool,
+    /// No more packets come.
+    is_over: bool,
+    /// Numbers that were asked for and did not come in time.
+    owed: Option<Coming>,
+}
+
+/// Packets of a component: their records in aligned memory.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) component: usize,
+    pub(crate) count: u32,
+    /// From a place on that is a multiple of 8.
+    memory: Vec<u8>,
+    at: usize,
+}
+
+impl Batch {
+    /// Of a message. `None`: it cannot be one.
+    fn of(component: u64, count: u64, records: &[u8]) -> Option<Option<Batch>> {
+        if count == 0 {
+            return Some(None);
+        }
+        let mut memory: Vec<u8> = Vec::with_capacity(records.len() + 8);
+        let at = memory.as_ptr().align_offset(8).min(8);
+        memory.resize(at, 0);
+        memory.extend_from_slice(records);
+        Some(Some(Batch {
+            component: usize::try_from(component).ok()?,
+            count: u32::try_from(count).ok()?,
+            memory,
+            at,
+        }))
+    }
+
+    /// The records.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.memory.get(self.at..).unwrap_or_default()
+    }
+}
+
+impl RemoteFlow {
+    /// Has numbers come every so often by themselves; zero: only when they are asked for.
+    pub(crate) fn push(&self, every: Duration) -> Result<(), ClientError> {
+        let millis = match every.is_zero() {
+            true => 0,
+            false => u64::try_from(every.as_millis()).unwrap_or(u64::MAX).max(1),
+        };
+        // What is read meanwhile is not older than the first of them.
+        self.begin()?.within(PATIENCE)?;
+        let every = Asked::Every {
+            flow: self.number,
+            millis,
+        };
+        let sent = self.shared.sender.send(&[&every.message()]);
+        sent.map_err(|_| self.shared.gone())?;
+        lock(&self.state).is_pushed = millis > 0;
+        Ok(())
+    }
+
+    /// Bytes of packets that may be under way, or wait here to be taken.
+    pub(crate) fn set_prefetch(&self, bytes: u64) {
+        lock(&self.state).prefetch = bytes.max(1);
+    }
+
+    /// Asks for the numbers.
+    fn begin(&self) -> Result<Coming, ClientError> {
+        let flow = self.number;
+        self.shared.begin(|id| Asked::Read { id, flow }.message())
+    }
+
+    /// Asks for the numbers, where they do not come by themselves. Nothing where an answer is owed since before.
+    pub(crate) fn begin_refresh(&self) -> Option<Coming> {
+        let mut state = lock(&self.state);
+        let is_there = |owed: &mut Coming| !matches!(owed.wait(Instant::now()), Ok(None));
+        drop(state.owed.take_if(is_there));
+        if state.is_pushed || state.owed.is_some() {
+            return None;
+        }
+        drop(state);
+        self.begin().ok()
+    }
+
+    /// Waits for the numbers that were asked for.
+    pub(crate) fn end_refresh(&self, coming: Coming, until: Instant) {
+        if matches!(coming.wait(until), Ok(None)) {
+            lock(&self.state).owed = Some(coming);
+        }
+    }
+
+    /// All numbers: as they came last, or asked for now. Those of a sensor that does not answer stay what they were.
+    pub(crate) fn page(&self) -> Page {
+        if !lock(&self.state).is_pushed {
+            let _ = self.begin().and_then(|coming| coming.within(PATIENCE));
+        }
+        self.latest()
+    }
+
+    /// All numbers as they came last.
+    pub(crate) fn latest(&self) -> Page {
+        let state = lock(&self.state);
+        let mut page = state.page;
+        // Packets that came before the end are to be taken first.
+        if state.granted > 0 && !(state.is_over && state.batches.is_empty()) {
+            page[layout::FLAGS] &= !layout::IS_LAST;
+        }
+        page
+    }
+
+    /// The next packets; `None`: none came within `limit`, or none will.
+    pub(crate) fn next(&self, limit: Duration) -> Result<Option<Batch>, ClientError> {
+        let until = Instant::now().checked_add(limit);
+        let mut state = lock(&self.state);
+        loop {
+            let under_way = state.granted - state.taken;
+            if under_way <= state.prefetch / WATERMARK {
+                state.granted = state.taken + state.prefetch;
+                let credit = Asked::Credit {
+                    flow: self.number,
+                    bytes: state.granted,
+                };
+                // What comes is taken while this is sent.
+                drop(state);
+                let sent = self.shared.sender.send(&[&credit.message()]);
+                sent.map_err(|_| self.shared.gone())?;
+                state = lock(&self.state);
+            }
+            if let Some(batch) = state.batches.pop_front() {
+                state.taken += batch.bytes().len() as u64;
+                state.granted = state.granted.max(state.taken);
+                return Ok(Some(batch));
+            }
+            if state.is_over {
+                return Ok(None);
+            }
+            if self.shared.is_gone.load(Ordering::Acquire) {
+                return Err(self.shared.gone());
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let left = left.unwrap_or(Duration::from_secs(3600));
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let waited = self.came.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
