@@ -23,6 +23,7 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(1);
 pub(crate) fn serve(conversation: &mut Conversation, socket: &Path) {
     let session = Arc::new(Session {
         client: OnceLock::new(),
+        user: conversation.peer().name.clone(),
         sender: conversation.sender(),
         flows: Mutex::default(),
         pushes: Mutex::default(),
@@ -49,6 +50,8 @@ pub(crate) fn serve(conversation: &mut Conversation, socket: &Path) {
 struct Session {
     /// The sensor, once it was asked for something.
     client: OnceLock<Client>,
+    /// Who the user is.
+    user: String,
     sender: MessageSender,
     flows: Mutex<BTreeMap<u64, Arc<Sent>>>,
     pushes: Mutex<Pushes>,
@@ -135,8 +138,9 @@ impl Session {
         };
         let client = match self.client.get() {
             Some(client) => client,
-            None => match Client::connect(socket) {
+            None => match self.connect(socket) {
                 Ok(client) => self.client.get_or_init(|| client),
+                Err(ClientError::Refused(refusal)) => return Some(Err(refusal)),
                 Err(error) => return Some(Err(refusal_of(&error))),
             },
         };
@@ -146,6 +150,13 @@ impl Session {
             // The connection ends with it, for the user to see that flows have ended.
             Err(_) => None,
         }
+    }
+
+    /// A connection to the sensor, which knows whose it is.
+    fn connect(&self, socket: &Path) -> Result<Client, ClientError> {
+        let client = Client::connect(socket)?;
+        client.speak_for(&self.user)?;
+        Ok(client)
     }
 
     /// Whether the sensor is still there: what it shared stays as it was when it goes.
@@ -177,6 +188,7 @@ impl Session {
                 client.ask(request)
             }
             Request::CreateDevice => no("files of another machine cannot be read here"),
+            Request::SpeakFor { .. } => no("users speak for themselves"),
             _ => client.ask(request),
         }
     }

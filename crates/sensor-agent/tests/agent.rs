@@ -40,14 +40,17 @@ impl Running {
         let trace = Trace::new(Preset::Mix).with_packets(20_000);
         generate(&trace, File::create(path.join("mix.pcap")).unwrap()).unwrap();
         let config = format!(
-            "socket = \"{0}/sock\"\nuser = \"root\"\n[devices.mix]\nfiles = [\"{0}/mix.pcap\"]\nhold = true\n",
+            "socket = \"{0}/sock\"\nuser = \"root\"\n[devices.mix]\nfiles = [\"{0}/mix.pcap\"]\nhold = true\n\
+             [remotes.user]\npackets = \"payload\"\n[remotes.counter]\nmost_flows = 1\n",
             path.display()
         );
         fs::write(path.join("sensor.toml"), config).unwrap();
         let keys = KeyFolder::new(path.join("keys"));
         keys.create_authority().unwrap();
         keys.add("sensor", &["127.0.0.1".to_owned()], 1).unwrap();
-        keys.add("user", &[], 1).unwrap();
+        for name in ["user", "counter", "stranger"] {
+            keys.add(name, &[], 1).unwrap();
+        }
         let mut running = Running {
             sensor: None,
             agent: None,
@@ -86,8 +89,17 @@ impl Running {
     }
 
     fn remote(&self) -> Client {
+        self.remote_of(&self.user)
+    }
+
+    fn remote_of(&self, user: &Identity) -> Client {
         let address = self.agent.as_ref().unwrap().local_address().to_string();
-        Client::connect_to(&self.user, &address, None, LONG).unwrap()
+        Client::connect_to(user, &address, None, LONG).unwrap()
+    }
+
+    fn identity(&self, name: &str) -> Identity {
+        let keys = KeyFolder::new(self.folder.path().join("keys"));
+        keys.identity(Some(name)).unwrap()
     }
 
     /// Flows that the sensor has.
@@ -184,6 +196,44 @@ fn what_a_user_elsewhere_cannot_have_is_refused_with_the_reason() {
     }
     assert_eq!(remote.status().unwrap().devices.len(), 1);
     assert_eq!(running.flows(), 0);
+}
+
+#[test]
+fn users_elsewhere_have_the_rights_of_their_certificates_names() {
+    let running = Running::start();
+    let stranger = running.remote_of(&running.identity("stranger"));
+    let refused = stranger.status().unwrap_err();
+    assert!(refused.to_string().contains("no rights"), "{refused}");
+    let counter = running.remote_of(&running.identity("counter"));
+    let refused = counter.open("mix", "to_buffer", &[]).unwrap_err();
+    assert!(refused.to_string().contains("not allowed"), "{refused}");
+    let flow = counter.open("mix", "count", &[]).unwrap();
+    let refused = counter.open("mix", "bytes", &[]).unwrap_err();
+    assert!(refused.to_string().contains('1'), "{refused}");
+    let user = running.remote();
+    assert!(user.results(flow.number()).is_err());
+    let _other = user.open("mix", "count", &[]).unwrap();
+    for refused in [user.reload(), user.stop().map(|()| Vec::new())] {
+        assert!(matches!(refused, Err(ClientError::Refused(_))));
+    }
+    for client in [&user, &counter] {
+        let refused = client.speak_for("user").unwrap_err();
+        assert!(matches!(refused, ClientError::Refused(_)), "{refused}");
+    }
+    let names = |client: &Client| {
+        let devices = client.status().unwrap().devices;
+        let stacks = devices.into_iter().flat_map(|device| device.stacks);
+        let flows = stacks.flat_map(|stack| stack.flows);
+        let mut names: Vec<_> = flows.map(|flow| flow.name.unwrap_or_default()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&running.local()), ["counter", "user"]);
+    assert_eq!(names(&counter), ["counter"]);
+    // Who has flows cannot become somebody else.
+    let local = running.local();
+    let _own = local.open("mix", "count", &[]).unwrap();
+    assert!(local.speak_for("counter").is_err());
 }
 
 #[test]

@@ -191,6 +191,15 @@ impl Client {
         })
     }
 
+    /// Asks for a user of another machine from now on. It takes the right to do so.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn speak_for(&self, name: &str) -> Result<(), ClientError> {
+        let name = name.to_owned();
+        self.done(&Request::SpeakFor { name }).map(drop)
+    }
+
     /// How the sensor is.
     ///
     /// # Errors

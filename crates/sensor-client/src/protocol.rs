@@ -25,6 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
+    /// From now on this connection is one of a user of another machine, by the name in the user's certificate. Agents say it
+    /// before anything else.
+    SpeakFor {
+        /// Who.
+        name: String,
+    },
     /// How the sensor is.
     Status,
     /// Whether a flow could be opened, as far as its text and its user's rights say.
@@ -149,8 +155,11 @@ pub struct Status {
 /// What a user costs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UserStatus {
-    /// The user.
-    pub user: u32,
+    /// The user; one of another machine has a number from 2^32 on, and a name.
+    pub user: u64,
+    /// The name in the certificate of a user of another machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Connections that are open.
     pub connections: u64,
     /// Processor time of the user's flows, of opening them and of answers about them, in nanoseconds.
@@ -212,9 +221,12 @@ pub struct StackStatus {
 pub struct FlowStatus {
     /// Its number.
     pub flow: u64,
-    /// The user.
-    pub user: u32,
-    /// The process.
+    /// The user; one of another machine has a number from 2^32 on, and a name.
+    pub user: u64,
+    /// The name in the certificate of a user of another machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The process: of users of other machines that of their agent.
     pub process: u32,
     /// Its part of the processor time of its stack, in nanoseconds.
     #[serde(default)]

@@ -14,9 +14,25 @@ use parking_lot::Mutex;
 /// Whose something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Who(
-    /// A user of this machine.
-    pub(crate) u32,
+    /// A user of this machine, or from 2^32 on one of another machine.
+    pub(crate) u64,
 );
+
+impl Who {
+    /// A user of this machine.
+    pub(crate) fn local(user: u32) -> Who {
+        Who(user.into())
+    }
+
+    /// The user of another machine with this number.
+    pub(crate) fn remote(number: u32) -> Who {
+        Who(1 << 32 | u64::from(number))
+    }
+
+    pub(crate) fn remote_number(self) -> Option<u32> {
+        u32::try_from(self.0.checked_sub(1 << 32)?).ok()
+    }
+}
 
 /// Seconds of a share that may be used at once.
 const BURST: f64 = 1.0;

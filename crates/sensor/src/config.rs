@@ -47,6 +47,10 @@ pub struct Config {
     pub users: BTreeMap<String, Rights>,
     /// Rights of all members of groups, by name or number.
     pub groups: BTreeMap<String, Rights>,
+    /// Users, by name or number, who may speak for those of other machines: whom agents run as.
+    pub agents: Vec<String>,
+    /// Rights of users of other machines, by the name in their certificate; `*` is everybody else.
+    pub remotes: BTreeMap<String, Rights>,
 }
 
 impl Default for Config {
@@ -58,6 +62,8 @@ impl Default for Config {
             stacks: BTreeMap::new(),
             users: BTreeMap::new(),
             groups: BTreeMap::new(),
+            agents: Vec::new(),
+            remotes: BTreeMap::new(),
         }
     }
 }
@@ -244,7 +250,11 @@ impl Checked {
             }
             stacks.entry(device.to_owned()).or_default().push(made);
         }
-        for (table, all) in [("users", &config.users), ("groups", &config.groups)] {
+        for (table, all) in [
+            ("users", &config.users),
+            ("groups", &config.groups),
+            ("remotes", &config.remotes),
+        ] {
             for (name, rights) in all {
                 if let Some((message, hint)) = rights.fault(&config) {
                     return Err(wrong(table, name, message, Some(hint)));

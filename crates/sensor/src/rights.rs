@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use flowgauge_sensor_client::protocol::Refusal;
 use flowgauge_stack::{ComponentKind, Input, Node, OptionValue};
@@ -10,6 +11,7 @@ use flowgauge_sys::{files, privileges};
 use parking_lot::RwLock;
 use serde::Deserialize;
 
+use crate::accounts::Who;
 use crate::config::Config;
 use crate::text::{self, quoted};
 
@@ -58,12 +60,17 @@ pub(crate) struct People {
     /// Who started the sensor; root may become somebody that others are, too.
     owner: u32,
     tables: RwLock<Tables>,
+    /// Users of other machines who have come so far: their numbers are their places.
+    names: RwLock<Vec<Arc<str>>>,
 }
 
 /// Rights by the numbers of users, and of groups in the order of their names.
 struct Tables {
     users: BTreeMap<u32, Rights>,
     groups: Vec<(u32, Rights)>,
+    /// Users who may speak for those of other machines, whose rights are these.
+    agents: Vec<u32>,
+    remotes: BTreeMap<String, Rights>,
 }
 
 impl Tables {
@@ -77,16 +84,59 @@ impl Tables {
         Tables {
             users: users.collect(),
             groups: groups.collect(),
+            agents: (config.agents.iter())
+                .filter_map(|name| privileges::user_id(name).ok())
+                .collect(),
+            remotes: config.remotes.clone(),
         }
     }
 }
+
+/// Users of other machines whose names are kept.
+const MOST_NAMES: usize = 1 << 16;
 
 impl People {
     pub(crate) fn new(owner: u32, config: &Config) -> People {
         People {
             owner,
             tables: RwLock::new(Tables::of(config)),
+            names: RwLock::default(),
         }
+    }
+
+    /// Whether somebody may speak for users of other machines.
+    pub(crate) fn is_agent(&self, peer: Peer) -> bool {
+        peer.user == 0 || peer.user == self.owner || self.tables.read().agents.contains(&peer.user)
+    }
+
+    /// The number of a user of another machine. Nothing where there are too many.
+    pub(crate) fn number(&self, name: &str) -> Option<u32> {
+        let names = &mut *self.names.write();
+        let known = names.iter().position(|known| **known == *name);
+        let at = match known {
+            None if names.len() == MOST_NAMES => return None,
+            None => {
+                names.push(name.into());
+                names.len() - 1
+            }
+            Some(at) => at,
+        };
+        u32::try_from(at).ok()
+    }
+
+    /// The name of a user of another machine.
+    pub(crate) fn name(&self, who: Who) -> Option<String> {
+        let names = self.names.read();
+        let name = names.get(usize::try_from(who.remote_number()?).ok()?)?;
+        Some(name.to_string())
+    }
+
+    /// What a user of another machine may do.
+    pub(crate) fn rights_of(&self, name: &str) -> Rights {
+        let tables = self.tables.read();
+        let found = tables.remotes.get(name);
+        let found = found.or_else(|| tables.remotes.get("*"));
+        found.map_or_else(Rights::none, Rights::clone)
     }
 
     /// Takes the tables anew.

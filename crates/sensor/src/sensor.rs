@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flowgauge_sensor_client::protocol::{Answer, Refusal, Status, UserStatus, send_answer};
+use flowgauge_sensor_client::protocol::{
+    Answer, DeviceStatus, Refusal, Status, UserStatus, send_answer,
+};
 use flowgauge_stack::Stack;
 use flowgauge_sys::files::Handed;
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
@@ -217,11 +219,16 @@ pub(crate) struct Asker {
     pub(crate) session: u64,
     pub(crate) peer: Peer,
     pub(crate) groups: Vec<u32>,
+    /// The user of another machine that it speaks for: number and name.
+    pub(crate) remote: Option<(u32, String)>,
 }
 
 impl Asker {
     pub(crate) fn who(&self) -> Who {
-        Who(self.peer.user)
+        match &self.remote {
+            Some((number, _)) => Who::remote(*number),
+            None => Who::local(self.peer.user),
+        }
     }
 }
 
@@ -427,40 +434,19 @@ impl Sensor {
             session,
             peer,
             groups,
+            remote: None,
         };
-        let rights = self.rights(&asker);
-        let who = asker.who();
-        let refused = if rights.is_nothing() {
-            Some("you have no rights here")
-        } else {
-            let users = &mut self.state.lock().users;
-            let of_user = users.entry(who).or_insert_with(|| User {
-                connections: 0,
-                memory: Arc::new(UserMemory::new(rights.memory)),
-            });
-            let (all, reserve) = match rights.admin {
-                true => (u64::MAX, usize::MAX),
-                false => (MOST_CONNECTIONS, MOST_OF_A_USER),
-            };
-            let is_room =
-                self.connections.load(Ordering::Relaxed) < all && of_user.connections < reserve;
-            of_user.connections += usize::from(is_room);
-            (!is_room).then_some("there are too many connections")
-        };
-        if let Some(why) = refused {
-            let hint = "the sensor's configuration has the rights of users";
-            let _ = send_answer(
-                &connection,
-                &Answer::Refused(Refusal::with_hint(why, hint)),
-                &[],
-            );
+        if let Err(refusal) = self.admit(&asker) {
+            let _ = send_answer(&connection, &Answer::Refused(refusal), &[]);
             connection.stop_receiving();
             return;
         }
+        let who = asker.who();
         self.connections.fetch_add(1, Ordering::Relaxed);
         let sensor = Arc::clone(self);
         let serve = move || {
-            session::serve(&sensor, &connection, &asker);
+            let mut asker = asker;
+            session::serve(&sensor, &connection, &mut asker);
             sensor.forget(&asker);
         };
         // Where there is no thread for it the connection ends.
@@ -472,8 +458,73 @@ impl Sensor {
         }
     }
 
+    /// Takes a connection of somebody into account.
+    ///
+    /// # Errors
+    /// There are too many, or it may do nothing.
+    fn admit(&self, asker: &Asker) -> Result<(), Refusal> {
+        let rights = self.rights(asker);
+        let is_agent = asker.remote.is_none() && self.people.is_agent(asker.peer);
+        let hint = "the sensor's configuration has the rights of users";
+        if rights.is_nothing() && !is_agent {
+            return Err(Refusal::with_hint("you have no rights here", hint));
+        }
+        let users = &mut self.state.lock().users;
+        let of_user = users.entry(asker.who()).or_insert_with(|| User {
+            connections: 0,
+            memory: Arc::new(UserMemory::new(rights.memory)),
+        });
+        let (all, reserve) = match (rights.admin, is_agent) {
+            (true, _) => (u64::MAX, usize::MAX),
+            (false, true) => (MOST_CONNECTIONS, usize::MAX),
+            (false, false) => (MOST_CONNECTIONS, MOST_OF_A_USER),
+        };
+        if self.connections.load(Ordering::Relaxed) < all && of_user.connections < reserve {
+            of_user.connections += 1;
+            return Ok(());
+        }
+        if of_user.connections == 0 {
+            users.remove(&asker.who());
+        }
+        Err(Refusal::with_hint("there are too many connections", hint))
+    }
+
+    /// Somebody's connection is one of a user of another machine from now on.
+    ///
+    /// # Errors
+    /// It may not speak for others, or it has asked for something already, or that user may not come.
+    pub(crate) fn speak_for(&self, asker: &mut Asker, name: String) -> Result<(), Refusal> {
+        if asker.remote.is_some() || !self.people.is_agent(asker.peer) {
+            return Err(Refusal::with_hint(
+                "you may not speak for others",
+                "agents = [USER] in the sensor's configuration says who may",
+            ));
+        }
+        let state = self.state.lock();
+        let is_its = |by: &Asker| by.session == asker.session;
+        let has_flow = state.flows.values().any(|flow| is_its(&flow.by));
+        if has_flow || state.owners.values().any(is_its) {
+            return Err(Refusal::new("it has flows of its own"));
+        }
+        drop(state);
+        let number = self.people.number(&name);
+        let number = number.ok_or_else(|| Refusal::new("there are too many users"))?;
+        let remote = Asker {
+            remote: Some((number, name)),
+            ..asker.clone()
+        };
+        self.admit(&remote)?;
+        self.leave_user(asker.who());
+        *asker = remote;
+        Ok(())
+    }
+
     fn leave(&self, who: Who) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
+        self.leave_user(who);
+    }
+
+    fn leave_user(&self, who: Who) {
         let users = &mut self.state.lock().users;
         if let Some(of_user) = users.get_mut(&who) {
             of_user.connections -= 1;
@@ -516,7 +567,10 @@ impl Sensor {
     }
 
     pub(crate) fn rights(&self, asker: &Asker) -> Rights {
-        self.people.rights(asker.peer, &asker.groups)
+        match &asker.remote {
+            Some((_, name)) => self.people.rights_of(name),
+            None => self.people.rights(asker.peer, &asker.groups),
+        }
     }
 
     /// How it is; of flows those of the asker, or all for who may see them.
@@ -537,7 +591,11 @@ impl Sensor {
         let who = asker.who();
         let devices = devices.iter();
         let devices = devices.map(|(name, device)| device.status(name, who, rights.admin));
-        let devices = devices.collect();
+        let mut devices: Vec<DeviceStatus> = devices.collect();
+        let stacks = devices.iter_mut().flat_map(|device| &mut device.stacks);
+        for flow in stacks.flat_map(|stack| &mut stack.flows) {
+            flow.name = self.people.name(Who(flow.user));
+        }
         let accounts = self.accounts.all().into_iter();
         let seen = accounts.filter(|account| rights.admin || account.who() == who);
         let users = seen.map(|account| {
@@ -545,6 +603,7 @@ impl Sensor {
             let (memory, most) = user.map_or((0, 0), |(_, memory)| memory.fill());
             UserStatus {
                 user: account.who().0,
+                name: self.people.name(account.who()),
                 connections: user.map_or(0, |(connections, _)| *connections as u64),
                 cpu_ns: account.spent(),
                 cpu: Some(account.share()).filter(|share| share.is_finite()),

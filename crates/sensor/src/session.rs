@@ -13,7 +13,7 @@ use crate::sensor::{Asker, Sensor};
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Answers until the user goes, or the sensor ends.
-pub(crate) fn serve(sensor: &Sensor, connection: &Connection, asker: &Asker) {
+pub(crate) fn serve(sensor: &Sensor, connection: &Connection, asker: &mut Asker) {
     let mut message = vec![0; PART_BYTES];
     while !sensor.is_stopped() {
         match connection.wait(Some(LOOK)) {
@@ -44,7 +44,7 @@ type Answered = (Answer, Vec<OwnedFd>);
 
 fn answer(
     sensor: &Sensor,
-    asker: &Asker,
+    asker: &mut Asker,
     request: Request,
     files: Vec<OwnedFd>,
 ) -> Result<Answered, Refusal> {
@@ -57,6 +57,10 @@ fn answer(
         )),
     };
     let answer = match request {
+        Request::SpeakFor { name } => {
+            sensor.speak_for(asker, name)?;
+            Answer::Done(Vec::new())
+        }
         Request::Status => Answer::Status(sensor.status(asker, &rights)),
         Request::Check { device, stack } => {
             sensor.check(asker, &rights, &device, &stack)?;

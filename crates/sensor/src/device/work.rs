@@ -793,6 +793,7 @@ impl Work {
                 FlowStatus {
                     flow: flow.number,
                     user: flow.account.who().0,
+                    name: None,
                     process: flow.process,
                     cpu_ns: flow.spent,
                     lost,
