@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::flow::Sent;
 
-/// A user who was told nothing for so long is asked whether it is there.
+/// How often a user is asked whether it is there: connections that say nothing end.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 /// Numbers are not sent more often.
 const LEAST_INTERVAL: Duration = Duration::from_millis(1);
@@ -195,7 +195,7 @@ impl Session {
 
     /// Sends numbers when they are due, until the session ends.
     fn push(&self) {
-        let mut said = Instant::now();
+        let mut asked = Instant::now();
         let mut pushes = self.pushes.lock();
         while !pushes.is_over {
             let now = Instant::now();
@@ -206,12 +206,14 @@ impl Session {
                 Arc::clone(&push.flow)
             });
             let due: Vec<Arc<Sent>> = due.collect();
-            if !due.is_empty() || said + ASK_EVERY <= now {
+            let asks = asked + ASK_EVERY <= now;
+            if asks || !due.is_empty() {
                 drop(pushes);
-                let mut sent = match due.is_empty() {
-                    true => self.sender.send(&[&Said::Alive.head()]),
-                    false => Ok(()),
-                };
+                let mut sent = Ok(());
+                if asks {
+                    sent = self.sender.send(&[&Said::Alive.head()]);
+                    asked = now;
+                }
                 for flow in &due {
                     sent = sent.and_then(|()| flow.send_numbers(0, &self.sender));
                 }
@@ -219,12 +221,11 @@ impl Session {
                     self.sender.close();
                     return;
                 }
-                said = Instant::now();
                 pushes = self.pushes.lock();
                 continue;
             }
             let next = pushes.flows.values().map(|push| push.due).min();
-            let next = next.map_or(said + ASK_EVERY, |next| next.min(said + ASK_EVERY));
+            let next = next.map_or(asked + ASK_EVERY, |next| next.min(asked + ASK_EVERY));
             self.changed.wait_until(&mut pushes, next);
         }
     }
@@ -241,8 +242,11 @@ impl Session {
 
 /// An error with the sensor, for a user who cannot see this machine.
 fn refusal_of(error: &ClientError) -> Refusal {
-    Refusal::with_hint(
-        format!("its agent runs, but {error}"),
-        "start the sensor there",
-    )
+    Refusal {
+        is_passing: true,
+        ..Refusal::with_hint(
+            format!("its agent runs, but {error}"),
+            "start the sensor there",
+        )
+    }
 }

@@ -352,7 +352,12 @@ fn one_flow_on_many_sensors_goes_on_where_one_of_them_fails() {
         counted(&flow) == [None, None, expected[2], expected[3], None]
             && states(&flow) == ["refused", "down", "ok", "ok", "down"]
     });
-    assert!(flow.states()[1].error.is_some());
+    // It is tried again, and its agent says that there is no sensor.
+    until("its agent answers", || {
+        let error = flow.states()[1].error.clone();
+        error.is_some_and(|(error, _)| error.contains("its agent runs"))
+    });
+    assert_eq!(states(&flow), ["refused", "down", "ok", "ok", "down"]);
     all[1].start_sensor();
     until("it is taken again", || {
         counted(&flow) == [None, Some(0), expected[2], expected[3], None]

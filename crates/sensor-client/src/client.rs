@@ -281,10 +281,15 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub fn close(&self, flow: u64) -> Result<Results, ClientError> {
+        self.forget(flow);
+        self.results_of(&Request::Close { flow })
+    }
+
+    /// Nothing more of a flow is wanted.
+    pub(crate) fn forget(&self, flow: u64) {
         if let Transport::Remote(remote) = &*self.0 {
             remote.forget(flow);
         }
-        self.results_of(&Request::Close { flow })
     }
 
     fn results_of(&self, request: &Request) -> Result<Results, ClientError> {

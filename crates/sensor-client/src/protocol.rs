@@ -112,6 +112,9 @@ pub struct Refusal {
     pub error: String,
     /// What to do about it.
     pub hint: Option<String>,
+    /// It may be done later: the agent of a sensor that is not there says so.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub is_passing: bool,
 }
 
 impl Refusal {
@@ -120,6 +123,7 @@ impl Refusal {
         Refusal {
             error: error.into(),
             hint: None,
+            is_passing: false,
         }
     }
 
@@ -128,6 +132,7 @@ impl Refusal {
         Refusal {
             error: error.into(),
             hint: Some(hint.to_owned()),
+            is_passing: false,
         }
     }
 }

@@ -180,7 +180,7 @@ impl ScopeFlow {
                 member: member.clone(),
                 state: match error {
                     None => "ok",
-                    Some(ClientError::Refused(_)) => "refused",
+                    Some(error) if is_final(error) => "refused",
                     Some(_) => "down",
                 },
                 since: state.since,
@@ -224,7 +224,13 @@ impl ScopeFlow {
     /// Ends the flow. Returns its last results.
     pub fn close(self) -> Vec<Result<Results, String>> {
         self.inner.end();
-        self.ask(|flow| Request::Close { flow })
+        let last = self.ask(|flow| Request::Close { flow });
+        for (_, state) in &self.inner.members {
+            if let Some(flow) = lock(state).flow.take() {
+                flow.client().forget(flow.number());
+            }
+        }
+        last
     }
 
     fn ask(&self, request: impl Fn(u64) -> Request) -> Vec<Result<Results, String>> {
@@ -302,6 +308,11 @@ impl ScopeFlow {
 impl Drop for ScopeFlow {
     fn drop(&mut self) {
         self.inner.end();
+        for (_, state) in &self.inner.members {
+            if let Some(flow) = lock(state).flow.take() {
+                end(&flow);
+            }
+        }
     }
 }
 
@@ -325,7 +336,7 @@ impl Inner {
         let wanted = self.members.iter().filter(|(_, state)| {
             let mut state = lock(state);
             self.look_at(&mut state);
-            let is_refused = matches!(state.error, Some(ClientError::Refused(_)));
+            let is_refused = state.error.as_ref().is_some_and(is_final);
             state.flow.is_none() && !is_refused && state.try_at <= now
         });
         let wanted: Vec<&(Member, Mutex<State>)> = wanted.collect();
@@ -353,6 +364,7 @@ impl Inner {
         });
         let mut state = lock(state);
         match opened {
+            Ok(flow) if *lock(&self.is_over) => end(&flow),
             Ok(flow) => {
                 state.flow = Some(flow);
                 state.error = None;
@@ -376,6 +388,18 @@ impl State {
         self.try_at = Instant::now() + self.delay;
         self.delay = (self.delay * 2).min(LAST_TRY);
     }
+}
+
+/// Ends a flow whose last results nobody waits for.
+fn end(flow: &Flow) {
+    let number = flow.number();
+    flow.client().forget(number);
+    let _ = flow.client().begin(&Request::Close { flow: number });
+}
+
+/// Whether it will not be otherwise later.
+fn is_final(error: &ClientError) -> bool {
+    matches!(error, ClientError::Refused(refusal) if !refusal.is_passing)
 }
 
 /// Opens the flow anew where it ended, until it is over.

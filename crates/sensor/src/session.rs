@@ -87,7 +87,7 @@ fn answer(
             for_admins("reload")?;
             let said = sensor.reload().map_err(|error| Refusal {
                 hint: error.hint(),
-                error: error.to_string(),
+                ..Refusal::new(error.to_string())
             })?;
             Answer::Done(said)
         }
