@@ -10,7 +10,7 @@ use flowgauge_runtime::shared;
 use flowgauge_sensor::config::most_memory;
 use flowgauge_sensor::{Alone, Config, Sensor, StartError};
 use flowgauge_sensor_client::protocol::{Results, Status};
-use flowgauge_sensor_client::{ClientError, Flow};
+use flowgauge_sensor_client::{MemberState, Packet, ScopeFlow};
 use flowgauge_sys::privileges;
 use sd_notify::NotifyState;
 
@@ -19,7 +19,7 @@ use crate::control::{Control, Hangup};
 use crate::failure::Failure;
 use crate::options::{FlowOptions, SensorCommand, SensorOptions, SensorRunOptions, StatusOptions};
 use crate::say::say;
-use crate::sensor_agent::connect;
+use crate::sensor_agent::{self, connect, failed};
 use crate::summary;
 
 /// What a forced policy would be forgotten by.
@@ -64,17 +64,6 @@ fn unstarted(error: &StartError) -> Failure {
     Failure::Usage {
         what: error.to_string(),
         hint: error.hint(),
-    }
-}
-
-pub(crate) fn failed(error: ClientError) -> Failure {
-    let hint = error.hint();
-    match error {
-        ClientError::Refused(_) => Failure::Usage {
-            what: error.to_string(),
-            hint,
-        },
-        error => Failure::run(error.to_string(), hint),
     }
 }
 
@@ -258,7 +247,11 @@ fn page(status: &Status, before: Option<(Duration, &Status)>) -> String {
         );
         for stack in &device.stacks {
             let flows = stack.flows.iter().map(|flow| {
-                let (number, user, process) = (flow.flow, flow.user, flow.process);
+                let (number, process) = (flow.flow, flow.process);
+                let user = match &flow.name {
+                    Some(name) => format!("@{name}"),
+                    None => flow.user.to_string(),
+                };
                 format!("flow {number} of user {user} (process {process})")
             });
             let flows: Vec<String> = flows.collect();
@@ -304,61 +297,142 @@ pub(crate) fn mapi(options: &FlowOptions) -> Result<(), Failure> {
 /// Has a flow run, and writes its results. Its components are called by `names`, if there are any.
 fn flow(options: &FlowOptions, stack: &str, names: &[String]) -> Result<(), Failure> {
     let control = Control::install()?;
-    let client = connect(&options.sensor)?;
-    let mut flow = client.open(&options.device, stack, &[]).map_err(failed)?;
+    let (sensors, members) = sensor_agent::members(&options.sensor, &options.device)?;
+    let is_scope = members.len() > 1 || members.iter().any(|member| member.address.is_some());
+    let flow = ScopeFlow::open(&sensors, members, stack, Duration::ZERO);
+    let mut flow = flow.map_err(failed)?;
     control.begin();
-    if options.start {
-        client.start(&options.device).map_err(failed)?;
+    let started = if options.start {
+        flow.start()
+    } else {
+        Vec::new()
+    };
+    if started.iter().all(Result::is_err)
+        && let Some(Err(error)) = started.into_iter().next()
+    {
+        return Err(failed(error));
     }
     let every = Duration::from_nanos(options.every.0.max(1_000_000));
     let mut left = options.count.unwrap_or(u64::MAX);
     while left > 0 {
-        let mut packets = VecDeque::new();
-        let is_over = wait(&control, every, &mut flow, &mut packets)?;
-        let is_over = is_over || flow.results().map_err(failed)?.is_last;
-        take(&mut flow, &mut packets)?;
+        let mut packets = vec![VecDeque::new(); flow.size()];
+        let is_over = wait(&control, every, &mut flow, &mut packets);
+        let states = flow.states();
+        let results = flow.results();
+        let mut known = results.iter().flatten();
+        let is_over = is_over || known.all(|results| results.is_last);
+        take(&mut flow, &mut packets);
         left = if is_over { 1 } else { left };
-        let results = match left {
-            1 => client.close(flow.number()),
-            _ => flow.results(),
+        let all = match left {
+            1 => flow.close(),
+            _ => results,
         };
-        let mut results = results.map_err(failed)?;
-        for (component, packet) in packets {
-            if let Some(component) = results.components.get_mut(component) {
-                component.rows.get_or_insert_default().push(packet);
+        for ((results, state), packets) in all.into_iter().zip(&states).zip(packets) {
+            let results = results.map(|results| shown(results, packets, names));
+            match (results, is_scope) {
+                (Ok(results), false) => {
+                    print(&match options.json {
+                        true => json(&results)?,
+                        false => lines(&results),
+                    })?;
+                    if let Some(failure) = results.failure {
+                        return Err(Failure::run(failure, None));
+                    }
+                }
+                (Err(error), false) => return Err(Failure::run(error, None)),
+                (results, true) => print(&member_text(state, results, options.json)?)?,
             }
-        }
-        if !names.is_empty() {
-            let is_function = |name: &str| name != flowgauge_mapi::PASSED;
-            results.components.retain(|it| is_function(&it.component));
-        }
-        let before = results.components.len().saturating_sub(names.len());
-        for (component, name) in results.components[before..].iter_mut().zip(names) {
-            component.component.clone_from(name);
-        }
-        print(&match options.json {
-            true => json(&results)?,
-            false => lines(&results),
-        })?;
-        if let Some(failure) = results.failure {
-            return Err(Failure::run(failure, None));
         }
         left -= 1;
     }
     Ok(())
 }
 
+/// Results with packets in them, and with the names that components were given.
+fn shown(mut results: Results, packets: VecDeque<Row>, names: &[String]) -> Results {
+    for (component, packet) in packets {
+        if let Some(component) = results.components.get_mut(component) {
+            component.rows.get_or_insert_default().push(packet);
+        }
+    }
+    if !names.is_empty() {
+        let is_function = |name: &str| name != flowgauge_mapi::PASSED;
+        results.components.retain(|it| is_function(&it.component));
+    }
+    let before = results.components.len().saturating_sub(names.len());
+    for (component, name) in results.components[before..].iter_mut().zip(names) {
+        component.component.clone_from(name);
+    }
+    results
+}
+
+/// What a member of a scope has.
+fn member_text(
+    state: &MemberState,
+    results: Result<Results, String>,
+    as_json: bool,
+) -> Result<String, Failure> {
+    #[derive(serde::Serialize)]
+    struct OfMember<'a> {
+        sensor: String,
+        state: &'a str,
+        since: u64,
+        generation: u32,
+        error: Option<String>,
+        #[serde(flatten)]
+        results: Option<Results>,
+    }
+    let (results, error) = match results {
+        Ok(results) => (Some(results), None),
+        Err(error) => (None, Some(error)),
+    };
+    let since = state.since.duration_since(std::time::UNIX_EPOCH);
+    let of_member = OfMember {
+        sensor: state.member.to_string(),
+        state: match (state.state, &error) {
+            ("ok", Some(_)) => "late",
+            (state, _) => state,
+        },
+        since: since.map_or(0, |since| since.as_nanos() as u64),
+        generation: state.generation,
+        error,
+        results,
+    };
+    if as_json {
+        return json(&of_member);
+    }
+    let sensor = &of_member.sensor;
+    Ok(match &of_member.results {
+        Some(results) => {
+            let failure = results.failure.iter();
+            let failure = failure.map(|failure| format!("{sensor}: failed: {failure}"));
+            let text = lines(results);
+            let lines = text.lines().map(|line| format!("{sensor}: {line}"));
+            lines.chain(failure).collect::<Vec<_>>().join("\n")
+        }
+        None => {
+            let error = of_member.error.as_deref().unwrap_or_default();
+            format!("{sensor}: {}: {error}", of_member.state)
+        }
+    })
+}
+
 /// A packet that came to a component, to be shown.
 type Row = (usize, serde_json::Map<String, serde_json::Value>);
 
 /// Takes the packets that wait; the last are kept.
-fn take(flow: &mut Flow, packets: &mut VecDeque<Row>) -> Result<(), Failure> {
+fn take(flow: &mut ScopeFlow, packets: &mut [VecDeque<Row>]) {
     const KEPT: usize = 1000;
 
-    while let Some(packet) = flow.next(Duration::ZERO).map_err(failed)? {
+    while let Some((member, record, component)) = flow.next(Duration::ZERO) {
+        let packets = &mut packets[member];
         if packets.len() == KEPT {
             packets.pop_front();
         }
+        let packet = Packet {
+            component,
+            record: &record,
+        };
         let bytes = packet.bytes().iter();
         let bytes: String = bytes.map(|byte| format!("{byte:02x}")).collect();
         let nanos = ((packet.time() & u64::from(u32::MAX)) * 1_000_000_000) >> 32;
@@ -369,27 +443,26 @@ fn take(flow: &mut Flow, packets: &mut VecDeque<Row>) -> Result<(), Failure> {
             ("bytes", bytes.into()),
         ];
         let row = row.map(|(name, value)| (name.to_owned(), value));
-        packets.push_back((packet.component, row.into_iter().collect()));
+        packets.push_back((component, row.into_iter().collect()));
     }
-    Ok(())
 }
 
 /// Waits so long, and takes packets meanwhile. Whether the run is to end.
 fn wait(
     control: &Control,
     time: Duration,
-    flow: &mut Flow,
-    packets: &mut VecDeque<Row>,
-) -> Result<bool, Failure> {
+    flow: &mut ScopeFlow,
+    packets: &mut [VecDeque<Row>],
+) -> bool {
     const LOOK: Duration = Duration::from_millis(50);
 
     let until = std::time::Instant::now() + time;
     loop {
         let left = until.saturating_duration_since(std::time::Instant::now());
         if control.stopped() || left.is_zero() {
-            return Ok(control.stopped());
+            return control.stopped();
         }
-        take(flow, packets)?;
+        take(flow, packets);
         std::thread::sleep(left.min(LOOK));
     }
 }

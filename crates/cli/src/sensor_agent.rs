@@ -1,17 +1,18 @@
 //! `flowgauge sensor-agent`, and sensors of other machines.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use flowgauge_sensor_agent::Agent;
-use flowgauge_sensor_client::{Client, ClientError, scope};
+use flowgauge_sensor_client::scope::{self, Member};
+use flowgauge_sensor_client::{Client, ClientError, Sensors};
 
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::keys;
 use crate::options::{SensorAgentOptions, SensorAt};
 use crate::say::say;
-use crate::sensor::failed;
 
 /// How long connecting may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -50,15 +51,42 @@ pub(crate) fn connect(at: &SensorAt) -> Result<Client, Failure> {
         None => Client::connect(&at.socket),
         Some(host) => {
             let identity = keys::identity(&at.identity)?;
-            let address = scope::with_port(host).ok_or_else(|| {
-                let hint = "write HOST, HOST:PORT or [2001:db8::1]:PORT";
-                Failure::usage(format!("\"{host}\" is no address"), hint)
-            })?;
+            let address = address_of(host)?;
             Client::connect_to(&identity, &address, at.peer.as_deref(), PATIENCE)
         }
     };
-    connected.map_err(|error| match error {
-        ClientError::Unreachable(error) => keys::of_link(&error),
-        error => failed(error),
+    connected.map_err(failed)
+}
+
+/// The devices that are named, of the sensor that options name or of others, and how to come to them.
+pub(crate) fn members(at: &SensorAt, text: &str) -> Result<(Arc<Sensors>, Vec<Member>), Failure> {
+    let mut members = scope::members(text)
+        .map_err(|error| Failure::usage(error.to_string(), error.hint().to_owned()))?;
+    let address = at.sensor.as_deref().map(address_of).transpose()?;
+    for member in &mut members {
+        member.address = member.address.take().or_else(|| address.clone());
+    }
+    let is_elsewhere = members.iter().any(|member| member.address.is_some());
+    let identity = is_elsewhere.then(|| keys::identity(&at.identity));
+    let sensors = Sensors::new(at.socket.clone(), identity.transpose()?);
+    Ok((Arc::new(sensors), members))
+}
+
+fn address_of(host: &str) -> Result<String, Failure> {
+    scope::with_port(host).ok_or_else(|| {
+        let hint = "write HOST, HOST:PORT or [2001:db8::1]:PORT";
+        Failure::usage(format!("\"{host}\" is no address"), hint)
     })
+}
+
+pub(crate) fn failed(error: ClientError) -> Failure {
+    let hint = error.hint();
+    match error {
+        ClientError::Unreachable(error) => keys::of_link(&error),
+        ClientError::Refused(_) | ClientError::Nobody => Failure::Usage {
+            what: error.to_string(),
+            hint,
+        },
+        error => Failure::run(error.to_string(), hint),
+    }
 }

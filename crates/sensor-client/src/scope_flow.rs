@@ -222,7 +222,7 @@ impl ScopeFlow {
     }
 
     /// Ends the flow. Returns its last results.
-    pub fn close(self) -> Vec<Result<Results, String>> {
+    pub fn close(&mut self) -> Vec<Result<Results, String>> {
         self.inner.end();
         let last = self.ask(|flow| Request::Close { flow });
         for (_, state) in &self.inner.members {
@@ -294,12 +294,11 @@ impl ScopeFlow {
     }
 
     /// Has the files of the members' devices read.
-    pub fn start(&self) -> Vec<Result<(), String>> {
+    pub fn start(&self) -> Vec<Result<(), ClientError>> {
         let members = self.inner.members.iter();
         let started = members.map(|(member, _)| {
             let client = self.inner.sensors.client(member);
-            let started = client.and_then(|client| client.start(&member.device));
-            started.map_err(|error| error.to_string())
+            client.and_then(|client| client.start(&member.device))
         });
         started.collect()
     }

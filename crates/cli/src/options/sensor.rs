@@ -130,7 +130,7 @@ pub(crate) struct StartOptions {
 pub(crate) struct FlowOptions {
     #[command(flatten)]
     pub(crate) sensor: SensorAt,
-    /// The device
+    /// The device; of sensors of other machines host:eth0, several separated by commas, or a scope: campus/*
     #[arg(short = 'd', long, value_name = "DEVICE")]
     pub(crate) device: String,
     /// Begin reading the device's files once the flow is there
