@@ -646,3 +646,81 @@ fn what_an_earlier_run_left_is_not_another_sender() {
         "{results}"
     );
 }
+
+#[test]
+fn one_command_asks_the_sensors_of_many_machines() {
+    let place = Place::new("sensors", &["ops", "stranger"]);
+    let addresses = [place.address, own_address()];
+    for (name, address) in ["one", "two"].iter().zip(addresses) {
+        place.good(&format!("keys add {name} --host {}", address.ip()));
+        let folder = place.folder.display();
+        let config = format!(
+            "socket = \"{folder}/{name}\"\nuser = \"root\"\n[devices.trace]\nfiles = [\"{folder}/small.pcap\"]\n\
+             hold = true\n[remotes.ops]\n"
+        );
+        fs::write(place.folder.join(format!("{name}.toml")), config).unwrap();
+    }
+    let processes = ["one", "two"].iter().zip(addresses).map(|(name, address)| {
+        let sensor = format!("sensor run --config {name}.toml");
+        let sensor = place.start(sensor.split(' '), "sensor at");
+        let agent = format!("sensor-agent --listen {address} --socket {name} --identity {name}");
+        [sensor, place.start(agent.split(' '), "agent of")]
+    });
+    let processes: Vec<[Process; 2]> = processes.collect();
+    let [one, two] = addresses;
+    let scope = format!("{one}:trace,{two}:trace,{}:1:trace", one.ip());
+    fs::write(place.folder.join("scopes"), format!("all = {scope}\n")).unwrap();
+    let ask = |identity: &str, words: &[&str]| {
+        let mut command = place.command(words.iter().copied());
+        command.args(["--identity", identity]);
+        command.env("FLOWGAUGE_SCOPES", place.folder.join("scopes"));
+        command.output().unwrap()
+    };
+    let status = ask("ops", &["sensor", "status", "--sensor", &one.to_string()]);
+    assert!(stdout(&status).contains("holding"));
+    let refused = ask(
+        "stranger",
+        &["sensor", "status", "--sensor", &one.to_string()],
+    );
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        stderr(&refused).contains("no rights"),
+        "{}",
+        stderr(&refused)
+    );
+    let functions = "BPF_FILTER(\"tcp port 80\") PKT_COUNTER";
+    let mapi = [
+        "mapi", "-d", "all/*", "--start", "--json", "--every", "50ms",
+    ];
+    let counted = ask("ops", &[&mapi[..], &[functions]].concat());
+    let counted = stdout(&counted);
+    let lines = counted
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<serde_json::Value> = lines.collect();
+    let last = &lines[lines.len() - 3..];
+    let packets = place.good("packets -r small.pcap tcp port 80");
+    for (line, address) in last.iter().zip(addresses) {
+        assert_eq!(line["sensor"], format!("{address}:trace"));
+        assert_eq!(line["state"], "ok");
+        assert_eq!(line["components"][1]["value"], packets.lines().count());
+    }
+    assert_eq!(last[2]["state"], "down");
+    for [mut sensor, mut agent] in processes {
+        for process in [&mut agent, &mut sensor] {
+            assert!(process.child.try_wait().unwrap().is_none());
+        }
+    }
+    let nobody = ask(
+        "ops",
+        &["sensor", "flow", "-d", &format!("{one}:trace"), "count"],
+    );
+    assert_eq!(nobody.status.code(), Some(2));
+    assert!(stderr(&nobody).contains("hint: "), "{}", stderr(&nobody));
+    let wrong = ask("ops", &["sensor", "flow", "-d", "some/*", "count"]);
+    assert!(
+        stderr(&wrong).contains("no scope \"some\""),
+        "{}",
+        stderr(&wrong)
+    );
+}

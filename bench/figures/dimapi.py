@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Sensors of other machines: bytes and times of scopes, beside the figures of the DiMAPI thesis (5.1 to 5.6).
+
+    cargo build --release -p flowgauge-cli; cargo build --release -p flowgauge-sensor-agent --example scope
+    sudo bench/figures/dimapi.py target/release/flowgauge target/release/examples/scope [SENSORS]
+
+Starts sensors and agents as processes in a network namespace of their own, where nothing else is on loopback, and ends them.
+Bytes are those of loopback (TCP, IP and 14 bytes of each frame).
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+FUNCTIONS = {1: "bytes", 8: "count count2:count count3:count count4:count count5:count count6:count count7:count bytes"}
+
+
+def main():
+    program, scope = map(os.path.abspath, sys.argv[1:3])
+    sensors = int(sys.argv[3]) if len(sys.argv) > 3 else 15
+    if "FLOWGAUGE_INSIDE" not in os.environ:
+        os.environ["FLOWGAUGE_INSIDE"] = "1"
+        words = ["unshare", "-n", sys.executable, *sys.argv]
+        sys.exit(subprocess.run(words).returncode)
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        run(program, scope, sensors, folder)
+
+
+def run(program, scope, count, folder):
+    def keys(*words):
+        subprocess.run([program, "keys", *words, "--keys", f"{folder}/keys"], check=True, capture_output=True)
+
+    keys("authority")
+    keys("add", "user")
+    subprocess.run([program, "generate", "mix", "-q", "--packets", "200000", "-w", f"{folder}/mix.pcap"], check=True)
+    processes, members = [], []
+    try:
+        for number in range(count):
+            host = f"127.0.1.{number + 1}"
+            keys("add", f"s{number}", "--host", host)
+            with open(f"{folder}/{number}.toml", "w", encoding="utf-8") as file:
+                file.write(f'socket = "{folder}/{number}"\nuser = "root"\n[remotes.user]\npackets = "payload"\n')
+                file.write(f'[devices.real]\nfiles = ["{folder}/mix.pcap"]\nspeed = "real"\nhold = true\n')
+                file.write(f'[devices.full]\nfiles = ["{folder}/mix.pcap"]\nhold = true\n')
+            start(processes, [program, "sensor", "run", "--config", f"{folder}/{number}.toml"], "sensor at")
+            agent = ["--listen", f"{host}:2233", "--socket", f"{folder}/{number}", "--keys", f"{folder}/keys", "--identity", f"s{number}"]
+            start(processes, [program, "sensor-agent", *agent], "agent of")
+            members.append(host)
+        of = lambda device, members: ",".join(f"{host}:{device}" for host in members)
+        for functions, stack in FUNCTIONS.items():
+            ask(scope, folder, f"{functions} functions", of("real", members), stack, 5, 100)
+        ask(scope, folder, "packets of one", of("full", members[:1]), "to_buffer", 30, 100)
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+
+
+def start(processes, words, ready):
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    processes.append(process)
+    while ready not in (line := process.stderr.readline()):
+        if not line:
+            sys.exit(f"{words}: ended")
+
+
+def ask(scope, folder, what, members, stack, seconds, interval):
+    words = [scope, f"{folder}/keys", "user", members, stack, str(seconds), str(interval)]
+    output = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    for line in map(json.loads, output.splitlines()):
+        line["what"] = what
+        if "reads" in line:
+            line["kbit_per_s"] = round(line["wire_bytes"] * 8e-3 / line["seconds"], 1)
+        if "packets" in line:
+            line["gbit_per_s"] = round(line["octets"] * 8e-9 / line["seconds"], 2)
+            line["cpu_us_per_packet"] = round(line["cpu"] * 1e6 / max(line["packets"], 1), 3)
+        print(json.dumps(line), flush=True)
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+//! Asks the sensors of a scope, and tells how long that took and how many bytes went over loopback meanwhile, as JSON lines:
+//! `scope KEYS IDENTITY SCOPE STACK SECONDS INTERVAL_MS`. `bench/figures/dimapi.py` starts it where nothing else is on loopback.
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use flowgauge_link::KeyFolder;
+use flowgauge_sensor_client::{ScopeFlow, Sensors, scope};
+
+/// Bytes on loopback so far, with 14 of each frame.
+fn wire() -> u64 {
+    let text = fs::read_to_string("/sys/class/net/lo/statistics/tx_bytes").unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+/// Processor time of this process, in seconds.
+fn cpu() -> f64 {
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or("").split(' ').collect();
+    let ticks = |at: usize| fields.get(at).and_then(|it| it.parse::<f64>().ok());
+    (ticks(12).unwrap_or(0.0) + ticks(13).unwrap_or(0.0)) / 100.0
+}
+
+fn tell(what: &str, begun: Instant, bytes: u64, more: &str) {
+    let seconds = begun.elapsed().as_secs_f64();
+    println!(
+        "{{\"phase\": \"{what}\", \"seconds\": {seconds:.6}, \"wire_bytes\": {}{more}}}",
+        wire() - bytes
+    );
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let [keys, identity, text, stack, seconds, interval] = &words[..] else {
+        return Err("scope KEYS IDENTITY SCOPE STACK SECONDS INTERVAL_MS".into());
+    };
+    let seconds = Duration::from_secs_f64(seconds.parse()?);
+    let interval = Duration::from_millis(interval.parse()?);
+    let identity = KeyFolder::new(keys).identity(Some(identity))?;
+    let sensors = Arc::new(Sensors::new(PathBuf::new(), Some(identity)));
+    let members = scope::members(text)?;
+
+    let (begun, bytes) = (Instant::now(), wire());
+    let connecting = members.iter().map(|member| {
+        let (sensors, member) = (Arc::clone(&sensors), member.clone());
+        thread::spawn(move || sensors.client(&member).is_ok())
+    });
+    let connecting: Vec<_> = connecting.collect();
+    let connected = connecting.into_iter().map(|thread| thread.join());
+    let connected = connected.filter(|it| matches!(it, Ok(true))).count();
+    tell(
+        "connect",
+        begun,
+        bytes,
+        &format!(", \"members\": {connected}"),
+    );
+
+    let (begun, bytes) = (Instant::now(), wire());
+    let mut flow = ScopeFlow::open(&sensors, members.clone(), stack, Duration::ZERO)?;
+    tell("open", begun, bytes, "");
+
+    if stack.contains("to_buffer") {
+        let (begun, bytes, used) = (Instant::now(), wire(), cpu());
+        flow.start();
+        let (mut packets, mut octets) = (0_u64, 0_u64);
+        while begun.elapsed() < seconds {
+            let Some((_, record, _)) = flow.next(Duration::from_millis(500)) else {
+                break;
+            };
+            packets += 1;
+            octets += record.len() as u64;
+        }
+        let lost = flow.read("to_buffer").into_iter().flatten();
+        let lost: u64 = lost.map(|reading| reading.lost).sum();
+        let more = format!(
+            ", \"packets\": {packets}, \"octets\": {octets}, \"lost\": {lost}, \"cpu\": {:.3}",
+            cpu() - used
+        );
+        tell("packets", begun, bytes, &more);
+        return Ok(());
+    }
+    flow.start();
+    let component = stack.split(' ').next_back().unwrap_or_default();
+    let component = component.trim_matches(['{', '}']).to_owned();
+    poll("pull", &flow, &component, seconds, interval);
+    let pushed = ScopeFlow::open(&sensors, members, stack, interval)?;
+    poll("push", &pushed, &component, seconds, interval);
+    Ok(())
+}
+
+/// Reads a component at an interval.
+fn poll(what: &str, flow: &ScopeFlow, component: &str, seconds: Duration, interval: Duration) {
+    let (begun, bytes) = (Instant::now(), wire());
+    let mut took = Vec::new();
+    while begun.elapsed() < seconds {
+        let asked = Instant::now();
+        let read = flow.read(component);
+        took.push(asked.elapsed());
+        assert!(read.iter().all(Option::is_some), "a member is down");
+        thread::sleep(interval.saturating_sub(asked.elapsed()));
+    }
+    took.sort();
+    let at = |part: usize| took[(took.len() - 1) * part / 100].as_secs_f64() * 1e3;
+    let more = format!(
+        ", \"reads\": {}, \"median_ms\": {:.3}, \"p99_ms\": {:.3}",
+        took.len(),
+        at(50),
+        at(99)
+    );
+    tell(what, begun, bytes, &more);
+}
