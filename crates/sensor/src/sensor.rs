@@ -460,6 +460,7 @@ impl Sensor {
         self.connections.fetch_add(1, Ordering::Relaxed);
         let sensor = Arc::clone(self);
         let serve = move || {
+            process::stand_back();
             session::serve(&sensor, &connection, &asker);
             sensor.forget(&asker);
         };
@@ -535,8 +536,9 @@ impl Sensor {
         }
         drop(state);
         let who = asker.who();
+        let account = self.account(asker, rights);
         let devices = devices.iter();
-        let devices = devices.map(|(name, device)| device.status(name, who, rights.admin));
+        let devices = devices.map(|(name, device)| device.status(name, &account, rights.admin));
         let devices = devices.collect();
         let accounts = self.accounts.all().into_iter();
         let seen = accounts.filter(|account| rights.admin || account.who() == who);

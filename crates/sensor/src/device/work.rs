@@ -27,6 +27,8 @@ use crate::text::FORCED_FAILS;
 const LOOK: Duration = Duration::from_secs(1);
 /// ... and one whose readers have no room. Numbers are told as often.
 const WAIT: Duration = Duration::from_millis(1);
+/// While packets come what is asked takes a ninth of the time at most: who asks much does not keep packets waiting.
+const PAUSES: u32 = 8;
 /// How often it is looked what users cost.
 const ACCOUNTING: Duration = Duration::from_millis(10);
 /// Of what a flow has cost this much is left after the next look at it.
@@ -44,6 +46,8 @@ pub(super) struct Work {
     interface: Option<LiveConfig>,
     stop: StopHandle,
     orders: Arc<Orders<Order>>,
+    /// Until when packets come first.
+    busy_until: Instant,
     waker: Waker,
     /// What sources before this one had.
     earlier: Ledger,
@@ -172,6 +176,7 @@ impl Work {
             stop: opened.stop,
             waker: opened.orders.waker(),
             orders: opened.orders,
+            busy_until: Instant::now(),
             earlier: Ledger::default(),
             state,
             errors: Vec::new(),
@@ -198,7 +203,11 @@ impl Work {
     pub(super) fn run(&mut self) -> Ledger {
         let mut is_stopping = false;
         while !is_stopping || self.state == State::Reading {
-            match self.orders.next(self.may_wait()) {
+            let order = match self.has_packets_first() {
+                true => None,
+                false => self.orders.next(self.may_wait()),
+            };
+            match order {
                 Some(Order::Stop) => {
                     is_stopping = true;
                     // What is in the ring of an interface is still taken.
@@ -206,7 +215,11 @@ impl Work {
                         self.end();
                     }
                 }
-                Some(order) => self.obey(order),
+                Some(order) => {
+                    let began = Instant::now();
+                    self.obey(order);
+                    self.busy_until = Instant::now() + PAUSES * began.elapsed();
+                }
                 None => {}
             }
             self.is_settled = true;
@@ -236,6 +249,11 @@ impl Work {
             self.tell();
         }
         self.ledger()
+    }
+
+    /// Whether packets come before what is asked.
+    fn has_packets_first(&self) -> bool {
+        self.state == State::Reading && self.idle == 0 && Instant::now() < self.busy_until
     }
 
     /// How long it may wait for an order.
@@ -284,9 +302,9 @@ impl Work {
                 }
                 None
             }
-            Order::Show(answer) => {
+            Order::Show(account, answer) => {
                 let _ = answer.send(self.shown());
-                None
+                account
             }
             Order::Start => {
                 if self.state == State::Holding {
@@ -451,7 +469,8 @@ impl Work {
             let Some(numbers) = served.at.and_then(|at| self.numbers.get(at)) else {
                 continue;
             };
-            let has_failed = match self.failures.contains_key(&name_of(&served.stack)) {
+            let name = served.stack.name.as_deref().unwrap_or_default();
+            let has_failed = match self.failures.contains_key(name) {
                 true => layout::HAS_FAILED,
                 false => 0,
             };
@@ -514,6 +533,10 @@ impl Work {
 
     /// Has a flow run: as one more of those for whom its stack runs already, where several can have that in common.
     fn open(&mut self, flow: NewFlow) -> Result<(), String> {
+        if flow.ring.is_over() {
+            // While this was on its way.
+            return Err("the flow has ended".to_owned());
+        }
         let mut named = flow.stack.clone();
         let same = self.served.iter().position(|served| {
             named.name.clone_from(&served.stack.name);
