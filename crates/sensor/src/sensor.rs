@@ -193,6 +193,7 @@ impl Flow {
 struct Bound {
     listener: Listener,
     socket: PathBuf,
+    is_free: AtomicBool,
 }
 
 impl Bound {
@@ -201,13 +202,26 @@ impl Bound {
             socket: socket.display().to_string(),
             error,
         })?;
-        Ok(Bound { listener, socket })
+        Ok(Bound {
+            listener,
+            socket,
+            is_free: AtomicBool::new(false),
+        })
+    }
+}
+
+impl Bound {
+    /// Frees the name, once: another sensor may take it.
+    fn free(&self) {
+        if !self.is_free.swap(true, Ordering::Relaxed) {
+            local::free_path(&self.socket);
+        }
     }
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        local::free_path(&self.socket);
+        self.free();
     }
 }
 
@@ -400,6 +414,10 @@ impl Sensor {
             }
         }
         look(self);
+        // Connections, and what is taken anew, may end after the process.
+        if let Some(bound) = &self.bound {
+            bound.free();
+        }
         let devices = core::mem::take(&mut self.state.lock().devices);
         let mut ledger = Ledger::default();
         for device in devices.into_values() {

@@ -1,5 +1,7 @@
 //! What the thread of a device does.
 
+mod costs;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +18,7 @@ use flowgauge_sys::process;
 use flowgauge_wire::Ledger;
 
 use super::{NewFlow, Opened, Order, Shown, ShownStack, Source, State, live, open_live};
-use crate::accounts::{Account, Overload, Verdict, Who};
+use crate::accounts::{Account, Overload};
 use crate::orders::Orders;
 use crate::readers::{FlowRing, Number, Readers};
 use crate::results::{is_shared, now, results, since};
@@ -31,12 +33,8 @@ const WAIT: Duration = Duration::from_millis(1);
 const PAUSES: u32 = 8;
 /// How often it is looked what users cost.
 const ACCOUNTING: Duration = Duration::from_millis(10);
-/// Of what a flow has cost this much is left after the next look at it.
-const FADING: f64 = 0.99;
 /// Errors of a source that are kept.
 const MOST_ERRORS: usize = 16;
-/// Flows that were cut off whose last results are kept.
-const MOST_CUT: usize = 256;
 
 /// What the thread of a device has.
 pub(super) struct Work {
@@ -69,11 +67,15 @@ pub(super) struct Work {
     /// What was counted, as they were told last, and when; how often since there were no packets; whether that is the end.
     numbers: Vec<Vec<Number>>,
     told: Instant,
+    /// How long packets come first after that.
+    tell_pause: Duration,
     idle: u32,
     is_told: bool,
     /// When it was looked what users cost.
     accounted: Instant,
     overload: Overload,
+    /// Whether the interface was behind by then.
+    was_behind: bool,
     /// Looks after programs with libscap, where the source is an interface that they may share.
     service: Option<Service>,
     sharing: Option<Sharing>,
@@ -189,10 +191,12 @@ impl Work {
             is_settled: true,
             numbers: Vec::new(),
             told: Instant::now(),
+            tell_pause: WAIT,
             idle: 0,
             is_told: false,
             accounted: Instant::now(),
             overload: Overload::default(),
+            was_behind: false,
             service: None,
             sharing,
         };
@@ -235,7 +239,9 @@ impl Work {
                 State::Away if !is_stopping => self.take_again(),
                 _ => {}
             }
-            if self.accounted.elapsed() >= ACCOUNTING {
+            // A small ring is full before the next look.
+            let falls_behind = !self.was_behind && self.source.is_behind();
+            if falls_behind || self.accounted.elapsed() >= ACCOUNTING {
                 self.accounted = Instant::now();
                 self.account();
                 if self.interface.is_some() {
@@ -429,12 +435,15 @@ impl Work {
         const IDLE: u32 = 20;
         self.idle = if comes { 0 } else { (self.idle + 1).min(IDLE) };
         let is_due = match comes {
-            true => self.told.elapsed() >= WAIT,
+            true => self.told.elapsed() >= self.tell_pause,
             false => self.idle < IDLE,
         };
         if is_due && !self.served.is_empty() {
-            self.told = Instant::now();
+            let began = Instant::now();
             self.tell();
+            self.told = Instant::now();
+            // Of thousands of flows that takes a hundredth of the time.
+            self.tell_pause = (100 * (self.told - began)).clamp(WAIT, LOOK);
         }
     }
 
@@ -716,80 +725,6 @@ impl Work {
 
     fn has(&self, stack: &Stack) -> bool {
         self.runner.stacks().iter().any(|it| it.does_as(stack))
-    }
-
-    /// Charges users with what their flows cost. What several flows share they pay evenly. That of files counts for no share:
-    /// they wait.
-    fn account(&mut self) {
-        let is_live = self.interface.is_some();
-        for served in &mut self.served {
-            let Some(at) = served.at else {
-                continue;
-            };
-            let (cost, missed) = (self.runner.cost(at), self.runner.missed(at));
-            // One that began anew counts from zero.
-            let share = cost.checked_sub(served.cost).unwrap_or(cost);
-            let share = share / served.flows.len().max(1) as u64;
-            let lost = missed.saturating_sub(served.missed);
-            (served.cost, served.missed) = (cost, missed);
-            for flow in &mut served.flows {
-                flow.spent += share;
-                flow.lately = flow.lately * FADING + share as f64;
-                if lost > 0 {
-                    flow.ring.lose(lost);
-                }
-                match is_live {
-                    true => flow.account.charge(share),
-                    false => flow.account.note(share),
-                }
-            }
-        }
-    }
-
-    /// Lets flows of users who are over their share rest, or cuts one off, where others would lose packets for them.
-    fn relieve(&mut self) {
-        let is_behind = self.source.is_behind();
-        let mut verdicts: BTreeMap<Who, Verdict> = BTreeMap::new();
-        for flow in self.served.iter().flat_map(|served| &served.flows) {
-            let (account, overload) = (&flow.account, &mut self.overload);
-            let is_over = || account.owes().is_some();
-            let verdict = || overload.look(account.who(), is_over(), is_behind);
-            verdicts.entry(account.who()).or_insert_with(verdict);
-        }
-        for served in &self.served {
-            let mut flows = served.flows.iter();
-            let rests =
-                flows.all(|flow| verdicts.get(&flow.account.who()) != Some(&Verdict::Serve));
-            if let Some(at) = served.at {
-                self.runner.set_rests(at, rests);
-            }
-        }
-        for (who, _) in verdicts.iter().filter(|(_, it)| **it == Verdict::Cut) {
-            self.cut_off(*who);
-        }
-    }
-
-    /// Ends the costliest flow of a user.
-    fn cut_off(&mut self, who: Who) {
-        let flows = self.served.iter().flat_map(|served| &served.flows);
-        let flows = flows.filter(|flow| flow.account.who() == who);
-        let costliest = flows.max_by(|one, other| one.lately.total_cmp(&other.lately));
-        let Some(flow) = costliest else {
-            return;
-        };
-        let (number, ring) = (flow.number, Arc::clone(&flow.ring));
-        let why = format!(
-            "the flow was cut off: packets were lost, and its user takes more than cpu = {} processors",
-            flow.account.share()
-        );
-        if let Some(mut last) = self.close(&[number]) {
-            last.failure = Some(why);
-            while self.cut.len() >= MOST_CUT {
-                self.cut.pop_first();
-            }
-            self.cut.insert(number, last);
-        }
-        ring.end();
     }
 
     fn shown(&mut self) -> Shown {
