@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use flowgauge_runtime::shared;
 use flowgauge_sensor::config::most_memory;
 use flowgauge_sensor::{Alone, Config, Sensor, StartError};
-use flowgauge_sensor_client::protocol::{Results, Status};
+use flowgauge_sensor_client::protocol::{DeviceStatus, Results, Status};
 use flowgauge_sensor_client::{MemberState, Packet, ScopeFlow};
 use flowgauge_sys::privileges;
 use sd_notify::NotifyState;
@@ -154,24 +155,41 @@ fn group(interface: &str, options: &SensorRunOptions) -> Result<Option<u32>, Fai
 /// Lets it run until it is stopped.
 fn watch(sensor: &Arc<Sensor>, control: &Control) {
     notify(&[NotifyState::Ready]);
-    let ledger = sensor.run(|sensor| {
-        notify(&[NotifyState::Watchdog]);
-        if !control.reload_wanted() {
-            return;
-        }
-        match sensor.reload() {
-            Ok(said) => said
-                .iter()
-                .for_each(|line| say!("flowgauge: reloaded: {line}")),
-            Err(error) => {
-                let _code = unstarted(&error).report();
-                say!("not reloaded: the sensor continues as it was");
+    // On a thread of its own: devices are waited for, and the watchdog is not.
+    let mut reloading: Option<JoinHandle<()>> = None;
+    let ledger = sensor.run(|running| {
+        notify(&[match running.is_stopped() {
+            true => NotifyState::Stopping,
+            false => NotifyState::Watchdog,
+        }]);
+        let is_free = reloading.as_ref().is_none_or(JoinHandle::is_finished);
+        if is_free && control.reload_wanted() {
+            let sensor = Arc::clone(sensor);
+            let named = std::thread::Builder::new().name("fg-reload".to_owned());
+            match named.spawn(move || reload(&sensor)) {
+                Ok(thread) => reloading = Some(thread),
+                Err(error) => say!("not reloaded: no thread can be started: {error}"),
             }
         }
     });
-    notify(&[NotifyState::Stopping]);
     say!("{}", summary::ledger_line(&ledger));
     say!("flowgauge: sensor has ended");
+}
+
+fn reload(sensor: &Sensor) {
+    let now = NotifyState::monotonic_usec_now();
+    let now = now.unwrap_or(NotifyState::Status("reloading"));
+    notify(&[NotifyState::Reloading, now]);
+    match sensor.reload() {
+        Ok(said) => said
+            .iter()
+            .for_each(|line| say!("flowgauge: reloaded: {line}")),
+        Err(error) => {
+            let _code = unstarted(&error).report();
+            say!("not reloaded: the sensor continues as it was");
+        }
+    }
+    notify(&[NotifyState::Ready]);
 }
 
 /// Tells systemd, if it started this process.
@@ -216,59 +234,108 @@ fn page(status: &Status, before: Option<(Duration, &Status)>) -> String {
         status.connections
     )];
     for device in &status.devices {
-        lines.push(format!(
-            "{}: {}, {}: {} packets received, {} delivered ({} bytes)",
-            device.device,
-            device.source,
-            device.state,
-            device.packets,
-            device.delivered,
-            device.delivered_bytes
-        ));
         let was = before.and_then(|(passed, status)| {
             let mut devices = status.devices.iter();
             Some((passed, devices.find(|was| was.device == device.device)?))
         });
-        if let Some((passed, was)) = was {
-            let rate = |now: u64, was: u64| now.saturating_sub(was) as f64 / passed.as_secs_f64();
-            lines.push(format!(
-                "  {:.0} packets/s, {:.1} Mbit/s delivered",
-                rate(device.packets, was.packets),
-                rate(device.delivered_bytes, was.delivered_bytes) * 8e-6
-            ));
-        }
-        let refused = device.refused.iter();
-        lines.extend(refused.map(|(place, packets)| format!("  {packets} packets: {place}")));
-        lines.extend(
-            device
-                .errors
-                .iter()
-                .map(|error| format!("  error: {error}")),
-        );
-        for stack in &device.stacks {
-            let flows = stack.flows.iter().map(|flow| {
-                let (number, process) = (flow.flow, flow.process);
-                let user = match &flow.name {
-                    Some(name) => format!("@{name}"),
-                    None => flow.user.to_string(),
-                };
-                format!("flow {number} of user {user} (process {process})")
-            });
-            let flows: Vec<String> = flows.collect();
-            let components = stack.components.join(" - ");
-            lines.push(match flows.is_empty() {
-                true => format!("  {}: {components}", stack.stack),
-                false => format!("  {}: {components}", flows.join(", ")),
-            });
-            lines.extend(
-                stack
-                    .failure
-                    .iter()
-                    .map(|failure| format!("    failed: {failure}")),
-            );
-        }
+        device_lines(device, was, &mut lines);
+    }
+    for user in &status.users {
+        let was = before.and_then(|(passed, status)| {
+            let mut users = status.users.iter();
+            Some((passed, users.find(|was| was.user == user.user)?.cpu_ns))
+        });
+        let share = user.cpu.map_or(String::new(), |cpu| format!(" of {cpu}"));
+        lines.push(format!(
+            "user {}: {} connections, {}{share}{}, {} of {} bytes of packets wait",
+            user_text(user.user, user.name.as_deref()),
+            user.connections,
+            processors(user.cpu_ns, was),
+            if user.is_over { ", over it" } else { "" },
+            user.memory,
+            user.most_memory
+        ));
     }
     lines.join("\n")
+}
+
+/// A user of this machine by number, one of another by the name in the user's certificate.
+fn user_text(user: u64, name: Option<&str>) -> String {
+    name.map_or_else(|| user.to_string(), |name| format!("@{name}"))
+}
+
+/// Processor time; how many processors that is, where it is known what it was so long ago.
+fn processors(nanos: u64, was: Option<(Duration, u64)>) -> String {
+    match was {
+        Some((passed, was)) => {
+            let seconds = nanos.saturating_sub(was) as f64 * 1e-9;
+            format!("{:.2} processors", seconds / passed.as_secs_f64())
+        }
+        None => format!("{:.1} s of processor time", nanos as f64 * 1e-9),
+    }
+}
+
+fn device_lines(
+    device: &DeviceStatus,
+    was: Option<(Duration, &DeviceStatus)>,
+    lines: &mut Vec<String>,
+) {
+    lines.push(format!(
+        "{}: {}, {}{}: {} packets received, {} delivered ({} bytes)",
+        device.device,
+        device.source,
+        device.state,
+        if device.is_behind { ", behind" } else { "" },
+        device.packets,
+        device.delivered,
+        device.delivered_bytes
+    ));
+    if let Some((passed, was)) = was {
+        let rate = |now: u64, was: u64| now.saturating_sub(was) as f64 / passed.as_secs_f64();
+        lines.push(format!(
+            "  {:.0} packets/s, {:.1} Mbit/s delivered",
+            rate(device.packets, was.packets),
+            rate(device.delivered_bytes, was.delivered_bytes) * 8e-6
+        ));
+    }
+    let refused = device.refused.iter();
+    lines.extend(refused.map(|(place, packets)| format!("  {packets} packets: {place}")));
+    lines.extend(
+        device
+            .errors
+            .iter()
+            .map(|error| format!("  error: {error}")),
+    );
+    for stack in &device.stacks {
+        let stacks = was.iter().flat_map(|(_, was)| &was.stacks);
+        let before = stacks.clone().find(|was| was.stack == stack.stack);
+        let passed = was.map(|(passed, _)| passed);
+        let cost = processors(
+            stack.cpu_ns,
+            passed.zip(before).map(|(passed, was)| (passed, was.cpu_ns)),
+        );
+        let flows = stack.flows.iter().map(|flow| {
+            let (number, process) = (flow.flow, flow.process);
+            let user = user_text(flow.user, flow.name.as_deref());
+            let lost = match flow.lost {
+                0 => String::new(),
+                lost => format!(", {lost} packets lost"),
+            };
+            format!("flow {number} of user {user} (process {process}{lost})")
+        });
+        let flows: Vec<String> = flows.collect();
+        let components = stack.components.join(" - ");
+        lines.push(match flows.is_empty() {
+            true => format!("  {}: {components}: {cost}", stack.stack),
+            false => format!("  {}: {components}: {cost}", flows.join(", ")),
+        });
+        lines.extend(
+            stack
+                .failure
+                .iter()
+                .map(|failure| format!("    failed: {failure}")),
+        );
+    }
 }
 
 /// Has MAPI's functions run on a device.

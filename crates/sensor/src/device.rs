@@ -214,7 +214,8 @@ enum Order {
     Close(Vec<u64>, Sender<Option<Results>>),
     /// Results of a flow; of the component with this label alone, which forgets them.
     Results(u64, Option<String>, Sender<Result<Results, String>>),
-    Show(Sender<Shown>),
+    /// How it is, at the cost of who asks.
+    Show(Option<Arc<Account>>, Sender<Shown>),
     Start,
     Stop,
 }
@@ -353,7 +354,7 @@ impl Device {
 
     /// Whether nothing comes of it any more.
     pub(crate) fn is_over(&self) -> bool {
-        match self.ask(None, LOOK, Order::Show) {
+        match self.ask(None, LOOK, |answer| Order::Show(None, answer)) {
             Ok(shown) => shown.state == State::Ended,
             Err(error) => error == GONE,
         }
@@ -373,14 +374,21 @@ impl Device {
         self.orders.send(None, Order::Start);
     }
 
-    /// How it is, as `who` asks, who sees flows of others if `sees_all`, and what the configuration has run.
-    pub(crate) fn status(&self, name: &str, who: Who, sees_all: bool) -> DeviceStatus {
+    /// How it is, as a user asks, who sees flows of others if `sees_all`, and what the configuration has run.
+    pub(crate) fn status(
+        &self,
+        name: &str,
+        account: &Arc<Account>,
+        sees_all: bool,
+    ) -> DeviceStatus {
+        let who = account.who();
+        let show = |answer| Order::Show(Some(Arc::clone(account)), answer);
         let mut status = DeviceStatus {
             device: name.to_owned(),
             source: self.describes.clone(),
             ..DeviceStatus::default()
         };
-        let shown = match self.ask(Some(who), LOOK, Order::Show) {
+        let shown = match self.ask(Some(who), LOOK, show) {
             Ok(shown) => shown,
             Err(error) => {
                 let state = if error == GONE { "failed" } else { "busy" };

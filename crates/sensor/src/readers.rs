@@ -280,6 +280,12 @@ impl FlowRing {
         });
     }
 
+    /// Whether its flow has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        let memory = &*self.memory.0.lock();
+        memory.rings.get(&self.flow).is_none_or(|ring| ring.is_over)
+    }
+
     /// Packets that it has lost, and bytes that wait in it.
     pub(crate) fn fill(&self) -> (u64, u64) {
         let memory = &mut *self.memory.0.lock();

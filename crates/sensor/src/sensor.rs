@@ -195,6 +195,7 @@ impl Flow {
 struct Bound {
     listener: Listener,
     socket: PathBuf,
+    is_free: AtomicBool,
 }
 
 impl Bound {
@@ -203,13 +204,26 @@ impl Bound {
             socket: socket.display().to_string(),
             error,
         })?;
-        Ok(Bound { listener, socket })
+        Ok(Bound {
+            listener,
+            socket,
+            is_free: AtomicBool::new(false),
+        })
+    }
+}
+
+impl Bound {
+    /// Frees the name, once: another sensor may take it.
+    fn free(&self) {
+        if !self.is_free.swap(true, Ordering::Relaxed) {
+            local::free_path(&self.socket);
+        }
     }
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        local::free_path(&self.socket);
+        self.free();
     }
 }
 
@@ -407,6 +421,10 @@ impl Sensor {
             }
         }
         look(self);
+        // Connections, and what is taken anew, may end after the process.
+        if let Some(bound) = &self.bound {
+            bound.free();
+        }
         let devices = core::mem::take(&mut self.state.lock().devices);
         let mut ledger = Ledger::default();
         for device in devices.into_values() {
@@ -445,6 +463,7 @@ impl Sensor {
         self.connections.fetch_add(1, Ordering::Relaxed);
         let sensor = Arc::clone(self);
         let serve = move || {
+            process::stand_back();
             let mut asker = asker;
             session::serve(&sensor, &connection, &mut asker);
             sensor.forget(&asker);
@@ -589,8 +608,9 @@ impl Sensor {
         }
         drop(state);
         let who = asker.who();
+        let account = self.account(asker, rights);
         let devices = devices.iter();
-        let devices = devices.map(|(name, device)| device.status(name, who, rights.admin));
+        let devices = devices.map(|(name, device)| device.status(name, &account, rights.admin));
         let mut devices: Vec<DeviceStatus> = devices.collect();
         let stacks = devices.iter_mut().flat_map(|device| &mut device.stacks);
         for flow in stacks.flat_map(|stack| &mut stack.flows) {

@@ -49,6 +49,7 @@ fn main() {
         ["service", interface] => return service(interface),
         ["client", filter, cutoff, memory] => return client(filter, cutoff, memory),
         ["stranger"] => return stranger(&ServiceProgram::None),
+        ["stayer"] => return stayer(),
         ["starter"] => return stranger(&program()),
         ["sensor", file] => return sensor(file),
         _ => {}
@@ -165,6 +166,28 @@ fn stranger(program: &ServiceProgram) {
     match Client::connect(INTERFACE, &application, program) {
         Ok(_) => println!("joined"),
         Err(error) => println!("error {error}"),
+    }
+}
+
+/// Joins what there is, stays until it is told to go, and says why.
+fn stayer() {
+    println!("user {}", flowgauge_sys::process::user());
+    let application = Application {
+        memory_bytes: 1 << 20,
+        ..Application::default()
+    };
+    let joined = Client::connect(INTERFACE, &application, &ServiceProgram::None);
+    let mut client = match joined {
+        Ok(client) => client,
+        Err(error) => return println!("error {error}"),
+    };
+    println!("joined");
+    loop {
+        match client.next_event(None) {
+            Ok(shared::Next::End(reason)) => return println!("end {reason}"),
+            Ok(_) => {}
+            Err(error) => return println!("error {error}"),
+        }
     }
 }
 
@@ -572,6 +595,22 @@ fn a_sensor_serves_programs_beside_its_stacks(lab: &Lab) {
     wait_until("it is shared again", || {
         other.says("stranger", STRANGER + 1, GROUP).1 == "joined\n"
     });
+    // Whoever may not be there any more is told so.
+    let mut stayer = Command::new(other.program());
+    stayer.arg("stayer").uid(STRANGER + 1).gid(GROUP);
+    let mut stayer = stayer.stdout(Stdio::piped()).spawn().unwrap();
+    let mut says = BufReader::new(stayer.stdout.take().unwrap()).lines();
+    assert!(says.any(|line| line.unwrap() == "joined"));
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (without, _) = text.split_once("[groups").unwrap();
+    std::fs::write(&file, without).unwrap();
+    assert_eq!(flows.reload().unwrap(), ["rights have changed"]);
+    let last = says.next().unwrap().unwrap();
+    assert!(
+        last.starts_with("end ") && last.contains("may not have its streams"),
+        "{last}"
+    );
+    assert!(stayer.wait().unwrap().success());
     drop(sensor.stdin.take());
     assert!(sensor.wait().unwrap().success());
 }

@@ -236,7 +236,9 @@ pub struct Settings {
 
 /// Components that were made of the settings beforehand; copies of the settings have them in common.
 #[derive(Clone, Default)]
-struct Spare(Option<Arc<Mutex<Vec<Box<dyn Component>>>>>);
+struct Spare(Option<Arc<Made>>);
+
+struct Made(Mutex<Vec<Box<dyn Component>>>);
 
 impl core::fmt::Debug for Spare {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -379,12 +381,12 @@ impl Settings {
 
     /// Keeps components that were made of these settings, for [`Settings::take_spare`].
     pub(crate) fn keep(&mut self, made: Vec<Box<dyn Component>>) {
-        self.spare = Spare(Some(Arc::new(Mutex::new(made))));
+        self.spare = Spare(Some(Arc::new(Made(Mutex::new(made)))));
     }
 
     /// A component that was made of these settings beforehand, if there is one left.
     pub(crate) fn take_spare(&self) -> Option<Box<dyn Component>> {
-        let spare = self.spare.0.as_ref()?.lock();
+        let spare = self.spare.0.as_ref()?.0.lock();
         spare.unwrap_or_else(PoisonError::into_inner).pop()
     }
 

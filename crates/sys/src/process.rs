@@ -107,8 +107,8 @@ pub fn thread_time() -> u64 {
 
 /// From now on the calling thread leaves processors to others, if those want them.
 pub fn stand_back() {
-    /// A tenth of the share of a thread that does not.
-    const NICE: i32 = 10;
+    /// A third of what a thread gets that does not.
+    const NICE: i32 = 5;
 
     // SAFETY: a system call with integers; 0 is the calling thread. Where it is refused nothing changes.
     unsafe {

@@ -178,26 +178,6 @@ fn is_safe_for_libpcap(program: &[Instruction]) -> bool {
     !program.is_empty()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn endless_programs_are_not_given_to_libpcap() {
-        let jump_back = Instruction {
-            code: 0x05,
-            k: u32::MAX,
-            ..Instruction::default()
-        };
-        let give_up = Instruction {
-            code: 0x06,
-            ..Instruction::default()
-        };
-        assert_eq!(offline_filter(&[jump_back, give_up], &[], 0), None);
-        assert_eq!(offline_filter(&[], &[], 0), None);
-    }
-}
-
 /// From now on the calling thread, and no other of the process, is of this user and group, and of no other groups. Who it
 /// connects to sees that.
 ///
@@ -215,5 +195,25 @@ pub fn become_on_this_thread(user: u32) -> io::Result<()> {
     match results.iter().all(|result| *result == 0) {
         true => Ok(()),
         false => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endless_programs_are_not_given_to_libpcap() {
+        let jump_back = Instruction {
+            code: 0x05,
+            k: u32::MAX,
+            ..Instruction::default()
+        };
+        let give_up = Instruction {
+            code: 0x06,
+            ..Instruction::default()
+        };
+        assert_eq!(offline_filter(&[jump_back, give_up], &[], 0), None);
+        assert_eq!(offline_filter(&[], &[], 0), None);
     }
 }

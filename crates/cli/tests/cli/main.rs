@@ -29,6 +29,7 @@ mod match_cutoff;
 mod matches;
 mod packets;
 mod protocol_stacks;
+mod sensor;
 mod sharing;
 mod stack;
 mod stack_runs;

@@ -1,5 +1,7 @@
 //! What the thread of a device does.
 
+mod costs;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +18,7 @@ use flowgauge_sys::process;
 use flowgauge_wire::Ledger;
 
 use super::{NewFlow, Opened, Order, Shown, ShownStack, Source, State, live, open_live};
-use crate::accounts::{Account, Overload, Verdict, Who};
+use crate::accounts::{Account, Overload};
 use crate::orders::Orders;
 use crate::readers::{FlowRing, Number, Readers};
 use crate::results::{is_shared, now, results, since};
@@ -27,14 +29,12 @@ use crate::text::FORCED_FAILS;
 const LOOK: Duration = Duration::from_secs(1);
 /// ... and one whose readers have no room. Numbers are told as often.
 const WAIT: Duration = Duration::from_millis(1);
+/// While packets come what is asked takes a ninth of the time at most: who asks much does not keep packets waiting.
+const PAUSES: u32 = 8;
 /// How often it is looked what users cost.
 const ACCOUNTING: Duration = Duration::from_millis(10);
-/// Of what a flow has cost this much is left after the next look at it.
-const FADING: f64 = 0.99;
 /// Errors of a source that are kept.
 const MOST_ERRORS: usize = 16;
-/// Flows that were cut off whose last results are kept.
-const MOST_CUT: usize = 256;
 
 /// What the thread of a device has.
 pub(super) struct Work {
@@ -44,6 +44,8 @@ pub(super) struct Work {
     interface: Option<LiveConfig>,
     stop: StopHandle,
     orders: Arc<Orders<Order>>,
+    /// Until when packets come first.
+    busy_until: Instant,
     waker: Waker,
     /// What sources before this one had.
     earlier: Ledger,
@@ -65,11 +67,15 @@ pub(super) struct Work {
     /// What was counted, as they were told last, and when; how often since there were no packets; whether that is the end.
     numbers: Vec<Vec<Number>>,
     told: Instant,
+    /// How long packets come first after that.
+    tell_pause: Duration,
     idle: u32,
     is_told: bool,
     /// When it was looked what users cost.
     accounted: Instant,
     overload: Overload,
+    /// Whether the interface was behind by then.
+    was_behind: bool,
     /// Looks after programs with libscap, where the source is an interface that they may share.
     service: Option<Service>,
     sharing: Option<Sharing>,
@@ -172,6 +178,7 @@ impl Work {
             stop: opened.stop,
             waker: opened.orders.waker(),
             orders: opened.orders,
+            busy_until: Instant::now(),
             earlier: Ledger::default(),
             state,
             errors: Vec::new(),
@@ -184,10 +191,12 @@ impl Work {
             is_settled: true,
             numbers: Vec::new(),
             told: Instant::now(),
+            tell_pause: WAIT,
             idle: 0,
             is_told: false,
             accounted: Instant::now(),
             overload: Overload::default(),
+            was_behind: false,
             service: None,
             sharing,
         };
@@ -198,7 +207,11 @@ impl Work {
     pub(super) fn run(&mut self) -> Ledger {
         let mut is_stopping = false;
         while !is_stopping || self.state == State::Reading {
-            match self.orders.next(self.may_wait()) {
+            let order = match self.has_packets_first() {
+                true => None,
+                false => self.orders.next(self.may_wait()),
+            };
+            match order {
                 Some(Order::Stop) => {
                     is_stopping = true;
                     // What is in the ring of an interface is still taken.
@@ -206,7 +219,11 @@ impl Work {
                         self.end();
                     }
                 }
-                Some(order) => self.obey(order),
+                Some(order) => {
+                    let began = Instant::now();
+                    self.obey(order);
+                    self.busy_until = Instant::now() + PAUSES * began.elapsed();
+                }
                 None => {}
             }
             self.is_settled = true;
@@ -222,7 +239,9 @@ impl Work {
                 State::Away if !is_stopping => self.take_again(),
                 _ => {}
             }
-            if self.accounted.elapsed() >= ACCOUNTING {
+            // A small ring is full before the next look.
+            let falls_behind = !self.was_behind && self.source.is_behind();
+            if falls_behind || self.accounted.elapsed() >= ACCOUNTING {
                 self.accounted = Instant::now();
                 self.account();
                 if self.interface.is_some() {
@@ -236,6 +255,11 @@ impl Work {
             self.tell();
         }
         self.ledger()
+    }
+
+    /// Whether packets come before what is asked.
+    fn has_packets_first(&self) -> bool {
+        self.state == State::Reading && self.idle == 0 && Instant::now() < self.busy_until
     }
 
     /// How long it may wait for an order.
@@ -284,9 +308,9 @@ impl Work {
                 }
                 None
             }
-            Order::Show(answer) => {
+            Order::Show(account, answer) => {
                 let _ = answer.send(self.shown());
-                None
+                account
             }
             Order::Start => {
                 if self.state == State::Holding {
@@ -411,12 +435,15 @@ impl Work {
         const IDLE: u32 = 20;
         self.idle = if comes { 0 } else { (self.idle + 1).min(IDLE) };
         let is_due = match comes {
-            true => self.told.elapsed() >= WAIT,
+            true => self.told.elapsed() >= self.tell_pause,
             false => self.idle < IDLE,
         };
         if is_due && !self.served.is_empty() {
-            self.told = Instant::now();
+            let began = Instant::now();
             self.tell();
+            self.told = Instant::now();
+            // Of thousands of flows that takes a hundredth of the time.
+            self.tell_pause = (100 * (self.told - began)).clamp(WAIT, LOOK);
         }
     }
 
@@ -451,7 +478,8 @@ impl Work {
             let Some(numbers) = served.at.and_then(|at| self.numbers.get(at)) else {
                 continue;
             };
-            let has_failed = match self.failures.contains_key(&name_of(&served.stack)) {
+            let name = served.stack.name.as_deref().unwrap_or_default();
+            let has_failed = match self.failures.contains_key(name) {
                 true => layout::HAS_FAILED,
                 false => 0,
             };
@@ -514,6 +542,10 @@ impl Work {
 
     /// Has a flow run: as one more of those for whom its stack runs already, where several can have that in common.
     fn open(&mut self, flow: NewFlow) -> Result<(), String> {
+        if flow.ring.is_over() {
+            // While this was on its way.
+            return Err("the flow has ended".to_owned());
+        }
         let mut named = flow.stack.clone();
         let same = self.served.iter().position(|served| {
             named.name.clone_from(&served.stack.name);
@@ -693,80 +725,6 @@ impl Work {
 
     fn has(&self, stack: &Stack) -> bool {
         self.runner.stacks().iter().any(|it| it.does_as(stack))
-    }
-
-    /// Charges users with what their flows cost. What several flows share they pay evenly. That of files counts for no share:
-    /// they wait.
-    fn account(&mut self) {
-        let is_live = self.interface.is_some();
-        for served in &mut self.served {
-            let Some(at) = served.at else {
-                continue;
-            };
-            let (cost, missed) = (self.runner.cost(at), self.runner.missed(at));
-            // One that began anew counts from zero.
-            let share = cost.checked_sub(served.cost).unwrap_or(cost);
-            let share = share / served.flows.len().max(1) as u64;
-            let lost = missed.saturating_sub(served.missed);
-            (served.cost, served.missed) = (cost, missed);
-            for flow in &mut served.flows {
-                flow.spent += share;
-                flow.lately = flow.lately * FADING + share as f64;
-                if lost > 0 {
-                    flow.ring.lose(lost);
-                }
-                match is_live {
-                    true => flow.account.charge(share),
-                    false => flow.account.note(share),
-                }
-            }
-        }
-    }
-
-    /// Lets flows of users who are over their share rest, or cuts one off, where others would lose packets for them.
-    fn relieve(&mut self) {
-        let is_behind = self.source.is_behind();
-        let mut verdicts: BTreeMap<Who, Verdict> = BTreeMap::new();
-        for flow in self.served.iter().flat_map(|served| &served.flows) {
-            let (account, overload) = (&flow.account, &mut self.overload);
-            let is_over = || account.owes().is_some();
-            let verdict = || overload.look(account.who(), is_over(), is_behind);
-            verdicts.entry(account.who()).or_insert_with(verdict);
-        }
-        for served in &self.served {
-            let mut flows = served.flows.iter();
-            let rests =
-                flows.all(|flow| verdicts.get(&flow.account.who()) != Some(&Verdict::Serve));
-            if let Some(at) = served.at {
-                self.runner.set_rests(at, rests);
-            }
-        }
-        for (who, _) in verdicts.iter().filter(|(_, it)| **it == Verdict::Cut) {
-            self.cut_off(*who);
-        }
-    }
-
-    /// Ends the costliest flow of a user.
-    fn cut_off(&mut self, who: Who) {
-        let flows = self.served.iter().flat_map(|served| &served.flows);
-        let flows = flows.filter(|flow| flow.account.who() == who);
-        let costliest = flows.max_by(|one, other| one.lately.total_cmp(&other.lately));
-        let Some(flow) = costliest else {
-            return;
-        };
-        let (number, ring) = (flow.number, Arc::clone(&flow.ring));
-        let why = format!(
-            "the flow was cut off: packets were lost, and its user takes more than cpu = {} processors",
-            flow.account.share()
-        );
-        if let Some(mut last) = self.close(&[number]) {
-            last.failure = Some(why);
-            while self.cut.len() >= MOST_CUT {
-                self.cut.pop_first();
-            }
-            self.cut.insert(number, last);
-        }
-        ring.end();
     }
 
     fn shown(&mut self) -> Shown {

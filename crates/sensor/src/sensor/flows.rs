@@ -43,7 +43,7 @@ impl Sensor {
         done.map_err(|error| Refusal::new(format!("no thread can be started: {error}")))?
     }
 
-    fn account(&self, asker: &Asker, rights: &Rights) -> Arc<Account> {
+    pub(super) fn account(&self, asker: &Asker, rights: &Rights) -> Arc<Account> {
         self.accounts.of(asker.who(), rights.cpu)
     }
 
@@ -143,7 +143,14 @@ impl Sensor {
         let opened = place.open(new);
         let mut state = self.state.lock();
         if let Err(error) = opened {
-            state.flows.remove(&number);
+            // A device in the place of the one that was asked may have it.
+            let flow = state.flows.remove(&number);
+            let now = state.device(device);
+            drop(state);
+            if let (Some(flow), Ok(now)) = (flow, now) {
+                flow.ring.end();
+                now.close(None, vec![number]);
+            }
             return Err(Refusal::new(error));
         }
         if !state.flows.contains_key(&number) {

@@ -1,0 +1,89 @@
+//! What flows cost their users, and what becomes of those that cost too much.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Work;
+use crate::accounts::{Verdict, Who};
+
+/// Of what a flow has cost this much is left after the next look at it.
+const FADING: f64 = 0.99;
+/// Flows that were cut off whose last results are kept.
+const MOST_CUT: usize = 256;
+
+impl Work {
+    /// Charges users with what their flows cost. What several flows share they pay evenly. That of files counts for no share:
+    /// they wait.
+    pub(super) fn account(&mut self) {
+        let is_live = self.interface.is_some();
+        for served in &mut self.served {
+            let Some(at) = served.at else {
+                continue;
+            };
+            let (cost, missed) = (self.runner.cost(at), self.runner.missed(at));
+            // One that began anew counts from zero.
+            let share = cost.checked_sub(served.cost).unwrap_or(cost);
+            let share = share / served.flows.len().max(1) as u64;
+            let lost = missed.saturating_sub(served.missed);
+            (served.cost, served.missed) = (cost, missed);
+            for flow in &mut served.flows {
+                flow.spent += share;
+                flow.lately = flow.lately * FADING + share as f64;
+                if lost > 0 {
+                    flow.ring.lose(lost);
+                }
+                match is_live {
+                    true => flow.account.charge(share),
+                    false => flow.account.note(share),
+                }
+            }
+        }
+    }
+
+    /// Lets flows of users who are over their share rest, or cuts one off, where others would lose packets for them.
+    pub(super) fn relieve(&mut self) {
+        let is_behind = self.source.is_behind();
+        self.was_behind = is_behind;
+        let mut verdicts: BTreeMap<Who, Verdict> = BTreeMap::new();
+        for flow in self.served.iter().flat_map(|served| &served.flows) {
+            let (account, overload) = (&flow.account, &mut self.overload);
+            let is_over = || account.owes().is_some();
+            let verdict = || overload.look(account.who(), is_over(), is_behind);
+            verdicts.entry(account.who()).or_insert_with(verdict);
+        }
+        for served in &self.served {
+            let mut flows = served.flows.iter();
+            let rests =
+                flows.all(|flow| verdicts.get(&flow.account.who()) != Some(&Verdict::Serve));
+            if let Some(at) = served.at {
+                self.runner.set_rests(at, rests);
+            }
+        }
+        for (who, _) in verdicts.iter().filter(|(_, it)| **it == Verdict::Cut) {
+            self.cut_off(*who);
+        }
+    }
+
+    /// Ends the costliest flow of a user.
+    pub(super) fn cut_off(&mut self, who: Who) {
+        let flows = self.served.iter().flat_map(|served| &served.flows);
+        let flows = flows.filter(|flow| flow.account.who() == who);
+        let costliest = flows.max_by(|one, other| one.lately.total_cmp(&other.lately));
+        let Some(flow) = costliest else {
+            return;
+        };
+        let (number, ring) = (flow.number, Arc::clone(&flow.ring));
+        let why = format!(
+            "the flow was cut off: packets were lost, and its user takes more than cpu = {} processors",
+            flow.account.share()
+        );
+        if let Some(mut last) = self.close(&[number]) {
+            last.failure = Some(why);
+            while self.cut.len() >= MOST_CUT {
+                self.cut.pop_first();
+            }
+            self.cut.insert(number, last);
+        }
+        ring.end();
+    }
+}
