@@ -53,6 +53,7 @@ impl Chunks {
             wanted,
             files: None,
             progress: Vec::new(),
+            had_bytes: Vec::new(),
             hashes: Vec::new(),
             totals: TotalsRow::default(),
         };
@@ -97,9 +98,11 @@ struct Progress {
 struct State {
     wanted: Wanted,
     files: Option<FileWriter>,
-    /// By the dense part of the unique id.
+    /// By the dense part of the unique id; of no use for totals.
     progress: Vec<Progress>,
-    /// The same, where hashes are wanted.
+    /// For totals: a bit for each stream that has had bytes. All of them stay in the cache.
+    had_bytes: Vec<u64>,
+    /// As `progress`, where hashes are wanted.
     hashes: Vec<Option<Sha256>>,
     totals: TotalsRow,
 }
@@ -113,17 +116,20 @@ impl State {
     /// Bytes without a hole; `missing` is one right before them.
     fn run(&mut self, stream: &StreamHandle<'_>, offset: u64, missing: u64, bytes: &[u8]) {
         let id = stream.uid() as u32;
+        if self.wanted.totals {
+            self.totals.bytes += bytes.len() as u64;
+            self.totals.checksum = self.totals.checksum.wrapping_add(byte_sum(bytes));
+            let (had_bytes, bit) = had_bytes(&mut self.had_bytes, id);
+            *had_bytes |= bit * u64::from(!bytes.is_empty());
+            return;
+        }
         let progress = slot(&mut self.progress, id);
         progress.bytes += bytes.len() as u64;
         progress.end = offset + bytes.len() as u64;
-        self.totals.bytes += bytes.len() as u64;
         if self.wanted.hashes
             && let Some(hash) = slot(&mut self.hashes, id)
         {
             hash.update(bytes);
-        }
-        if self.wanted.totals {
-            self.totals.checksum = self.totals.checksum.wrapping_add(byte_sum(bytes));
         }
         if let Some(files) = &mut self.files
             && !bytes.is_empty()
@@ -149,6 +155,11 @@ impl State {
         now: Nanos,
         out: &mut dyn Outlet,
     ) {
+        if self.wanted.totals {
+            self.totals.missing_bytes += size;
+            self.totals.gaps += 1;
+            return;
+        }
         let progress = slot(&mut self.progress, stream.uid() as u32);
         progress.missing_bytes += size;
         progress.gaps += 1;
@@ -195,6 +206,9 @@ impl Handling for State {
     fn created(&mut self, stream: &StreamHandle<'_>) {
         let id = stream.uid() as u32;
         self.totals.streams += 1;
+        if self.wanted.totals {
+            return;
+        }
         *slot(&mut self.progress, id) = Progress::default();
         if self.wanted.hashes {
             *slot(&mut self.hashes, id) = Some(Sha256::new());
@@ -223,22 +237,29 @@ impl Handling for State {
         let id = stream.uid() as u32;
         let trailing = stream.missing_at_end();
         if trailing > 0 {
-            let end = slot(&mut self.progress, id).end;
+            let end = self.progress.get(id as usize).map_or(0, |it| it.end);
             self.gap(stream, (end, trailing), now, out);
+        }
+        if self.wanted.totals {
+            let (had_bytes, bit) = had_bytes(&mut self.had_bytes, id);
+            self.totals.empty_streams += u64::from(*had_bytes & bit == 0);
+            *had_bytes &= !bit;
+            return;
         }
         let progress = core::mem::take(slot(&mut self.progress, id));
         let hash = (self.wanted.hashes)
             .then(|| slot(&mut self.hashes, id).take())
             .flatten();
-        let totals = &mut self.totals;
-        totals.missing_bytes += progress.missing_bytes;
-        totals.gaps += progress.gaps;
-        totals.empty_streams += u64::from(progress.bytes == 0);
         if let Some(files) = &mut self.files {
             files.terminated(id);
         }
-        if self.wanted.streams && !self.wanted.totals {
+        if self.wanted.streams {
             self.write(stream, (progress, hash), now, out);
         }
     }
+}
+
+/// Where the bit of a stream is, and the bit.
+fn had_bytes(bits: &mut Vec<u64>, id: u32) -> (&mut u64, u64) {
+    (slot(bits, id / 64), 1 << (id % 64))
 }

@@ -12,6 +12,9 @@ use super::{ProtocolInfo, Seen, http, tls};
 /// Bytes of each direction that are looked at.
 pub(super) const BEGINNING: usize = 512;
 
+/// What a side says in a few words.
+const SHORT: usize = 128;
+
 /// What was found out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Found {
@@ -56,6 +59,8 @@ pub(super) struct Detector {
     by_first_byte: Box<[[u16; 256]; 3]>,
     /// Ports that are usual for some, in order, and for which.
     by_port: Vec<(u16, u16)>,
+    /// A bit for the lowest bits of each of them: most ports are usual for none.
+    some_ports: [u64; 8],
 }
 
 /// Looks for protocols in what both sides said first.
@@ -170,13 +175,16 @@ fn open_lines(seen: &Seen<'_>) -> Option<bool> {
         let first = side
             .first_chunk::<14>()
             .filter(|it| it[0].is_ascii_lowercase())?;
-        if !is_printable(first) || first[..4].iter().all(u8::is_ascii_hexdigit) {
+        if first[..4].iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        // (A newline is not printable; of a short side one look at all of it is less than two.)
+        let is_open = side.len() <= SHORT && is_printable(side)
+            || is_printable(first) && memchr::memchr(b'\n', side).is_none();
+        if !is_open {
             return None;
         }
         can_be_request |= flowgauge_proto::http::begins_with_method(side)?;
-        if memchr::memchr(b'\n', side).is_some() {
-            return None;
-        }
     }
     Some(can_be_request)
 }
@@ -186,6 +194,7 @@ impl Detector {
         let mut over = [0; 2];
         let mut by_first_byte = Box::new([[0; 256]; 3]);
         let mut by_port: BTreeMap<u16, u16> = BTreeMap::new();
+        let mut some_ports = [0; 8];
         for (place, protocol) in protocols.iter().enumerate() {
             for is_udp in [false, true] {
                 let has = protocol.transport.has(is_udp);
@@ -193,6 +202,7 @@ impl Detector {
             }
             for port in protocol.ports {
                 *by_port.entry(*port).or_default() |= 1 << place;
+                some_ports[usize::from(port >> 6 & 7)] |= 1 << (port & 63);
             }
             let [sides @ .., datagrams] = &mut *by_first_byte;
             for (byte, bits) in (0..=u8::MAX).zip(datagrams) {
@@ -224,11 +234,15 @@ impl Detector {
             over,
             by_first_byte,
             by_port: by_port.into_iter().collect(),
+            some_ports,
         }
     }
 
     /// The protocols that are usual on this port.
     fn usual_on(&self, port: u16) -> u16 {
+        if self.some_ports[usize::from(port >> 6 & 7)] >> (port & 63) & 1 == 0 {
+            return 0;
+        }
         let found = self.by_port.binary_search_by_key(&port, |(port, _)| *port);
         found.map_or(0, |at| self.by_port[at].1)
     }

@@ -10,11 +10,12 @@ use super::table::Piece;
 const KEPT: usize = 2 << 10;
 /// Pieces of a connection at most: it is given up with the last of them.
 pub(super) const MOST_PIECES: usize = 6;
-/// Room for what was said first. Connections whose memory is used again, and the most bytes of one.
+/// Bytes for which there is room at first.
 const FIRST: usize = 192;
-const CACHE_LINE: usize = 64;
+/// Connections whose memory is used again, and the most bytes of one.
 const SPARE: usize = 1 << 12;
 const SPARE_BYTES: usize = 1 << 10;
+const CACHE_LINE: usize = 64;
 
 /// Connections that are watched, by numbers.
 #[derive(Default)]
@@ -26,8 +27,9 @@ pub(super) struct Watched {
 /// What was said in one of them.
 ///
 /// Many connections are watched at once, and what is said next in one is looked at when nothing of it is in the CPU's cache: so it
-/// stands in two places, not in one for each vector.
+/// stands in two places, not in one for each vector, and what every look needs in the first line of one.
 #[derive(Default)]
+#[repr(C, align(64))]
 pub(super) struct Kept {
     /// What the responder said, and behind it what the initiator did.
     said: Vec<u8>,
@@ -259,8 +261,8 @@ impl Watched {
             return;
         };
         if step == 1 {
-            prefetch(&kept.said);
-            prefetch(&kept.pieces);
+            prefetch(kept);
+            prefetch(&kept.pieces[1]);
         } else {
             prefetch_at(&kept.said, 0);
             prefetch_at(&kept.said, CACHE_LINE);

@@ -51,6 +51,7 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
 
     #[inline(always)]
     fn prefetch(&mut self, stream: u32, has_payload: bool) {
+        self.core.asked = stream;
         if has_payload || self.core.need_packets {
             self.core.fetch(stream, has_payload);
         }

@@ -30,6 +30,12 @@ impl<T: Default> Table<T> {
         self.entries.get_mut(at)
     }
 
+    /// Where the entry `at` is, or would be.
+    #[inline(always)]
+    pub(super) fn address(&self, at: u32) -> *const T {
+        self.entries.address(at)
+    }
+
     /// Entries are at numbers below this.
     pub(super) fn bound(&self) -> u32 {
         self.entries.len()
@@ -104,6 +110,12 @@ impl<T: Default> Slab<T> {
     #[inline(always)]
     pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
         self.table.get_mut(at)
+    }
+
+    /// Where the entry `at` is, or would be.
+    #[inline(always)]
+    pub(super) fn address(&self, at: u32) -> *const T {
+        self.table.address(at)
     }
 
     /// Numbers below this have been in use.
