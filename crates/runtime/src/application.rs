@@ -1,6 +1,5 @@
 //! Applications: what is configured, who handles their events, and whether they still can.
 
-use core::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -150,19 +149,5 @@ impl Events for Team<'_> {
         self.call(application, |handlers| {
             handlers.terminated(&mut StreamHandle::here(stream, shard));
         });
-    }
-}
-
-impl fmt::Debug for Application {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Application")
-            .field("config", &self.config)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Team<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Team({} applications)", self.handlers.len())
     }
 }

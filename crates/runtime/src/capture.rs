@@ -4,7 +4,6 @@
 mod control;
 mod run;
 
-use core::fmt;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
@@ -270,16 +269,6 @@ impl Capture {
         let prepared = Prepared::new(self)?;
         let thread = threads::start_detached("capture".to_owned(), None, || prepared.run())?;
         Ok(Running { control, thread })
-    }
-}
-
-impl fmt::Debug for Capture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Capture")
-            .field("applications", &self.applications)
-            .field("shards", &self.shards)
-            .field("workers", &self.workers)
-            .finish_non_exhaustive()
     }
 }
 

@@ -139,16 +139,6 @@ impl Handlers for Closures {
     }
 }
 
-impl core::fmt::Debug for Closures {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Closures")
-            .field("created", &self.created.is_some())
-            .field("data", &self.data.is_some())
-            .field("terminated", &self.terminated.is_some())
-            .finish()
-    }
-}
-
 /// A stream during one of its events.
 #[derive(Debug)]
 pub struct StreamHandle<'a> {

@@ -9,7 +9,7 @@ use core::fmt;
 use sha1::digest::generic_array::GenericArray;
 
 /// A Community ID as text, without allocation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CommunityId {
     text: [u8; 30],
 }
@@ -47,12 +47,6 @@ impl CommunityId {
 impl fmt::Display for CommunityId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Debug for CommunityId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CommunityId({self})")
     }
 }
 
