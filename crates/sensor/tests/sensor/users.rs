@@ -137,10 +137,17 @@ fn what_users_cost_is_told() {
     last(&heavy.1);
     let own = light.0.status().unwrap();
     assert_eq!(own.users.len(), 1, "of others nothing is told");
-    assert_eq!((own.users[0].user, own.users[0].cpu), (ONE, Some(0.25)));
+    assert_eq!(
+        (own.users[0].user, own.users[0].cpu),
+        (u64::from(ONE), Some(0.25))
+    );
     let all = running.client().status().unwrap();
     let cost = |user: u32| {
-        let user = all.users.iter().find(|it| it.user == user).unwrap();
+        let user = all
+            .users
+            .iter()
+            .find(|it| it.user == u64::from(user))
+            .unwrap();
         assert_eq!(user.connections, 1);
         user.cpu_ns
     };
@@ -148,7 +155,10 @@ fn what_users_cost_is_told() {
     let stacks = &all.devices[0].stacks;
     let of = |user: u32| {
         let mut flows = stacks.iter().flat_map(|stack| &stack.flows);
-        flows.find(|flow| flow.user == user).unwrap().cpu_ns
+        flows
+            .find(|flow| flow.user == u64::from(user))
+            .unwrap()
+            .cpu_ns
     };
     assert!(of(MANY) > of(ONE), "{stacks:?}");
     assert!(of(MANY) <= cost(MANY));
