@@ -54,6 +54,9 @@ pub struct Columns {
     bound: Slab<Arc<Bound>>,
     /// Of those that are watched, the epoch in which any packet came to their ends last.
     reached: Vec<u64>,
+    /// Where they are watched.
+    watches: Slab<Watch>,
+    watch_numbers: HashMap<Vec<u32>, u32>,
     /// The numbers of arrivals by value and ways, and of rests by test and ways.
     arrival_numbers: HashMap<(usize, Vec<Edge>), u32>,
     rest_numbers: HashMap<(Edge, Vec<Edge>), u32>,
@@ -105,6 +108,15 @@ struct Rest {
     packets: Selection,
 }
 
+/// Arrivals at the last tests of a filter, or of several that have these in common.
+#[derive(Debug)]
+struct Watch {
+    arrivals: Vec<u32>,
+    users: u32,
+    /// They are known of this epoch.
+    epoch: u64,
+}
+
 /// What has to be known before a filter is decided, in this order.
 #[derive(Clone, Copy, Debug)]
 enum Need {
@@ -123,7 +135,7 @@ struct Bound {
     accepted: Vec<Edge>,
     /// The arrivals at whose tests packets are accepted, if all are by passing one: whether any are is found for all filters
     /// that have tests there at once.
-    watched: Option<Vec<u32>>,
+    watch: Option<u32>,
 }
 
 /// A filter's places in the columns that it used last.
@@ -141,6 +153,8 @@ impl Default for Columns {
             rests: Slab::new(),
             bound: Slab::new(),
             reached: Vec::new(),
+            watches: Slab::new(),
+            watch_numbers: HashMap::new(),
             arrival_numbers: HashMap::new(),
             rest_numbers: HashMap::new(),
             start: Selection::NONE,
@@ -182,6 +196,8 @@ impl Columns {
             && self.arrival_numbers.is_empty()
             && self.rests.is_empty()
             && self.rest_numbers.is_empty()
+            && self.watches.is_empty()
+            && self.watch_numbers.is_empty()
     }
 
     /// The packets of each link type.
@@ -254,7 +270,7 @@ impl Columns {
             binding.0 = None;
         }
         let (bound, number) = binding.0.get_or_insert_with(|| self.bind(decisions));
-        if !packets.without(self.start).is_empty() {
+        if packets != self.start && !packets.without(self.start).is_empty() {
             // What is found of more packets serves whoever asks for some of them.
             self.start = self.start.or(packets);
             self.epoch += 1;
@@ -265,12 +281,12 @@ impl Columns {
     /// Whether no packet comes to where a filter accepts it, if it is watched.
     #[inline]
     fn refuses_all(&mut self, bound: &Bound, number: usize, places: Places<'_>) -> bool {
-        let Some(watched) = &bound.watched else {
+        let Some(watch) = bound.watch else {
             return false;
         };
-        let is_known = |at: &u32| self.arrivals[*at as usize].epoch == self.epoch;
-        if !watched.iter().all(is_known) {
+        if self.watches[watch as usize].epoch != self.epoch {
             self.settle(bound, places);
+            self.watches[watch as usize].epoch = self.epoch;
         }
         self.reached[number] != self.epoch
     }
@@ -356,12 +372,23 @@ impl Columns {
             let odd = self.frames.odd;
             column.look(odd, places, packets, self.start, &mut self.values);
         }
-        for test in column.hit.iter().chain(column.open_tests()) {
-            let first = arrivals.watched.partition_point(|of| of.0 < *test);
+        // Whichever are fewer: tests that are watched here, or that any packets of the batch pass.
+        let passes = |test: u32| !packets.and(column.passed[test as usize]).is_empty();
+        let reached = &mut self.reached;
+        if arrivals.watched.len() <= 2 * (column.hit.len() + column.open_tests().len()) {
+            for &(test, number) in &arrivals.watched {
+                if passes(test) {
+                    reached[number as usize] = self.epoch;
+                }
+            }
+            return;
+        }
+        for &test in column.hit.iter().chain(column.open_tests()) {
+            let first = arrivals.watched.partition_point(|of| of.0 < test);
             let watched = arrivals.watched.iter().skip(first);
-            let mut watched = watched.take_while(|of| of.0 == *test).peekable();
-            if watched.peek().is_some() && !packets.and(column.passed[*test as usize]).is_empty() {
-                watched.for_each(|&(_, number)| self.reached[number as usize] = self.epoch);
+            let mut watched = watched.take_while(|of| of.0 == test).peekable();
+            if watched.peek().is_some() && passes(test) {
+                watched.for_each(|&(_, number)| reached[number as usize] = self.epoch);
             }
         }
     }
@@ -401,7 +428,7 @@ impl Columns {
             needs: Vec::new(),
             tests: Vec::new(),
             accepted: Vec::new(),
-            watched: None,
+            watch: None,
         };
         let mut edges = vec![(Edge::Start, Edge::Start); decisions.tests.len()];
         for (at, test) in decisions.tests.iter().enumerate() {
@@ -419,20 +446,36 @@ impl Columns {
         bound.accepted = ways.edges(decisions.accepted() as usize, &edges);
         let number = self.bound.vacant_key();
         self.reached.resize(self.reached.len().max(number + 1), 0);
-        let accepted = bound.accepted.iter();
+        /// With more ways to be accepted a filter is rarely one that nothing is accepted by.
+        const MOST_WATCHED: usize = 16;
+        let accepted = bound.accepted.iter().take(MOST_WATCHED + 1);
         let passed = accepted.map(|way| match *way {
             Edge::Passed(arrivals, test) => Some((arrivals, test)),
             _ => None,
         });
-        if let Some(passed) = passed.collect::<Option<Vec<_>>>() {
+        let passed = passed.collect::<Option<Vec<_>>>();
+        if let Some(passed) = passed.filter(|passed| passed.len() <= MOST_WATCHED) {
             for &(arrivals, test) in &passed {
                 let watched = &mut self.arrivals[arrivals as usize].watched;
                 let at = (test, number as u32);
                 watched.insert(watched.partition_point(|of| *of < at), at);
             }
             let mut arrivals: Vec<u32> = passed.iter().map(|of| of.0).collect();
+            arrivals.sort_unstable();
             arrivals.dedup();
-            bound.watched = Some(arrivals);
+            let watch = match self.watch_numbers.entry(arrivals) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => {
+                    let watch = Watch {
+                        arrivals: new.key().clone(),
+                        users: 0,
+                        epoch: 0,
+                    };
+                    *new.insert(self.watches.insert(watch) as u32)
+                }
+            };
+            self.watches[watch as usize].users += 1;
+            bound.watch = Some(watch);
         }
         let bound = Arc::new(bound);
         self.bound.insert(Arc::clone(&bound));
@@ -496,9 +539,16 @@ impl Columns {
 
     /// Takes out what only this filter asked for.
     fn remove(&mut self, bound: &Bound, number: u32) {
-        for &arrivals in bound.watched.iter().flatten() {
-            let watched = &mut self.arrivals[arrivals as usize].watched;
-            watched.retain(|of| of.1 != number);
+        if let Some(watch) = bound.watch.map(|watch| watch as usize) {
+            for &arrivals in &self.watches[watch].arrivals {
+                let watched = &mut self.arrivals[arrivals as usize].watched;
+                watched.retain(|of| of.1 != number);
+            }
+            self.watches[watch].users -= 1;
+            if self.watches[watch].users == 0 {
+                self.watch_numbers
+                    .remove(&self.watches.remove(watch).arrivals);
+            }
         }
         for &need in &bound.needs {
             match need {

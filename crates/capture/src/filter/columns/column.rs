@@ -22,8 +22,8 @@ pub(super) struct Column {
     /// The same as `equal`: numbers, and the test of each by its place among them; nothing while that is to be made.
     table: Table,
     tests: Vec<u32>,
-    /// Of each test how many ask for it, and the places of tests that nobody asks for any more.
-    users: Vec<u32>,
+    /// Of each test what it is and how many ask for it, and the places of tests that nobody asks for any more.
+    users: Vec<(Is, u32)>,
     free: Vec<u32>,
     all_users: usize,
     /// Packets that pass each test. The first is never passed.
@@ -50,7 +50,7 @@ impl Column {
             at_least: Vec::new(),
             table: Table::new(&[]),
             tests: Vec::new(),
-            users: vec![0],
+            users: vec![(Is::There, 0)],
             free: Vec::new(),
             all_users: 0,
             passed: vec![Selection::NONE],
@@ -78,31 +78,38 @@ impl Column {
                 list.insert(at, (number, place));
                 if place as usize == self.passed.len() {
                     self.passed.push(Selection::NONE);
-                    self.users.push(0);
+                    self.users.push((is, 0));
                 }
+                self.users[place as usize] = (is, 0);
                 // What is known of the batch under way is not known of this.
                 self.batch = 0;
                 self.tests.clear();
                 place
             }
         };
-        self.users[place as usize] += 1;
+        self.users[place as usize].1 += 1;
         place
     }
 
     /// Tests for more than equality: any packets may pass these.
-    pub(super) fn open_tests(&self) -> impl Iterator<Item = &u32> {
+    pub(super) fn open_tests(&self) -> impl ExactSizeIterator<Item = &u32> {
         self.at_least.iter().map(|(_, test)| test)
     }
 
     /// One who asked for a test does so no more. Whether it was the last.
     pub(super) fn remove(&mut self, place: u32) -> bool {
         self.all_users -= 1;
-        let users = &mut self.users[place as usize];
+        let (is, users) = &mut self.users[place as usize];
         *users = users.saturating_sub(1);
-        if place != 0 && *users == 0 {
-            self.equal.retain(|known| known.1 != place);
-            self.at_least.retain(|known| known.1 != place);
+        let list = match is {
+            Is::There => None,
+            Is::Equal(number) => Some((&mut self.equal, *number)),
+            Is::AtLeast(number) => Some((&mut self.at_least, *number)),
+        };
+        if let Some((list, number)) = list.filter(|_| *users == 0) {
+            if let Ok(at) = list.binary_search_by_key(&number, |known| known.0) {
+                list.remove(at);
+            }
             self.passed[place as usize] = Selection::NONE;
             self.hit.retain(|hit| *hit != place);
             self.free.push(place);
