@@ -2,9 +2,9 @@
 
 use flowgauge_stack::{
     Component, ComponentInfo, Input, ItemType, Items, Outlet, PacketValues, Packets, ResultInfo,
-    ResultValue, forked, options,
+    ResultValue, Settings, forked, options,
 };
-use flowgauge_wire::Decoded;
+use flowgauge_wire::{Decoded, PacketDescriptor};
 
 use crate::per_packet::values::{self, VALUES};
 
@@ -17,15 +17,12 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     result: Some(ResultInfo::number("bytes so far", "bytes")),
     sequential: values::sequential,
+    decodes: |settings| {
+        matches!(Of::new(settings), Of::Wire | Of::Captured) && values::of(settings).is_none()
+    },
     make: |settings| {
-        let of = match Options::read(settings).of {
-            "captured" => Of::Captured,
-            "ip" => Of::Ip,
-            "payload" => Of::Payload,
-            _ => Of::Wire,
-        };
         Ok(Box::new(Bytes {
-            of,
+            of: Of::new(settings),
             sum: 0,
             values: values::of(settings),
         }))
@@ -58,6 +55,23 @@ struct Bytes {
 }
 
 impl Of {
+    fn new(settings: &Settings) -> Of {
+        match Options::read(settings).of {
+            "captured" => Of::Captured,
+            "ip" => Of::Ip,
+            "payload" => Of::Payload,
+            _ => Of::Wire,
+        }
+    }
+
+    /// Of a packet that nobody has decoded.
+    fn frame(self, packet: &PacketDescriptor) -> u64 {
+        match self {
+            Of::Captured => packet.captured_len.into(),
+            _ => packet.wire_len.max(packet.captured_len).into(),
+        }
+    }
+
     #[inline]
     fn packet(self, packets: &Packets<'_>, packet: &Decoded) -> u64 {
         match self {
@@ -82,6 +96,11 @@ impl Component for Bytes {
                 }
                 let decoded = packets.iter().map(|(_, packet)| packet);
                 match of {
+                    _ if packets.decoded.packets.is_empty() => {
+                        let frames = packets.selected.iter();
+                        let frames = frames.filter_map(|at| packets.batch.packets.get(at));
+                        frames.map(|frame| of.frame(frame)).sum()
+                    }
                     // Each in a loop of its own.
                     Of::Wire => decoded.map(|it| Of::Wire.packet(packets, it)).sum(),
                     Of::Ip => decoded.map(|it| Of::Ip.packet(packets, it)).sum(),

@@ -14,7 +14,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "A datagram that was put together from fragments counts once.",
     input: Input::Any,
     is_end: true,
-    decodes: true,
+    decodes: |_| true,
     result: Some(ResultInfo::number("items so far", "items")),
     options: Options::ALL,
     sequential: values::sequential,

@@ -8,7 +8,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     input: Input::Any,
     output: Output::Nothing,
     is_end: true,
-    decodes: true,
+    decodes: |_| true,
     make: |_| Ok(Box::new(Discard)),
     ..flowgauge_kit::OF_PACKETS
 };

@@ -2,9 +2,9 @@
 
 use flowgauge_capture::filter::{Columns, DEFAULT_SNAP_LEN, FilterSet};
 use flowgauge_stack::{
-    Component, ComponentInfo, Failure, Items, Outlet, SettingError, Settings, options,
+    Component, ComponentInfo, Failure, Items, Outlet, Packets, SettingError, Settings, options,
 };
-use flowgauge_wire::LinkType;
+use flowgauge_wire::{DecodedBatch, LinkType};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "filter",
@@ -13,6 +13,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "The expression is that of pcap-filter(7), as for tcpdump; an empty expression selects everything. \
            It is compiled for each link type of the input.",
     options: Options::ALL,
+    decodes: |_| true,
     make,
     ..flowgauge_kit::OF_PACKETS
 };
@@ -24,15 +25,15 @@ options! {
     version: Integer(0, i64::MAX), "taken for MAPI's sake, without effect";
 }
 
-struct Packets {
+struct Filter {
     filters: FilterSet,
     /// For packets that no other filter shares.
     columns: Columns,
 }
 
-impl Packets {
-    fn new(filters: FilterSet) -> Packets {
-        Packets {
+impl Filter {
+    fn new(filters: FilterSet) -> Filter {
+        Filter {
             filters,
             columns: Columns::default(),
         }
@@ -48,7 +49,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let mut error = None;
     for link in links {
         match filters.for_link(link) {
-            Ok(_) => return Ok(Box::new(Packets::new(filters))),
+            Ok(_) => return Ok(Box::new(Filter::new(filters))),
             Err(why) => error = error.or(Some(why)),
         }
     }
@@ -60,9 +61,27 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     })
 }
 
-impl Component for Packets {
+/// The headers of packets, where they were decoded.
+fn decoded<'a>(packets: &Packets<'a>) -> Option<&'a DecodedBatch> {
+    Some(packets.decoded).filter(|decoded| !decoded.packets.is_empty())
+}
+
+impl Component for Filter {
     fn fork(&self) -> Option<Box<dyn Component>> {
-        Some(Box::new(Packets::new(self.filters.clone())))
+        Some(Box::new(Filter::new(self.filters.clone())))
+    }
+
+    fn refuses(&mut self, packets: &Packets<'_>) -> bool {
+        let Some(columns) = packets.columns else {
+            return false;
+        };
+        let decoded = decoded(packets);
+        (self.filters).refuses(
+            &mut columns.borrow_mut(),
+            packets.batch,
+            decoded,
+            packets.selected,
+        )
     }
 
     fn expect(&mut self, links: &[LinkType]) {
@@ -75,7 +94,8 @@ impl Component for Packets {
         let Items::Packets(packets) = items else {
             return;
         };
-        let (batch, decoded) = (packets.batch, packets.decoded);
+        let batch = packets.batch;
+        let decoded = decoded(packets);
         let mut shared = packets.columns.map(|columns| columns.borrow_mut());
         let columns = match &mut shared {
             Some(columns) => columns,
@@ -85,7 +105,7 @@ impl Component for Packets {
             }
         };
         let selected = &mut packets.selected;
-        if let Err(error) = (self.filters).select(columns, batch, Some(decoded), selected) {
+        if let Err(error) = (self.filters).select(columns, batch, decoded, selected) {
             out.fail(Failure::of(&error, error.hint()));
         }
     }

@@ -19,7 +19,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         "items",
     )),
     parallel: Parallel::Never("what follows it runs on one thread"),
-    decodes: true,
+    decodes: |_| true,
     make: |_| Ok(Box::new(Cut)),
     ..flowgauge_kit::OF_PACKETS
 };

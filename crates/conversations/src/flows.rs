@@ -49,7 +49,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ],
     result: Some(ResultInfo::number("flow records given on", "records")),
     parallel: Parallel::ByFlow,
-    decodes: true,
+    decodes: |_| true,
     engine: Some(required),
     make,
     ..flowgauge_kit::OF_PACKETS

@@ -36,7 +36,7 @@ pub const OF_PACKETS: ComponentInfo = ComponentInfo {
     result: None,
     parallel: Parallel::Anyhow,
     sequential: |_| None,
-    decodes: false,
+    decodes: |_| false,
     engine: None,
     effects: |_| false,
     make: |_| {

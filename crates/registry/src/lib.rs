@@ -18,3 +18,24 @@ pub fn registry() -> &'static Registry {
     });
     &ALL
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stacks that come later share these with those that run: a component that remembers anything is none of them.
+    #[test]
+    fn what_keeps_nothing_only_selects() {
+        let all = registry().iter().filter(|info| info.keeps_nothing());
+        let names: Vec<&str> = all.map(|info| info.name).collect();
+        let known = [
+            "identity",
+            "filter",
+            "headers",
+            "display_filter",
+            "search",
+            "regexp",
+        ];
+        assert_eq!(names, known);
+    }
+}

@@ -244,10 +244,7 @@ impl Reader {
         let Some(batch) = source.next_batch()? else {
             return Ok(None);
         };
-        if self.decodes {
-            self.decoder.decode_batch(&batch, &mut self.decoded);
-            hash_batch(&mut self.decoded.packets);
-        }
+        decode(&mut self.decoder, self.decodes, &batch, &mut self.decoded);
         let before = self.packets;
         let mut pieces = core::mem::take(&mut self.pieces);
         let step = self.take(&batch, &mut pieces);
@@ -278,10 +275,12 @@ impl Reader {
         let Some(batch) = source.next_batch()? else {
             return Ok(None);
         };
-        if self.decodes {
-            self.decoder.decode_batch(&batch, &mut columns.decoded);
-            hash_batch(&mut columns.decoded.packets);
-        }
+        decode(
+            &mut self.decoder,
+            self.decodes,
+            &batch,
+            &mut columns.decoded,
+        );
         let before = self.packets;
         let step = self.take(&batch, &mut columns.pieces);
         columns.selections.clear();
@@ -386,6 +385,16 @@ impl Reader {
         });
         self.next_look = Nanos(ends.min().unwrap_or(u64::MAX));
         now
+    }
+}
+
+/// Decodes a batch if somebody wants that.
+fn decode(decoder: &mut Decoder, is_wanted: bool, batch: &Batch<'_>, decoded: &mut DecodedBatch) {
+    if is_wanted {
+        decoder.decode_batch(batch, decoded);
+        hash_batch(&mut decoded.packets);
+    } else {
+        decoded.packets.clear();
     }
 }
 

@@ -59,10 +59,9 @@ pub struct ComponentInfo {
     pub parallel: Parallel,
     /// Why one with these settings cannot run on several cores, although `parallel` says that others can.
     pub sequential: fn(&Settings) -> Option<&'static str>,
-    /// It takes frames as they are: it looks at [`Packets::batch`] alone, or at none of the packets,
-    /// and [`Packets::decoded`] may be empty. Where all that packets come to is so, they are not
-    /// decoded.
-    pub decodes: bool,
+    /// Whether with these settings it takes frames as they are: it looks at [`Packets::batch`] alone, or at none of the
+    /// packets, and [`Packets::decoded`] may be empty. Where all that packets come to is so, they are not decoded.
+    pub decodes: fn(&Settings) -> bool,
     /// Of one that subscribes to flows and streams: the engine that it wants. Those of several stacks that stand in the
     /// same place and want equal ones share it. With `None` for these settings it has one of another kind itself.
     pub engine: Option<RequireEngine>,
@@ -71,6 +70,17 @@ pub struct ComponentInfo {
     pub effects: fn(&Settings) -> bool,
     /// Makes one. Opens nothing: what is outside is opened when the stack starts.
     pub make: fn(&Settings) -> Result<Box<dyn Component>, SettingError>,
+}
+
+impl ComponentInfo {
+    /// Whether one that begins later does what one does that runs: it selects items however they come, and keeps nothing.
+    pub fn keeps_nothing(&self) -> bool {
+        self.kind == ComponentKind::Simple
+            && self.parallel == Parallel::Anyhow
+            && self.output == Output::Same
+            && self.result.is_none()
+            && self.engine.is_none()
+    }
 }
 
 /// Which engine a component with these settings asks for.
@@ -663,6 +673,12 @@ pub trait Component: Send {
     /// Packets will be of these link types: what it compiles for each is compiled now. Where it cannot be, that is found with
     /// the first packet.
     fn expect(&mut self, _links: &[LinkType]) {}
+
+    /// Whether it lets none of these packets through and does nothing else with them, if that is known for less than
+    /// [`Component::process`] takes.
+    fn refuses(&mut self, _packets: &Packets<'_>) -> bool {
+        false
+    }
 
     /// Whether [`Component::tick`] is wanted; it is by those that work in intervals.
     fn has_timer(&self) -> bool {

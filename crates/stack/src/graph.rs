@@ -18,6 +18,7 @@
 
 mod by_key;
 mod exit;
+mod parts;
 mod results;
 mod subscription;
 
@@ -316,37 +317,6 @@ impl<T: Tail> Graph<T> {
         self.entry.is_none()
     }
 
-    /// A copy that goes on from here, with another tail. Where a component cannot be copied it has none.
-    pub fn fork<U: Tail>(&self, tail: U) -> Graph<U> {
-        let copies: Option<Vec<Running>> = self.nodes.iter().map(Running::fork).collect();
-        let is_whole = copies.is_some();
-        let left = |(id, node): (NodeId, &Running)| Running {
-            elsewhere: self.result(id),
-            is_left: node.component.is_some(),
-            ..node.without_component()
-        };
-        let without = || (0..).map(NodeId).zip(&self.nodes).map(left).collect();
-        Graph {
-            nodes: copies.unwrap_or_else(without),
-            entry: self.entry.filter(|_| is_whole),
-            tail,
-            timed: self.timed.clone(),
-            intervals: self.intervals.clone(),
-            looks: self.looks.clone(),
-            exports: self.exports.clone(),
-            now: self.now,
-            before: self.before,
-            batch: self.batch,
-            ended: Vec::new(),
-            stopwatch: None,
-            current: self.current,
-            failure: None,
-            is_ending: self.is_ending,
-            has_enough: self.has_enough,
-            is_over: self.is_over,
-        }
-    }
-
     /// Opens what components need. To be called before anything else.
     ///
     /// # Errors
@@ -484,6 +454,37 @@ impl<T: Tail> Graph<T> {
         if !items.is_empty() {
             self.tail.take(self.now, None, items);
         }
+    }
+
+    /// Takes packets through if its first component lets any of them through; else they have come to it, and that is all.
+    ///
+    /// # Errors
+    /// As [`Graph::feed`].
+    pub fn packets(&mut self, packets: &Packets<'_>) -> Result<(), ComponentFailure> {
+        self.guarded(|graph| {
+            if !graph.refuses(packets) {
+                graph.enter(Items::Packets(*packets));
+            }
+        })
+    }
+
+    #[inline]
+    fn refuses(&mut self, packets: &Packets<'_>) -> bool {
+        let node = self
+            .entry
+            .and_then(|entry| self.nodes.get_mut(entry.index()));
+        let Some((node, component)) = node.and_then(|node| match &mut node.component {
+            Some(component) if node.by_key.is_none() => Some((&mut node.passed, component)),
+            _ => None,
+        }) else {
+            return false;
+        };
+        let refuses = component.refuses(packets);
+        if refuses {
+            node.items += packets.selected.len() as u64;
+            node.batches += 1;
+        }
+        refuses
     }
 
     /// The input is over: what components of this part, and of others before it, keep comes.

@@ -328,6 +328,6 @@ impl Stack {
             _ => true,
         };
         let mut nodes = self.nodes.iter();
-        nodes.any(|node| takes_packets(node.input) && !node.info.decodes)
+        nodes.any(|node| takes_packets(node.input) && !(node.info.decodes)(&node.settings))
     }
 }

@@ -1,8 +1,7 @@
 //! What filters know of a batch.
 //!
-//! A filter goes through its tests once per batch, with all packets that have come to a test as a set of bits. What a test
-//! says of each packet is a set, too; it is found for a value once per packet, whichever filters test the value, and whatever
-//! they compare it with:
+//! A filter is decided once per batch, for all packets that come to a test as a set of bits. What a test says of each packet is
+//! a set, too; it is found for a value once per packet, whichever filters test the value, and whatever they compare it with:
 //!
 //! ```text
 //!  value               packets that pass, by test
@@ -10,38 +9,60 @@
 //!  half at 4*IHL + 16  = 80:    10000001   = 443:    01100000   >= 1024: 00001100
 //! ```
 //!
-//! So a further filter costs what its tests are per batch, and what is new in it per packet. Nothing depends on which packets
-//! came before, so nothing has to be bounded but the number of values, which is that of the filters' tests.
+//! Packets that come to tests of one value in the same way, whatever it is compared with, are [`Arrivals`]: one look-up in the
+//! table of the value decides all these tests. A filter of a port or of a five-tuple begins as others do, so what it has for
+//! itself is the intersection of what arrives with what passes its last tests:
+//!
+//! ```text
+//!  tcp port 80     half at 12 = 0x800 -- byte at 23 = 6 -- no fragment --+-- half at 4*IHL + 14: = 80, = 443, ...
+//!  tcp port 443                                                          +-- half at 4*IHL + 16: = 80, = 443, ...
+//! ```
+//!
+//! (The second port is asked of packets whose first is 80, too: they are accepted anyway.)
+//!
+//! Nothing depends on which packets came before, so nothing has to be bounded but the number of values and tests, which is that
+//! of the filters that are there: what a filter brought goes with it.
+
+mod column;
+mod frames;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flowgauge_wire::{
-    BATCH_SIZE, Batch, DecodeFlags, Decoded, DecodedBatch, LinkType, PacketDescriptor, PacketFlags,
-    Selection,
-};
+use flowgauge_wire::{BATCH_SIZE, LinkType, Selection};
+use slab::Slab;
 
+use self::column::Column;
+use self::frames::Frames;
+pub(super) use self::frames::Places;
 use super::Filter;
-use super::decisions::{Decisions, Is, Value, load};
-use super::lists::Table;
-use super::program::Operation;
-use super::view::{Plain, Tagged};
+use super::decisions::{Decisions, Test, Value};
 
 /// What filters of one thread know of the packets of a batch. Filters that are given the same one share what they find.
 #[derive(Debug)]
 pub struct Columns {
     /// No other's.
     id: u64,
-    columns: Vec<Column>,
+    columns: Slab<Column>,
     /// The places of values in `columns`.
-    places: HashMap<Arc<Value>, u32>,
-    /// Tests of filters; those that begin in the same way have the same.
-    nodes: Vec<Node>,
-    numbers: HashMap<(u32, u32, Vec<Edge>), u32>,
-    /// The packets that left each node by each edge, and at [`START`] those that came.
-    left: Vec<Selection>,
-    /// Counts what `left` is of.
+    places: HashMap<Arc<Value>, usize>,
+    arrivals: Slab<Arrivals>,
+    rests: Slab<Rest>,
+    /// The filters that have their places here, by their numbers.
+    bound: Slab<Arc<Bound>>,
+    /// Of those that are watched, the epoch in which any packet came to their ends last.
+    reached: Vec<u64>,
+    /// Where they are watched.
+    watches: Slab<Watch>,
+    watch_numbers: HashMap<Vec<u32>, u32>,
+    /// The numbers of arrivals by value and ways, and of rests by test and ways.
+    arrival_numbers: HashMap<(usize, Vec<Edge>), u32>,
+    rest_numbers: HashMap<(Edge, Vec<Edge>), u32>,
+    /// The packets that filters were asked of in this batch.
+    start: Selection,
+    /// Counts what is known of arrivals and rests.
     epoch: u64,
     /// Counts batches.
     batch: u64,
@@ -50,86 +71,93 @@ pub struct Columns {
     values: Box<[u32; BATCH_SIZE]>,
 }
 
-/// Packets of a batch as filters see them.
-#[derive(Debug, Default)]
-struct Frames {
-    is_known: bool,
-    /// By link type.
-    links: Vec<(LinkType, Selection)>,
-    /// Those that are not in the batch's memory as they are to be seen.
-    odd: Selection,
+/// A way to a test, or to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Edge {
+    Start,
+    /// Of packets among these arrivals that have the value.
+    Asked(u32),
+    /// Of packets among these arrivals that passed this test, by its place in [`Column::passed`].
+    Passed(u32, u32),
+    /// Of the others.
+    Rest(u32),
 }
 
-/// A batch, and what was made of its packets; a place means one of these, if there are any.
-#[derive(Clone, Copy)]
-pub(super) struct Places<'a> {
-    pub(super) batch: &'a Batch<'a>,
-    pub(super) decoded: Option<&'a DecodedBatch>,
-}
-
-/// A way out of a node: two for each, of packets that passed and of others.
-type Edge = u32;
-/// The way to the first test.
-const START: Edge = 0;
-
-/// A test of one filter or several.
-#[derive(Clone, Debug)]
-struct Node {
-    column: u32,
-    /// Place in [`Column::passed`].
-    test: u32,
-    /// The ways to it.
+/// Packets that come to tests of a value in the same way.
+#[derive(Debug)]
+struct Arrivals {
+    column: usize,
     from: Vec<Edge>,
-    /// Which packets have left it is known of this [`Columns::epoch`].
+    users: u32,
+    /// Tests that packets pass which filters then accept, with the numbers of these filters, in order.
+    watched: Vec<(u32, u32)>,
+    /// What is known is of this [`Columns::epoch`].
+    epoch: u64,
+    packets: Selection,
+}
+
+/// Packets that came to a test and did not pass it.
+#[derive(Debug)]
+struct Rest {
+    column: usize,
+    /// [`Edge::Passed`] of the same test.
+    test: Edge,
+    from: Vec<Edge>,
+    users: u32,
+    epoch: u64,
+    packets: Selection,
+}
+
+/// Arrivals at the last tests of a filter, or of several that have these in common.
+#[derive(Debug)]
+struct Watch {
+    arrivals: Vec<u32>,
+    users: u32,
+    /// They are known of this epoch.
     epoch: u64,
 }
 
-/// A filter's tests in the columns that it used last.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Binding {
-    columns: u64,
-    nodes: Vec<u32>,
-    accepted: Vec<Edge>,
+/// What has to be known before a filter is decided, in this order.
+#[derive(Clone, Copy, Debug)]
+enum Need {
+    Arrivals(u32),
+    Rest(u32),
 }
 
-/// What is known of a value.
+/// A filter's places.
 #[derive(Debug)]
-struct Column {
-    value: Arc<Value>,
-    /// The same, of most.
-    field: Option<Field>,
-    /// Numbers that it is compared with, and tests; those that ask for more than equality in order.
-    equal: Vec<(u32, u32)>,
-    at_least: Vec<(u32, u32)>,
-    /// The same as `equal`: numbers, and the test of each by its place among them.
-    table: Table,
-    tests: Vec<u32>,
-    /// Packets that pass each test. The first is never passed.
-    passed: Vec<Selection>,
-    /// Which batch that is of.
-    batch: u64,
-    /// Packets that were looked at.
-    known: Selection,
-    /// Packets that have no such value.
-    missing: Selection,
+struct Bound {
+    columns: u64,
+    decisions: Arc<Decisions>,
+    needs: Vec<Need>,
+    /// Column and place of each test.
+    tests: Vec<(usize, u32)>,
+    accepted: Vec<Edge>,
+    /// The arrivals at whose tests packets are accepted, if all are by passing one: whether any are is found for all filters
+    /// that have tests there at once.
+    watch: Option<u32>,
 }
+
+/// A filter's places in the columns that it used last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Binding(Option<(Arc<Bound>, usize)>);
 
 impl Default for Columns {
     fn default() -> Columns {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         Columns {
             id: NUMBERS.fetch_add(1, Ordering::Relaxed),
-            columns: Vec::new(),
+            columns: Slab::new(),
             places: HashMap::new(),
-            // The first stands for no test: its way out is [`START`].
-            nodes: vec![Node {
-                column: 0,
-                test: 0,
-                from: Vec::new(),
-                epoch: 0,
-            }],
-            numbers: HashMap::new(),
-            left: vec![Selection::NONE; 2],
+            arrivals: Slab::new(),
+            rests: Slab::new(),
+            bound: Slab::new(),
+            reached: Vec::new(),
+            watches: Slab::new(),
+            watch_numbers: HashMap::new(),
+            arrival_numbers: HashMap::new(),
+            rest_numbers: HashMap::new(),
+            start: Selection::NONE,
             epoch: 1,
             batch: 1,
             frames: Frames::default(),
@@ -143,7 +171,33 @@ impl Columns {
     pub fn begin(&mut self) {
         self.batch += 1;
         self.epoch += 1;
+        self.start = Selection::NONE;
         self.frames.is_known = false;
+    }
+
+    /// Forgets filters that are gone.
+    pub fn release(&mut self) {
+        let is_gone = |(_, bound): &(usize, &Arc<Bound>)| Arc::strong_count(bound) == 1;
+        let gone: Vec<usize> =
+            (self.bound.iter().filter(is_gone).map(|(number, _)| number)).collect();
+        for number in gone {
+            let bound = self.bound.remove(number);
+            self.remove(&bound, number as u32);
+            self.epoch += 1;
+        }
+    }
+
+    /// Whether nothing is kept for any filter.
+    pub fn is_empty(&self) -> bool {
+        self.bound.is_empty()
+            && self.columns.is_empty()
+            && self.places.is_empty()
+            && self.arrivals.is_empty()
+            && self.arrival_numbers.is_empty()
+            && self.rests.is_empty()
+            && self.rest_numbers.is_empty()
+            && self.watches.is_empty()
+            && self.watch_numbers.is_empty()
     }
 
     /// The packets of each link type.
@@ -174,425 +228,427 @@ impl Columns {
             accepted.retain(|place| places.verdict(filter, place) != 0);
             return accepted;
         };
-        if binding.columns != self.id {
-            *binding = self.bind(decisions);
+        let (bound, number) = self.place(decisions, binding, packets);
+        if self.refuses_all(bound, number, places) {
+            return Selection::NONE;
         }
-        if self.left[START as usize] != packets {
-            self.left[START as usize] = packets;
+        let accepted = match self.known(&bound.accepted) {
+            Some(accepted) => accepted,
+            None => {
+                self.settle(bound, places);
+                self.union(&bound.accepted)
+            }
+        };
+        accepted.and(packets)
+    }
+
+    /// Whether a filter accepts none of these packets, all of its link type, if that can be told without it.
+    pub(super) fn refused(
+        &mut self,
+        filter: &Filter,
+        binding: &mut Binding,
+        places: Places<'_>,
+        packets: Selection,
+    ) -> bool {
+        let Some(decisions) = filter.program.decisions() else {
+            return false;
+        };
+        let (bound, number) = self.place(decisions, binding, packets);
+        self.refuses_all(bound, number, places)
+    }
+
+    /// A filter's places, and its number among them. It is asked of these packets.
+    #[inline]
+    fn place<'a>(
+        &mut self,
+        decisions: &Arc<Decisions>,
+        binding: &'a mut Binding,
+        packets: Selection,
+    ) -> (&'a Bound, usize) {
+        let is_here = |(bound, _): &(Arc<Bound>, usize)| bound.columns == self.id;
+        if !binding.0.as_ref().is_some_and(is_here) {
+            binding.0 = None;
+        }
+        let (bound, number) = binding.0.get_or_insert_with(|| self.bind(decisions));
+        if packets != self.start && !packets.without(self.start).is_empty() {
+            // What is found of more packets serves whoever asks for some of them.
+            self.start = self.start.or(packets);
             self.epoch += 1;
         }
-        for &number in &binding.nodes {
-            let node = &mut self.nodes[number as usize];
-            if node.epoch == self.epoch {
-                continue;
-            }
-            node.epoch = self.epoch;
-            let here = union(&self.left, &node.from);
-            let (mut yes, mut no) = (here, here);
-            if !here.is_empty() {
-                let column = &mut self.columns[node.column as usize];
-                if column.batch != self.batch {
-                    column.begin(self.batch);
-                }
-                let unknown = here.without(column.known);
-                if !unknown.is_empty() {
-                    column.look(self.frames.odd, places, unknown, &mut self.values);
-                }
-                yes = here.and(column.passed[node.test as usize]);
-                no = here.without(yes).without(column.missing);
-            }
-            if let [when_true, when_false] = &mut self.left[2 * number as usize..][..2] {
-                (*when_true, *when_false) = (yes, no);
+        (bound, *number)
+    }
+
+    /// Whether no packet comes to where a filter accepts it, if it is watched.
+    #[inline]
+    fn refuses_all(&mut self, bound: &Bound, number: usize, places: Places<'_>) -> bool {
+        let Some(watch) = bound.watch else {
+            return false;
+        };
+        if self.watches[watch as usize].epoch != self.epoch {
+            self.settle(bound, places);
+            self.watches[watch as usize].epoch = self.epoch;
+        }
+        self.reached[number] != self.epoch
+    }
+
+    /// Finds what has to be known before a filter is decided.
+    fn settle(&mut self, bound: &Bound, places: Places<'_>) {
+        for &need in &bound.needs {
+            match need {
+                Need::Arrivals(number) => self.arrive(number as usize, places),
+                Need::Rest(number) => self.leave_over(number as usize),
             }
         }
-        union(&self.left, &binding.accepted)
+    }
+
+    /// Packets that took any of these ways, if that is known.
+    #[inline]
+    fn known(&self, ways: &[Edge]) -> Option<Selection> {
+        let mut all = Selection::NONE;
+        for &way in ways {
+            let epoch = match way {
+                Edge::Start => self.epoch,
+                Edge::Asked(number) | Edge::Passed(number, _) => {
+                    self.arrivals[number as usize].epoch
+                }
+                Edge::Rest(number) => self.rests[number as usize].epoch,
+            };
+            if epoch != self.epoch {
+                return None;
+            }
+            all = all.or(self.took(way));
+        }
+        Some(all)
+    }
+
+    #[inline]
+    fn union(&self, ways: &[Edge]) -> Selection {
+        let ways = ways.iter();
+        ways.fold(Selection::NONE, |all, &way| all.or(self.took(way)))
+    }
+
+    /// Packets that took a way that is known.
+    #[inline]
+    fn took(&self, way: Edge) -> Selection {
+        match way {
+            Edge::Start => self.start,
+            Edge::Asked(number) => {
+                let arrivals = &self.arrivals[number as usize];
+                match arrivals.packets.is_empty() {
+                    true => Selection::NONE,
+                    false => {
+                        let missing = self.columns[arrivals.column].missing;
+                        arrivals.packets.without(missing)
+                    }
+                }
+            }
+            Edge::Passed(number, test) => {
+                let arrivals = &self.arrivals[number as usize];
+                let passed = &self.columns[arrivals.column].passed;
+                arrivals.packets.and(passed[test as usize])
+            }
+            Edge::Rest(number) => self.rests[number as usize].packets,
+        }
+    }
+
+    /// Finds which packets come to tests of a value, and what is not known of it yet.
+    #[inline]
+    fn arrive(&mut self, number: usize, places: Places<'_>) {
+        if self.arrivals[number].epoch == self.epoch {
+            return;
+        }
+        let packets = self.union(&self.arrivals[number].from);
+        let arrivals = &mut self.arrivals[number];
+        arrivals.epoch = self.epoch;
+        arrivals.packets = packets;
+        if packets.is_empty() {
+            return;
+        }
+        let column = &mut self.columns[arrivals.column];
+        if column.batch != self.batch {
+            column.begin(self.batch);
+        }
+        if !packets.without(column.known).is_empty() {
+            let odd = self.frames.odd;
+            column.look(odd, places, packets, self.start, &mut self.values);
+        }
+        // Whichever are fewer: tests that are watched here, or that any packets of the batch pass.
+        let passes = |test: u32| !packets.and(column.passed[test as usize]).is_empty();
+        let reached = &mut self.reached;
+        if arrivals.watched.len() <= 2 * (column.hit.len() + column.open_tests().len()) {
+            for &(test, number) in &arrivals.watched {
+                if passes(test) {
+                    reached[number as usize] = self.epoch;
+                }
+            }
+            return;
+        }
+        for &test in column.hit.iter().chain(column.open_tests()) {
+            let first = arrivals.watched.partition_point(|of| of.0 < test);
+            let watched = arrivals.watched.iter().skip(first);
+            let mut watched = watched.take_while(|of| of.0 == test).peekable();
+            if watched.peek().is_some() && passes(test) {
+                watched.for_each(|&(_, number)| reached[number as usize] = self.epoch);
+            }
+        }
+    }
+
+    #[inline]
+    fn leave_over(&mut self, number: usize) {
+        let rest = &self.rests[number];
+        if rest.epoch == self.epoch {
+            return;
+        }
+        let packets = self.union(&rest.from);
+        let missing = match packets.is_empty() {
+            true => Selection::NONE,
+            false => self.columns[rest.column].missing,
+        };
+        let passed = self.took(rest.test);
+        let rest = &mut self.rests[number];
+        rest.epoch = self.epoch;
+        rest.packets = packets.without(passed).without(missing);
     }
 
     /// Finds, or adds, what a filter asks for.
     #[cold]
-    fn bind(&mut self, decisions: &Decisions) -> Binding {
-        // The ways to each test, and to the two ends.
-        let mut ways: Vec<Vec<Edge>> = vec![Vec::new(); decisions.tests.len() + 2];
-        ways[decisions.start as usize].push(START);
-        let mut nodes = Vec::with_capacity(decisions.tests.len());
-        for (at, test) in decisions.tests.iter().enumerate() {
-            let next = self.columns.len() as u32;
-            let column = *self.places.entry(Arc::clone(&test.value)).or_insert(next);
-            if column == next {
-                self.columns.push(Column::new(&test.value));
-            }
-            let number = self.columns[column as usize].add(test.is);
-            let from = core::mem::take(&mut ways[at]);
-            let next = self.nodes.len() as u32;
-            let node = *self
-                .numbers
-                .entry((column, number, from.clone()))
-                .or_insert(next);
-            if node == next {
-                self.nodes.push(Node {
-                    column,
-                    test: number,
-                    from,
-                    epoch: 0,
-                });
-                self.left.extend([Selection::NONE; 2]);
-            }
-            nodes.push(node);
-            ways[test.when_true as usize].push(2 * node);
-            ways[test.when_false as usize].push(2 * node + 1);
+    fn bind(&mut self, decisions: &Arc<Decisions>) -> (Arc<Bound>, usize) {
+        self.release();
+        let mut known = self.bound.iter();
+        let is_it = |(_, bound): &(usize, &Arc<Bound>)| Arc::ptr_eq(&bound.decisions, decisions);
+        if let Some((number, known)) = known.find(is_it) {
+            return (Arc::clone(known), number);
         }
-        Binding {
+        // What is known of the batch under way is not known of new tests.
+        self.epoch += 1;
+        let ways = Ways::of(decisions);
+        let mut bound = Bound {
             columns: self.id,
-            nodes,
-            accepted: ways.swap_remove(decisions.accepted() as usize),
-        }
-    }
-}
-
-/// Packets that took any of these ways.
-#[inline]
-fn union(left: &[Selection], ways: &[Edge]) -> Selection {
-    let ways = ways.iter().filter_map(|&way| left.get(way as usize));
-    ways.fold(Selection::NONE, |all, &way| all.or(way))
-}
-
-impl Column {
-    fn new(value: &Arc<Value>) -> Column {
-        Column {
-            value: Arc::clone(value),
-            field: Field::of(value),
-            equal: Vec::new(),
-            at_least: Vec::new(),
-            table: Table::new(&[]),
+            decisions: Arc::clone(decisions),
+            needs: Vec::new(),
             tests: Vec::new(),
-            passed: vec![Selection::NONE],
-            batch: 0,
-            known: Selection::NONE,
-            missing: Selection::NONE,
-        }
-    }
-
-    /// The number of a test.
-    fn add(&mut self, is: Is) -> u32 {
-        let (list, number) = match is {
-            Is::There => return 0,
-            Is::Equal(number) => (&mut self.equal, number),
-            Is::AtLeast(number) => (&mut self.at_least, number),
+            accepted: Vec::new(),
+            watch: None,
         };
-        let test = self.passed.len() as u32;
-        match list.binary_search_by_key(&number, |known| known.0) {
-            Ok(known) => return list[known].1,
-            Err(place) => list.insert(place, (number, test)),
-        }
-        self.passed.push(Selection::NONE);
-        // What is known of the batch under way is not known of this.
-        self.batch = 0;
-        self.tests.clear();
-        test
-    }
-
-    /// Nothing is known of a batch yet.
-    #[inline(never)]
-    fn begin(&mut self, batch: u64) {
-        if self.tests.is_empty() && !self.equal.is_empty() {
-            let numbers: Vec<u32> = self.equal.iter().map(|known| known.0).collect();
-            self.table = Table::new(&numbers);
-            self.tests = vec![0; self.table.places()];
-            for &(number, test) in &self.equal {
-                if let Some(place) = self.table.find(number) {
-                    self.tests[place] = test;
-                }
+        let mut edges = vec![(Edge::Start, Edge::Start); decisions.tests.len()];
+        for (at, test) in decisions.tests.iter().enumerate() {
+            let (passes, fails) = ways.needed[at];
+            if passes || fails {
+                let from = ways.edges(at, &edges);
+                let arrive = match ways.along_with[at] {
+                    Some(before) => vec![asked(edges[before].0)],
+                    None => from.clone(),
+                };
+                let rest = fails.then_some(from);
+                edges[at] = self.add(test, arrive, rest, &mut bound);
             }
         }
-        self.passed.fill(Selection::NONE);
-        self.known = Selection::NONE;
-        self.missing = Selection::NONE;
-        self.batch = batch;
-    }
-
-    /// Looks at these packets, some of which are `odd`. `values` is memory. (Not inlined: the tests would have fewer registers.)
-    #[inline(never)]
-    fn look(
-        &mut self,
-        odd: Selection,
-        places: Places<'_>,
-        packets: Selection,
-        values: &mut [u32; BATCH_SIZE],
-    ) {
-        /// What it costs to look a value up, in comparisons of one value with a number in a row of all.
-        const LOOK_UP: usize = 12;
-        self.known = self.known.or(packets);
-        let (value, batch) = (&self.value, places.batch);
-        let plain = packets.without(odd);
-        let mut missing = match self.field {
-            Some(field) => match field.header {
-                None => each(batch, plain, values, |packet| field.find(batch, packet, 0)),
-                Some(_) => each(batch, plain, values, |packet| {
-                    field.find(batch, packet, field.base(batch, packet)?)
-                }),
-            },
-            None => each(batch, plain, values, |packet| {
-                value.of(&Plain(batch.bytes_of(packet)), packet.wire_len)
-            }),
-        };
-        for place in packets.and(odd).iter() {
-            match places.value(value, place) {
-                Some(number) => values[place] = number,
-                None => missing.insert(place),
+        bound.accepted = ways.edges(decisions.accepted() as usize, &edges);
+        let number = self.bound.vacant_key();
+        self.reached.resize(self.reached.len().max(number + 1), 0);
+        /// With more ways to be accepted a filter is rarely one that nothing is accepted by.
+        const MOST_WATCHED: usize = 16;
+        let accepted = bound.accepted.iter().take(MOST_WATCHED + 1);
+        let passed = accepted.map(|way| match *way {
+            Edge::Passed(arrivals, test) => Some((arrivals, test)),
+            _ => None,
+        });
+        let passed = passed.collect::<Option<Vec<_>>>();
+        if let Some(passed) = passed.filter(|passed| passed.len() <= MOST_WATCHED) {
+            for &(arrivals, test) in &passed {
+                let watched = &mut self.arrivals[arrivals as usize].watched;
+                let at = (test, number as u32);
+                watched.insert(watched.partition_point(|of| *of < at), at);
             }
-        }
-        self.missing = self.missing.or(missing);
-        let there = packets.without(missing);
-        let tests = self.equal.len() + self.at_least.len();
-        if tests * (BATCH_SIZE / LOOK_UP) > there.len() {
-            there
-                .iter()
-                .for_each(|place| self.note(place, values[place]));
-            return self.add_up();
-        }
-        for &(number, test) in &self.equal {
-            let passed = &mut self.passed[test as usize];
-            *passed = passed.or(there.and(Selection::of(values, |value| value == number)));
-        }
-        for &(number, test) in &self.at_least {
-            let passed = &mut self.passed[test as usize];
-            *passed = passed.or(there.and(Selection::of(values, |value| value >= number)));
-        }
-    }
-
-    /// Who is above one number is above those below it.
-    fn add_up(&mut self) {
-        let mut above = Selection::NONE;
-        for &(_, test) in self.at_least.iter().rev() {
-            let passed = &mut self.passed[test as usize];
-            *passed = passed.or(above);
-            above = *passed;
-        }
-    }
-
-    /// Which tests a packet's value passes.
-    #[inline]
-    fn note(&mut self, place: usize, number: u32) {
-        if let Some(found) = self.table.find(number)
-            && let Some(&test) = self.tests.get(found)
-        {
-            self.passed[test as usize].insert(place);
-        }
-        let below = self.at_least.partition_point(|known| known.0 <= number);
-        if let Some(&(_, test)) = below.checked_sub(1).and_then(|at| self.at_least.get(at)) {
-            self.passed[test as usize].insert(place);
-        }
-    }
-}
-
-/// A value that is a masked field of the packet.
-#[derive(Clone, Copy, Debug)]
-struct Field {
-    /// Where an IPv4 header is that is before it.
-    header: Option<u32>,
-    size: Operation,
-    at: u32,
-    /// What of a word there is no part of it.
-    shift: u32,
-    mask: u32,
-}
-
-impl Field {
-    fn of(value: &Value) -> Option<Field> {
-        let (load, mask) = match value {
-            Value::Arithmetic(Operation::And, load, mask) => match **mask {
-                Value::Constant(mask) => (&**load, mask),
-                _ => return None,
-            },
-            load => (load, u32::MAX),
-        };
-        let &Value::Load(size, ref base, at) = load else {
-            return None;
-        };
-        Some(Field {
-            header: match **base {
-                Value::Constant(0) => None,
-                Value::HeaderLength(header) => Some(header),
-                _ => return None,
-            },
-            size,
-            at,
-            shift: match size {
-                Operation::LoadWord => 0,
-                Operation::LoadHalf => 16,
-                _ => 24,
-            },
-            mask,
-        })
-    }
-
-    /// The length of the header that is before it.
-    #[inline(always)]
-    fn base(&self, batch: &Batch<'_>, packet: &PacketDescriptor) -> Option<u32> {
-        let at = self.header?;
-        if at >= packet.captured_len {
-            return None;
-        }
-        let byte = batch.memory.get(packet.offset as usize + at as usize)?;
-        Some(u32::from(byte & 15) << 2)
-    }
-
-    #[inline(always)]
-    fn find(&self, batch: &Batch<'_>, packet: &PacketDescriptor, base: u32) -> Option<u32> {
-        let at = base as usize + self.at as usize;
-        let start = packet.offset as usize + at;
-        let field = match batch.memory.get(start..start + 4) {
-            Some(&[a, b, c, d]) if at + 4 <= packet.captured_len as usize => {
-                u32::from_be_bytes([a, b, c, d]) >> self.shift
-            }
-            _ => load(&Plain(batch.bytes_of(packet)), self.size, base, self.at)?,
-        };
-        Some(field & self.mask)
-    }
-}
-
-/// Whether this was decoded of the packet at a place of the batch.
-#[inline]
-fn is_at(packet: &Decoded, place: usize) -> bool {
-    usize::from(packet.index) == place && !packet.flags.contains(DecodeFlags::REASSEMBLED)
-}
-
-/// Finds a value of each of these packets. Returns those that have none.
-#[inline(always)]
-fn each(
-    batch: &Batch<'_>,
-    packets: Selection,
-    values: &mut [u32; BATCH_SIZE],
-    find: impl Fn(&PacketDescriptor) -> Option<u32>,
-) -> Selection {
-    let mut missing = Selection::NONE;
-    let mut keep = |place, found, value: &mut u32| match found {
-        Some(number) => *value = number,
-        None => missing.insert(place),
-    };
-    if packets.len() * 4 > batch.len() * 3 {
-        // To go through the others, too, takes less.
-        let all = batch.packets.iter().zip(values).enumerate();
-        all.for_each(|(place, (packet, value))| keep(place, find(packet), value));
-        return missing.and(packets);
-    }
-    for place in packets.iter() {
-        if let (Some(packet), Some(value)) = (batch.packets.get(place), values.get_mut(place)) {
-            keep(place, find(packet), value);
-        }
-    }
-    missing
-}
-
-impl Frames {
-    #[inline(never)]
-    fn look(&mut self, places: Places<'_>) {
-        self.is_known = true;
-        self.links.clear();
-        self.odd = Selection::NONE;
-        if let Some(link) = places.only_link() {
-            let all = Selection::first(places.batch.len());
-            return self.links.push((link, all));
-        }
-        let mut current = (LinkType::default(), Selection::NONE);
-        let count = places
-            .decoded
-            .map_or(places.batch.len(), |it| it.packets.len());
-        for place in 0..count {
-            let link = match places.plain(place) {
-                Some(descriptor) => descriptor.link,
-                None => {
-                    self.odd.insert(place);
-                    places.packet(place).1.map_or(LinkType::RAW, |it| it.link)
+            let mut arrivals: Vec<u32> = passed.iter().map(|of| of.0).collect();
+            arrivals.sort_unstable();
+            arrivals.dedup();
+            let watch = match self.watch_numbers.entry(arrivals) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => {
+                    let watch = Watch {
+                        arrivals: new.key().clone(),
+                        users: 0,
+                        epoch: 0,
+                    };
+                    *new.insert(self.watches.insert(watch) as u32)
                 }
             };
-            if link != current.0 {
-                self.put(current);
-                current = (link, Selection::NONE);
-            }
-            current.1.insert(place);
+            self.watches[watch as usize].users += 1;
+            bound.watch = Some(watch);
         }
-        self.put(current);
+        let bound = Arc::new(bound);
+        self.bound.insert(Arc::clone(&bound));
+        (bound, number)
     }
 
-    /// Adds packets of a link type.
-    fn put(&mut self, (link, packets): (LinkType, Selection)) {
-        match self.links.iter_mut().find(|known| known.0 == link) {
-            Some(known) => known.1 = known.1.or(packets),
-            None if packets.is_empty() => {}
-            None => self.links.push((link, packets)),
+    /// Adds a test, with the ways to tests of its value, and to itself where packets that do not pass it go on. Returns both
+    /// ways on.
+    fn add(
+        &mut self,
+        test: &Test,
+        arrive: Vec<Edge>,
+        rest: Option<Vec<Edge>>,
+        bound: &mut Bound,
+    ) -> (Edge, Edge) {
+        let column = match self.places.entry(Arc::clone(&test.value)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => *new.insert(self.columns.insert(Column::new(&test.value))),
+        };
+        let place = self.columns[column].add(test.is);
+        bound.tests.push((column, place));
+        let number = match self.arrival_numbers.entry((column, arrive)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                let from = new.key().1.clone();
+                let arrivals = Arrivals {
+                    column,
+                    from,
+                    users: 0,
+                    watched: Vec::new(),
+                    epoch: 0,
+                    packets: Selection::NONE,
+                };
+                *new.insert(self.arrivals.insert(arrivals) as u32)
+            }
+        };
+        self.arrivals[number as usize].users += 1;
+        bound.needs.push(Need::Arrivals(number));
+        let passed = Edge::Passed(number, place);
+        let Some(from) = rest else {
+            return (passed, Edge::Start);
+        };
+        let number = match self.rest_numbers.entry((passed, from)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                let rest = Rest {
+                    column,
+                    test: passed,
+                    from: new.key().1.clone(),
+                    users: 0,
+                    epoch: 0,
+                    packets: Selection::NONE,
+                };
+                *new.insert(self.rests.insert(rest) as u32)
+            }
+        };
+        self.rests[number as usize].users += 1;
+        bound.needs.push(Need::Rest(number));
+        (passed, Edge::Rest(number))
+    }
+
+    /// Takes out what only this filter asked for.
+    fn remove(&mut self, bound: &Bound, number: u32) {
+        if let Some(watch) = bound.watch.map(|watch| watch as usize) {
+            for &arrivals in &self.watches[watch].arrivals {
+                let watched = &mut self.arrivals[arrivals as usize].watched;
+                watched.retain(|of| of.1 != number);
+            }
+            self.watches[watch].users -= 1;
+            if self.watches[watch].users == 0 {
+                self.watch_numbers
+                    .remove(&self.watches.remove(watch).arrivals);
+            }
+        }
+        for &need in &bound.needs {
+            match need {
+                Need::Arrivals(number) => {
+                    let arrivals = &mut self.arrivals[number as usize];
+                    arrivals.users -= 1;
+                    if arrivals.users == 0 {
+                        let Arrivals { column, from, .. } = self.arrivals.remove(number as usize);
+                        self.arrival_numbers.remove(&(column, from));
+                    }
+                }
+                Need::Rest(number) => {
+                    let rest = &mut self.rests[number as usize];
+                    rest.users -= 1;
+                    if rest.users == 0 {
+                        let Rest { test, from, .. } = self.rests.remove(number as usize);
+                        self.rest_numbers.remove(&(test, from));
+                    }
+                }
+            }
+        }
+        for &(column, place) in &bound.tests {
+            if self.columns[column].remove(place) {
+                let Column { value, .. } = self.columns.remove(column);
+                self.places.remove(&value);
+            }
         }
     }
 }
 
-impl<'a> Places<'a> {
-    /// The link type of all packets, if that is one, and all are plain.
-    fn only_link(&self) -> Option<LinkType> {
-        let packets = self.batch.packets;
-        let link = packets.first()?.link;
-        let has_tag = |packet: &PacketDescriptor| packet.flags.contains(PacketFlags::VLAN);
-        let is_of_it = packets.iter().all(|it| it.link == link && !has_tag(it));
-        let are_its = self.decoded.is_none_or(|decoded| {
-            let mut all = decoded.packets.iter().enumerate();
-            decoded.packets.len() == packets.len()
-                && all.all(|(place, packet)| is_at(packet, place))
+/// The way of all that were asked at a test that some pass.
+fn asked(passed: Edge) -> Edge {
+    match passed {
+        Edge::Passed(number, _) => Edge::Asked(number),
+        other => other,
+    }
+}
+
+/// The ways through a filter's tests.
+struct Ways {
+    /// Those to each test, and to the two ends: from which test, and whether packets pass that; `None`: from the start.
+    to: Vec<Vec<Option<(usize, bool)>>>,
+    /// The test before each whose packets may all come to it: those that pass that one go on as if they passed this one, too.
+    along_with: Vec<Option<usize>>,
+    /// Whether anybody goes on from a test to be accepted: of packets that pass it, and of others.
+    needed: Vec<(bool, bool)>,
+}
+
+impl Ways {
+    fn of(decisions: &Decisions) -> Ways {
+        let tests = &decisions.tests;
+        let mut to = vec![Vec::new(); tests.len() + 2];
+        to[decisions.start as usize].push(None);
+        let mut along_with = vec![None; tests.len()];
+        for (at, test) in tests.iter().enumerate() {
+            to[test.when_true as usize].push(Some((at, true)));
+            to[test.when_false as usize].push(Some((at, false)));
+            if let [Some((before, false))] = to[at][..]
+                && tests[before].when_true == test.when_true
+            {
+                along_with[at] = Some(before);
+            }
+        }
+        let mut needed = vec![(false, false); tests.len()];
+        let need = |ways: &[Option<(usize, bool)>], needed: &mut Vec<(bool, bool)>| {
+            for &(from, passes) in ways.iter().flatten() {
+                match passes {
+                    true => needed[from].0 = true,
+                    false => needed[from].1 = true,
+                }
+            }
+        };
+        need(&to[decisions.accepted() as usize], &mut needed);
+        for at in (0..tests.len()).rev() {
+            let (passes, fails) = needed[at];
+            match along_with[at] {
+                Some(before) if passes || fails => needed[before].0 = true,
+                None if passes => need(&to[at], &mut needed),
+                _ => {}
+            }
+            if fails {
+                need(&to[at], &mut needed);
+            }
+        }
+        Ways {
+            to,
+            along_with,
+            needed,
+        }
+    }
+
+    /// The ways to a test, or an end, where those on from each test before it are these.
+    fn edges(&self, at: usize, edges: &[(Edge, Edge)]) -> Vec<Edge> {
+        let ways = self.to[at].iter();
+        let edges = ways.map(|way| match *way {
+            None => Edge::Start,
+            Some((from, true)) => edges[from].0,
+            Some((from, false)) => edges[from].1,
         });
-        (is_of_it && are_its).then_some(link)
-    }
-
-    /// A packet that is in the batch's memory as it is to be seen.
-    fn plain(&self, place: usize) -> Option<&'a PacketDescriptor> {
-        let descriptor = self.batch.packets.get(place)?;
-        let is_its = self.decoded.is_none_or(|decoded| {
-            let packet = decoded.packets.get(place);
-            packet.is_some_and(|packet| is_at(packet, place))
-        });
-        (is_its && !descriptor.flags.contains(PacketFlags::VLAN)).then_some(descriptor)
-    }
-
-    /// The bytes of a packet, what the source says of it, and its length on the wire. The source says nothing of a datagram
-    /// that was put together.
-    #[inline]
-    fn packet(&self, place: usize) -> (&'a [u8], Option<&'a PacketDescriptor>, u32) {
-        let decoded = self.decoded.and_then(|decoded| decoded.packets.get(place));
-        if let Some(packet) = decoded.filter(|it| it.flags.contains(DecodeFlags::REASSEMBLED)) {
-            let bytes = self
-                .decoded
-                .map_or(&[][..], |decoded| decoded.bytes(self.batch, packet));
-            return (bytes, None, packet.ip_len);
-        }
-        let index = decoded.map_or(place, |packet| usize::from(packet.index));
-        match self.batch.packets.get(index) {
-            Some(descriptor) => (
-                self.batch.bytes_of(descriptor),
-                Some(descriptor),
-                descriptor.wire_len,
-            ),
-            None => (&[], None, 0),
-        }
-    }
-
-    /// A value of a packet that is not in the batch's memory as it is to be seen.
-    #[cold]
-    fn value(&self, value: &Value, place: usize) -> Option<u32> {
-        let (bytes, descriptor, wire_len) = self.packet(place);
-        let tagged = descriptor.and_then(|of| {
-            let has_tag = of.flags.contains(PacketFlags::VLAN);
-            has_tag.then(|| Tagged::new(bytes, of.link, of.vlan_tpid, of.vlan_tci))?
-        });
-        match tagged {
-            Some(view) => value.of(&view, wire_len),
-            None => value.of(&Plain(bytes), wire_len),
-        }
-    }
-
-    /// What a filter says of a packet that it looks at alone.
-    fn verdict(&self, filter: &Filter, place: usize) -> u32 {
-        let (bytes, descriptor, wire_len) = self.packet(place);
-        match descriptor {
-            Some(descriptor) => filter.verdict_on(bytes, descriptor),
-            None => filter.verdict(bytes, wire_len),
-        }
+        edges.collect()
     }
 }
 

@@ -156,8 +156,8 @@ impl Program {
     }
 
     /// The same as tests of values; `None`: it cannot be said so.
-    pub(super) fn decisions(&self) -> Option<&Decisions> {
-        self.decisions.as_deref()
+    pub(super) fn decisions(&self) -> Option<&Arc<Decisions>> {
+        self.decisions.as_ref()
     }
 
     /// Whether the program asks the kernel's metadata for the VLAN tag instead of the bytes.

@@ -76,6 +76,30 @@ impl FilterSet {
         Ok(())
     }
 
+    /// Whether it is known at once that [`FilterSet::select`] takes out all of these packets.
+    pub fn refuses(
+        &mut self,
+        columns: &mut Columns,
+        batch: &Batch<'_>,
+        decoded: Option<&DecodedBatch>,
+        selected: Selection,
+    ) -> bool {
+        let places = Places { batch, decoded };
+        if columns.links(places) != 1 {
+            return false;
+        }
+        let (link, _) = columns.link(0);
+        match (
+            self.filters.get(self.current),
+            self.bindings.get_mut(self.current),
+        ) {
+            (Some(filter), Some(binding)) if filter.link() == link => {
+                columns.refused(filter, binding, places, selected)
+            }
+            _ => false,
+        }
+    }
+
     /// The programs compiled so far.
     pub fn filters(&self) -> &[Filter] {
         &self.filters

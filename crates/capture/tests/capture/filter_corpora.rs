@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::corpora::corpora;
-use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
+use flowgauge_capture::filter::{Columns, DEFAULT_SNAP_LEN, FilterSet};
 use flowgauge_capture::{Filter, open};
-use flowgauge_wire::LinkType;
+use flowgauge_wire::{Batch, LinkType, Selection};
 
 /// Packets taken of each capture.
 const PACKETS: usize = 40;
@@ -119,7 +119,56 @@ tcp[4:4] - tcp[8:4] > 1000
 geneve
 geneve 0xb and tcp
 udp port 4789
-ip[16] >= 224 and udp[0:2] = udp[2:2]";
+ip[16] >= 224 and udp[0:2] = udp[2:2]
+vlan and tcp port 80
+vlan 10 and host 10.0.0.1
+vlan and (port 53 or host 10.0.0.1)
+host 10.0.0.1 or vlan or port 80
+ip6 and tcp port 80
+ip6 protochain 17 and ip6[6] = 0
+ip protochain 6 or port 53
+ip6 and udp[2:2] = 53
+tcp and host 10.0.0.1 and port 80 and net 10.0.0.0/8
+udp and src host 192.168.1.1 and dst port 53
+port 80 and not host 10.0.0.1 or arp host 10.0.0.2
+port 53 and port 53 and not port 54
+host 10.0.0.1 and host 10.0.0.2
+(port 80 or port 81) and (port 443 or portrange 1024-65535)
+not (src port 80 or dst port 80 or src port 53 or dst port 53)";
+
+/// Filters of the addresses and ports of packets, as users have them: some match, whatever the capture is of.
+fn five_tuples(batch: &Batch<'_>) -> Vec<String> {
+    let mut all = Vec::new();
+    for index in (0..batch.len()).step_by(7) {
+        let bytes = batch.bytes(index);
+        // Where Ethernet frames with IPv4 have them; of others these are any bytes.
+        let Some([a, b, c, d, e, f, g, h, i, j, k, l]) = bytes.get(26..38) else {
+            continue;
+        };
+        let (one, other) = (format!("{a}.{b}.{c}.{d}"), format!("{e}.{f}.{g}.{h}"));
+        let from = u16::from_be_bytes([*i, *j]);
+        let to = u16::from_be_bytes([*k, *l]);
+        all.extend([
+            format!("tcp and host {one} and host {other} and port {from} and port {to}"),
+            format!("udp and src host {one} and dst host {other} and dst port {to}"),
+            format!("host {other} and port {to} and net {a}.{b}.0.0/16"),
+            format!("vlan and host {one}"),
+            format!("host {one}"),
+            format!("port {from} or port {to}"),
+            format!("tcp port {to} and not src host {one}"),
+            format!("portrange {0}-{1}", from.min(to), from.max(to)),
+        ]);
+        if let Some(addresses) = bytes.get(22..54).filter(|_| bytes[12] == 0x86) {
+            let words = addresses.as_chunks::<2>().0.iter();
+            let words: Vec<String> = words
+                .map(|it| format!("{:02x}{:02x}", it[0], it[1]))
+                .collect();
+            all.push(format!("ip6 host {}", words[..8].join(":")));
+            all.push(format!("host {} and port 53", words[8..].join(":")));
+        }
+    }
+    all
+}
 
 fn captures(folder: &Path, found: &mut Vec<PathBuf>) {
     let mut entries: Vec<_> = std::fs::read_dir(folder)
@@ -187,4 +236,69 @@ fn expressions_select_what_libpcap_selects() {
     println!("{compared} verdicts equal, {matched} of them positive");
     assert!(compared > 100_000, "{compared}");
     assert!(ever_matched.len() > 70, "{}", ever_matched.len());
+}
+
+/// Filters come and go, and are asked of parts of a batch: each says what it says of every packet alone.
+#[test]
+fn filters_decided_together_select_what_each_does_alone() {
+    let Some(folder) = corpora() else { return };
+    let mut paths = Vec::new();
+    captures(&folder, &mut paths);
+    let set = |text: &str| FilterSet::new(text, DEFAULT_SNAP_LEN, None);
+    let mut columns = Columns::default();
+    let mut standing: Vec<FilterSet> = EXPRESSIONS.lines().map(set).collect();
+    let (mut compared, mut accepted) = (0, 0);
+    for (number, path) in paths.iter().enumerate().step_by(STRIDE + 2) {
+        let Ok(mut source) = open(path) else { continue };
+        let Ok(Some(batch)) = source.next_batch() else {
+            continue;
+        };
+        let own = five_tuples(&batch);
+        // Some of the ones before leave, and come back in another order.
+        let left = standing.len() / 2;
+        standing.rotate_left(number % left);
+        standing.truncate(left);
+        standing.extend(own.iter().map(|text| set(text)));
+        standing.extend(EXPRESSIONS.lines().skip(number % 5).step_by(2).map(set));
+        columns.begin();
+        let all = Selection::first(batch.len());
+        let mut some = all;
+        some.retain(|at| (at * 7 + number) % 3 != 0);
+        for (place, filters) in standing.iter_mut().enumerate() {
+            let parts = match place % 3 {
+                0 => vec![all],
+                1 => vec![some, all.without(some)],
+                _ => vec![some],
+            };
+            for part in parts {
+                let mut found = part;
+                if (filters.select(&mut columns, &batch, None, &mut found)).is_err() {
+                    // Some link types have no such field.
+                    continue;
+                }
+                for at in part.iter() {
+                    let packet = &batch.packets[at];
+                    let filter = filters.for_link(packet.link).unwrap();
+                    let alone = filter.verdict_on(batch.bytes(at), packet) != 0;
+                    let expression = filter.expression();
+                    assert_eq!(
+                        found.contains(at),
+                        alone,
+                        "{expression}, {} #{at}",
+                        path.display()
+                    );
+                    compared += 1;
+                    accepted += u64::from(alone);
+                }
+            }
+        }
+    }
+    println!("{compared} verdicts equal, {accepted} of them positive");
+    assert!(
+        compared > 100_000 && accepted > 10_000,
+        "{compared}, {accepted}"
+    );
+    drop(standing);
+    columns.release();
+    assert!(columns.is_empty());
 }

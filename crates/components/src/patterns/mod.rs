@@ -47,7 +47,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     result: Some(ResultInfo::number("matches", "matches")),
     parallel: Parallel::ByFlow,
-    decodes: true,
+    decodes: |_| true,
     engine: Some(required),
     make,
     ..flowgauge_kit::OF_PACKETS

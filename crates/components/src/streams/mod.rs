@@ -43,7 +43,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     result: Some(ResultInfo::number("streams that ended", "streams")),
     parallel: Parallel::ByFlow,
-    decodes: true,
+    decodes: |_| true,
     engine: Some(required),
     effects,
     make,

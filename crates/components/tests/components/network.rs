@@ -46,7 +46,7 @@ static KEEP: ComponentInfo = ComponentInfo {
     result: None,
     parallel: Parallel::Anyhow,
     sequential: |_| None,
-    decodes: true,
+    decodes: |_| true,
     engine: None,
     effects: |_| true,
     make: |_| Ok(Box::new(Keep)),

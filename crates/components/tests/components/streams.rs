@@ -31,7 +31,7 @@ static INFO: ComponentInfo = ComponentInfo {
     result: None,
     parallel: Parallel::Never("the test reads it"),
     sequential: |_| None,
-    decodes: false,
+    decodes: |_| false,
     engine: None,
     effects: |_| true,
     make: |_| Ok(Box::new(Collect)),

@@ -71,7 +71,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ],
     result: Some(ResultInfo::number("records given on", "records")),
     parallel: Parallel::ByFlow,
-    decodes: true,
+    decodes: |_| true,
     engine: Some(|settings| {
         let (config, _) = configuration(settings)?;
         Ok(Some(Required {

@@ -56,7 +56,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     outside: Some("it has one table of all flows"),
     options: Options::ALL,
     parallel: Parallel::ByFlow,
-    decodes: true,
+    decodes: |_| true,
     engine: Some(required),
     effects: |_| true,
     make,

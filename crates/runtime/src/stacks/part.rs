@@ -1,6 +1,7 @@
 //! A part of one or several stacks, on one thread.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +17,7 @@ use flowgauge_wire::Nanos;
 use super::board::Counts;
 use super::crossing::{Crossing, Ends};
 use super::meter;
+use super::plan::Row;
 use super::subscribers::Subscribers;
 use crate::reader::{Cut, SharedBatch};
 
@@ -173,6 +175,10 @@ pub(super) struct Part {
     /// Whose they are.
     members: Vec<Member>,
     graph: Graph<Next>,
+    /// Its components, if it has some.
+    row: Option<Row>,
+    /// By the numbers of stacks that came later: what had passed its components before.
+    before: BTreeMap<usize, Vec<Passed>>,
     common: Arc<Common>,
     /// Where it takes packets beside an engine: that it wants all of them.
     interests: Vec<Interest>,
@@ -370,6 +376,8 @@ impl Part {
         Part {
             members,
             graph,
+            row: None,
+            before: BTreeMap::new(),
             common: Arc::clone(common),
             interests: Vec::new(),
             is_by_group: false,
@@ -391,17 +399,108 @@ impl Part {
         self.is_by_group
     }
 
-    /// Adds it to others on its thread: as a further subscriber to the engine of one of them where that does for it. Where they
-    /// run already, the clock is at `now`, and it sees flows from before as they are.
+    /// It has these components.
+    pub(super) fn with_row(self, row: Row) -> Part {
+        Part {
+            row: Some(row),
+            ..self
+        }
+    }
+
+    /// Adds it to others on its thread: as a further subscriber to the engine of one of them where that does for it, or behind
+    /// what it begins with as one of them. Where they run already, the clock is at `now`, and it sees flows from before as they
+    /// are.
     pub(super) fn join(mut self, others: &mut Vec<Part>, now: Option<Nanos>) {
         let does = |other: &&mut Part| other.does_for(&self, now.is_some());
-        match others.iter_mut().find(does) {
-            Some(other) => other.take_in(self, now),
-            None => {
+        if let Some(other) = others.iter_mut().find(does) {
+            return other.take_in(self, now);
+        }
+        // Stacks that begin together are divided by what they begin with before.
+        let shared = |other: &Part| match now {
+            Some(_) => other.begins_as(&self),
+            None => 0,
+        };
+        let most = others.iter_mut().map(|other| (shared(other), other));
+        match most.max_by_key(|(shared, _)| *shared) {
+            Some((shared, other)) if shared > 0 => other.take_in_behind(self, shared, now),
+            _ => {
                 self.begin_at(now);
                 others.push(self);
             }
         }
+    }
+
+    /// How many components it begins with that do for a new part, too.
+    fn begins_as(&self, new: &Part) -> usize {
+        let rows = self.row.as_ref().zip(new.row.as_ref());
+        match self.wants_input() && !self.is_over && !self.is_ending {
+            true => rows.map_or(0, |(mine, new)| mine.begins_as(new)),
+            false => 0,
+        }
+    }
+
+    /// Takes in another one, which begins with as many components as it does itself.
+    fn take_in_behind(&mut self, mut other: Part, shared: usize, now: Option<Nanos>) {
+        self.cut(shared);
+        other.cut(shared);
+        let row = self.row.as_ref();
+        let last = row.and_then(|row| row.at(row.components.end.checked_sub(1)?));
+        let ids = (0..last.map_or(0, |last| last.0 + 1)).map(NodeId);
+        let passed: Vec<Passed> = ids.map(|id| self.graph.passed(id)).collect();
+        for member in &other.members {
+            self.before.insert(member.number, passed.clone());
+        }
+        self.members.append(&mut other.members);
+        let Next::Parts(parts, _) = self.graph.tail_mut() else {
+            return;
+        };
+        if let Next::Parts(new, _) = other.graph.tail_mut() {
+            for part in core::mem::take(new) {
+                part.join(parts, now);
+            }
+        }
+    }
+
+    /// Makes a part of its own of what comes behind its first components.
+    fn cut(&mut self, components: usize) {
+        let Some(row) = self.row.as_mut() else {
+            return;
+        };
+        let place = row.components.start + components;
+        let at = row.at(place);
+        if at.is_none() && matches!(self.graph.tail(), Next::Parts(..)) {
+            return;
+        }
+        let rest = Row {
+            components: place..row.components.end,
+            ..row.clone()
+        };
+        row.components.end = place;
+        let graph = self
+            .graph
+            .split_off(at, Next::Parts(Vec::new(), Vec::new()));
+        let part = Part {
+            members: self.members.clone(),
+            graph,
+            row: Some(rest),
+            before: self.before.clone(),
+            common: Arc::clone(&self.common),
+            interests: Vec::new(),
+            ..*self
+        };
+        if let Next::Parts(parts, _) = self.graph.tail_mut() {
+            parts.push(part);
+        }
+    }
+
+    /// What has passed a component since a stack of its began.
+    fn passed(&self, member: &Member, id: NodeId, passed: Passed) -> Passed {
+        let before = self.before.get(&member.number);
+        let before = before.and_then(|before| before.get(id.index()));
+        before.map_or(passed, |before| Passed {
+            items: passed.items - before.items.min(passed.items),
+            batches: passed.batches - before.batches.min(passed.batches),
+        })
     }
 
     /// Whether its engine does for a new part; where it `runs`, it has had all packets.
@@ -496,12 +595,17 @@ impl Part {
         self.share_engine();
         let who = leaving.who;
         let members = core::mem::take(&mut self.members).into_iter();
-        let (members, others) = members.partition(who);
+        let (members, others): (Vec<Member>, Vec<Member>) = members.partition(who);
         self.members = others;
+        let before = members.iter();
+        let before = before.filter_map(|it| self.before.remove_entry(&it.number));
+        let before = before.collect();
         let tail = self.graph.tail_mut().split(leaving);
         Some(Part {
             members,
             graph: self.graph.fork(tail),
+            row: self.row.clone(),
+            before,
             common: Arc::clone(&self.common),
             interests: self.interests.clone(),
             ..*self
@@ -661,7 +765,7 @@ impl Part {
         // Most batches are one piece.
         if let [Cut { clock: None, .. }] = pieces {
             if !packets.selected.is_empty() && self.wants_input() {
-                self.feed(Items::Packets(packets));
+                self.packets(&packets);
             }
             return;
         }
@@ -677,11 +781,18 @@ impl Part {
             let selected = left.and(Selection::first(usize::from(piece.end)));
             left = left.without(selected);
             if !selected.is_empty() {
-                self.feed(Items::Packets(Packets {
+                self.packets(&Packets {
                     selected,
                     ..packets
-                }));
+                });
             }
+        }
+    }
+
+    fn packets(&mut self, packets: &Packets<'_>) {
+        if !self.is_over {
+            let result = self.graph.packets(packets);
+            self.note(result);
         }
     }
 
@@ -692,7 +803,12 @@ impl Part {
 
     /// Takes items.
     pub(super) fn feed(&mut self, items: Items<'_>) {
-        if !self.is_over() {
+        if self.is_over() {
+            return;
+        }
+        if let Items::Packets(packets) = &items {
+            self.packets(packets);
+        } else {
             let result = self.graph.feed(items);
             self.note(result);
         }
@@ -814,7 +930,7 @@ impl Counts for Part {
                 give(Count {
                     stack: member.number,
                     id,
-                    passed,
+                    passed: self.passed(member, id, passed),
                     result: result.clone(),
                     by_key: by_key.clone(),
                     account: self.graph.account(id),
@@ -830,10 +946,11 @@ impl Counts for Part {
     fn numbers(&self, give: &mut dyn FnMut(Number)) {
         self.graph.numbers(&mut |id, items, value, rows| {
             for member in &self.members {
+                let passed = Passed { items, batches: 0 };
                 give(Number {
                     stack: member.number,
                     id,
-                    items,
+                    items: self.passed(member, id, passed).items,
                     value: value.clone(),
                     rows,
                 });
@@ -857,6 +974,7 @@ impl Counts for Part {
 
     fn reset(&mut self) {
         self.graph.reset();
+        self.before.clear();
         for part in self.parts() {
             part.reset();
         }

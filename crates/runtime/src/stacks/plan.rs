@@ -1,5 +1,6 @@
 //! Which components of which stacks are one: equal beginnings of several stacks.
 
+use core::ops::Range;
 use std::sync::Arc;
 
 use flowgauge_stack::engine::Required;
@@ -9,10 +10,10 @@ use super::part::{Common, Member, Next, Part};
 
 /// The first stage of a stack.
 #[derive(Clone)]
-pub(super) struct First<'a> {
+pub(super) struct First {
     /// Which of the stacks it is.
     member: Member,
-    of: &'a Stack,
+    of: Stack,
     /// The components of its outermost row.
     row: Vec<NodeId>,
     until: Option<NodeId>,
@@ -20,8 +21,8 @@ pub(super) struct First<'a> {
     is_by_group: bool,
 }
 
-impl<'a> First<'a> {
-    pub(super) fn new(member: Member, of: &'a Stack, stage: &Stage) -> First<'a> {
+impl First {
+    pub(super) fn new(member: Member, of: &Stack, stage: &Stage) -> First {
         let row = stage.from.map_or(Vec::new(), |from| {
             of.row(from)
                 .take_while(|&id| Some(id) != stage.until)
@@ -33,7 +34,7 @@ impl<'a> First<'a> {
             .any(|(_, node)| matches!(node.inner, Inner::PerKey(_)));
         First {
             member,
-            of,
+            of: of.clone(),
             row,
             until: stage.until,
             is_by_group: stage.is_parallel && !has_keys,
@@ -46,14 +47,14 @@ impl<'a> First<'a> {
     }
 
     /// The place of a component of the outermost row.
-    fn at(&self, id: NodeId) -> Option<(First<'a>, usize)> {
+    fn at(&self, id: NodeId) -> Option<(First, usize)> {
         let place = self.row.iter().position(|&at| at == id)?;
         Some((self.clone(), place))
     }
 
     /// Whether one engine does for its component at `place` and for the other's.
-    fn stands_with(&self, other: &First<'_>, place: usize) -> bool {
-        let engine = |first: &First<'_>| required(first.of.node(*first.row.get(place)?));
+    fn stands_with(&self, other: &First, place: usize) -> bool {
+        let engine = |first: &First| required(first.of.node(*first.row.get(place)?));
         let engines = engine(self).zip(engine(other));
         self.is_by_group == other.is_by_group
             && (0..place).all(|before| self.shares(other, before))
@@ -61,8 +62,8 @@ impl<'a> First<'a> {
     }
 
     /// Whether the component of the outermost row at `place` is the other's, too.
-    fn shares(&self, other: &First<'_>, place: usize) -> bool {
-        let theirs_of = other.of;
+    fn shares(&self, other: &First, place: usize) -> bool {
+        let theirs_of = &other.of;
         if self.is_by_group != other.is_by_group {
             return false;
         }
@@ -86,9 +87,41 @@ impl<'a> First<'a> {
     }
 }
 
+/// The components of a part.
+#[derive(Clone)]
+pub(super) struct Row {
+    pub(super) first: First,
+    /// Their places in the outermost row of its stack.
+    pub(super) components: Range<usize>,
+}
+
+impl Row {
+    /// Which component is at a place, if that is one of these.
+    pub(super) fn at(&self, place: usize) -> Option<NodeId> {
+        let is_of_it = self.components.contains(&place);
+        is_of_it.then(|| self.first.row.get(place).copied())?
+    }
+
+    /// How many components it begins with that are those of another one, too, and remember nothing: who comes later has from
+    /// them what it would have from its own.
+    pub(super) fn begins_as(&self, other: &Row) -> usize {
+        let (mine, theirs) = (&self.components, &other.components);
+        let both = mine.clone().take_while(|place| theirs.contains(place));
+        let same = both.take_while(|&place| {
+            let id = self.first.row.get(place);
+            id.is_some_and(|id| self.first.of.node(*id).info.keeps_nothing())
+                && self.first.shares(&other.first, place)
+        });
+        match mine.start == theirs.start {
+            true => same.count(),
+            false => 0,
+        }
+    }
+}
+
 /// Divides stacks into those that begin with the same component.
-pub(super) fn groups<'a>(firsts: Vec<First<'a>>, place: usize) -> Vec<Vec<First<'a>>> {
-    let mut groups: Vec<Vec<First<'a>>> = Vec::new();
+pub(super) fn groups(firsts: Vec<First>, place: usize) -> Vec<Vec<First>> {
+    let mut groups: Vec<Vec<First>> = Vec::new();
     for first in firsts {
         let known = groups
             .iter_mut()
@@ -107,7 +140,7 @@ pub(super) fn groups<'a>(firsts: Vec<First<'a>>, place: usize) -> Vec<Vec<First<
 /// # Errors
 /// A component that cannot be made of its settings.
 pub(super) fn parts(
-    firsts: Vec<First<'_>>,
+    firsts: Vec<First>,
     place: usize,
     common: &Arc<Common>,
     tail: &mut dyn FnMut(&Member) -> Next,
@@ -124,7 +157,7 @@ pub(super) fn parts(
 /// For each engine, which components of which stacks, by number, subscribe to it, where the stacks run on the same cores.
 pub fn engines(stacks: &[Stack]) -> Vec<Vec<(usize, NodeId)>> {
     let mut engines: Vec<Vec<(usize, NodeId)>> = Vec::new();
-    let mut places: Vec<Option<(First<'_>, usize)>> = Vec::new();
+    let mut places: Vec<Option<(First, usize)>> = Vec::new();
     for (index, stack) in stacks.iter().enumerate() {
         let first = stack.stages(false).into_iter().next();
         let first = first.filter(|_| !stack.has_source());
@@ -157,7 +190,7 @@ fn required(node: &Node) -> Option<Required> {
 }
 
 /// How many components from `place` on all of a group begin with.
-fn shared(group: &[First<'_>], place: usize) -> usize {
+fn shared(group: &[First], place: usize) -> usize {
     let is_of_all = |&place: &usize| group.iter().all(|first| group[0].shares(first, place));
     (place..).take_while(is_of_all).count()
 }
@@ -168,7 +201,7 @@ fn shared(group: &[First<'_>], place: usize) -> usize {
 /// # Errors
 /// A component that cannot be made of its settings.
 fn part(
-    group: Vec<First<'_>>,
+    group: Vec<First>,
     place: usize,
     common: &Arc<Common>,
     tail: &mut dyn FnMut(&Member) -> Next,
@@ -177,18 +210,24 @@ fn part(
         return Ok(None);
     };
     let members = group.iter().map(|first| first.member.clone()).collect();
+    let mut end = leader.row.len();
     let from = leader.row.get(place).copied();
     let (until, next) = if group.len() == 1 {
         (leader.until, tail(&leader.member))
     } else {
-        let end = place + shared(&group, place);
+        end = place + shared(&group, place);
         let until = leader.row.get(end).copied().or(leader.until);
         (
             until,
             Next::Parts(parts(group, end, common, tail)?, Vec::new()),
         )
     };
-    let graph = Graph::part(leader.of, from, until, next)?;
+    let graph = Graph::part(&leader.of, from, until, next)?;
+    let is_by_group = leader.is_by_group;
     let part = Part::new(members, graph, common);
-    Ok(Some(part.with_groups(leader.is_by_group)))
+    let part = part.with_groups(is_by_group);
+    Ok(Some(part.with_row(Row {
+        first: leader,
+        components: place..end,
+    })))
 }

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use flowgauge_capture::{Error, PacketSource};
 use flowgauge_stack::{
-    ComponentFailure, Failure, NodeId, Program, ResultValue, SettingError, Stack,
+    ComponentFailure, Failure, Node, NodeId, Program, ResultValue, SettingError, Stack,
 };
 use flowgauge_stream::offload::Verdicts;
 use flowgauge_wire::{DecodeOptions, Nanos};
@@ -102,8 +102,12 @@ impl SetupError {
 /// Drives the stacks of a program. See the [module](super).
 pub struct Runner {
     stacks: Vec<Stack>,
+    /// Their components as they were given.
+    given: Vec<Arc<[Node]>>,
     /// Who they are.
     members: Vec<Member>,
+    /// Their numbers and places, in order.
+    places: Vec<(usize, usize)>,
     /// The number of the next.
     numbers: usize,
     workers: usize,
@@ -184,12 +188,18 @@ impl Runner {
     /// [`SetupError::Setting`], [`SetupError::Start`].
     pub fn new(program: Program, options: &RunnerOptions) -> Result<Runner, SetupError> {
         let mut stacks = program.stacks;
+        let given = stacks
+            .iter()
+            .map(|stack| Arc::clone(&stack.nodes))
+            .collect();
         let workers = options.workers.max(1);
         for stack in &mut stacks {
             stack.place(workers, options.is_live);
         }
         let mut runner = Runner {
+            given,
             members: (0..stacks.len()).map(Member::new).collect(),
+            places: Vec::new(),
             numbers: stacks.len(),
             workers,
             stacks,
@@ -214,6 +224,7 @@ impl Runner {
         if let Some(failure) = common.take_failures().into_iter().next() {
             return Err(SetupError::Start(failure));
         }
+        runner.place_members();
         runner.install(made, false);
         runner.prepare();
         Ok(runner)
@@ -408,9 +419,14 @@ impl Runner {
 
     /// Which of the stacks a member is.
     fn stack_of(&self, number: usize) -> Option<usize> {
-        self.members
-            .iter()
-            .position(|member| member.number == number)
+        let found = self.places.binary_search_by_key(&number, |of| of.0);
+        found.ok().map(|at| self.places[at].1)
+    }
+
+    fn place_members(&mut self) {
+        let numbers = self.members.iter().map(|member| member.number);
+        self.places = numbers.zip(0..).collect();
+        self.places.sort_unstable();
     }
 
     /// Results and counts of all components. Packets do not wait for it: what a thread cannot say at

@@ -212,6 +212,22 @@ impl Component for Idle {}
 /// Counts how often it works, in all instances.
 struct Work;
 
+/// Batches that components `passes` have worked on, by their numbers.
+static PASSES: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+
+/// Passes everything on.
+struct Passes(usize);
+
+impl Component for Passes {
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {
+        PASSES[self.0].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn fork(&self) -> Option<Box<dyn Component>> {
+        Some(Box::new(Passes(self.0)))
+    }
+}
+
 static WORKED: AtomicU64 = AtomicU64::new(0);
 
 impl Component for Work {
@@ -384,7 +400,7 @@ const ANY: ComponentInfo = ComponentInfo {
     result: None,
     parallel: Parallel::Anyhow,
     sequential: |_| None,
-    decodes: false,
+    decodes: |_| false,
     engine: None,
     effects: |_| false,
     make: |_| Ok(Box::new(Idle)),
@@ -399,11 +415,11 @@ fn engine(streams: bool) -> Result<Option<Required>, SettingError> {
     Ok(Some(Required { config, streams }))
 }
 
-static COMPONENTS: [ComponentInfo; 16] = [
+static COMPONENTS: [ComponentInfo; 17] = [
     ComponentInfo {
         name: "flows",
         result: Some(ResultInfo::number("flows", "flows")),
-        decodes: true,
+        decodes: |_| true,
         engine: Some(|_| engine(false)),
         make: |settings| Ok(Box::new(Flows(0, number(settings)))),
         ..ANY
@@ -411,7 +427,7 @@ static COMPONENTS: [ComponentInfo; 16] = [
     ComponentInfo {
         name: "looks",
         result: Some(ResultInfo::number("found", "found")),
-        decodes: true,
+        decodes: |_| true,
         engine: Some(|settings| engine(number(settings) > 0)),
         make: |settings| {
             Ok(Box::new(Looks {
@@ -423,7 +439,7 @@ static COMPONENTS: [ComponentInfo; 16] = [
     },
     ComponentInfo {
         name: "reads",
-        decodes: true,
+        decodes: |_| true,
         engine: Some(|_| engine(true)),
         make: |_| Ok(Box::new(Reads)),
         ..ANY
@@ -481,6 +497,11 @@ static COMPONENTS: [ComponentInfo; 16] = [
         ..ANY
     },
     ComponentInfo {
+        name: "passes",
+        make: |settings| Ok(Box::new(Passes(number(settings) as usize))),
+        ..ANY
+    },
+    ComponentInfo {
         name: "gate",
         make: |_| Ok(Box::new(Gate)),
         ..ANY
@@ -495,7 +516,7 @@ static COMPONENTS: [ComponentInfo; 16] = [
     },
     ComponentInfo {
         name: "frames",
-        decodes: true,
+        decodes: |_| true,
         make: |_| Ok(Box::new(Frames(0))),
         ..ANY
     },
@@ -1152,5 +1173,69 @@ fn a_stack_that_has_failed_begins_anew() {
         let snapshot = runner.snapshot();
         assert_eq!(result(&runner, &snapshot, 0, "count"), 60_000 - taken);
         assert_eq!(result(&runner, &snapshot, 1, "all"), 60_000);
+    }
+}
+
+/// Flows of users come at any time, and go on in their own ways behind what others have, too.
+#[test]
+fn stacks_that_join_share_what_runs_and_count_from_their_beginning() {
+    for workers in [1, 2] {
+        let number = workers + 1;
+        let front = format!("passes {{ n = {number} }}");
+        let passed = || PASSES[number].load(Ordering::Relaxed);
+        let texts = [
+            format!("[stack a] {front} count\n"),
+            format!("[stack b] {front} passes count\n"),
+            format!("[stack c] {front} flows\n"),
+            format!(
+                "[stack d] {front} passes flows {{ name = d }} [stack e] {front} passes count\n"
+            ),
+            format!("[stack f] {front} flows {{ name = f }}\n"),
+        ];
+        let mut runner =
+            Runner::new(program(&texts[0]), &options(workers)).expect("it can be made");
+        let mut source = Generated::new(20_000, false);
+        let mut began = vec![0];
+        for joined in 1..=texts.len() {
+            let until = source.next + 2_000;
+            while source.next < until {
+                runner.step(&mut source).expect("nothing is damaged");
+            }
+            if joined < texts.len() {
+                let all = texts[..=joined].concat();
+                runner.replace(program(&all)).expect("it can be made");
+                began.push(source.next as u64);
+            }
+        }
+        // The first leaves; what it began goes on for the others.
+        let all = texts[1..].concat();
+        let change = runner.replace(program(&all)).expect("it can be made");
+        let (left, batches) = (source.next as u64, passed());
+        let counted = change.ended[0].state.component(NodeId(1));
+        assert_eq!(counted.expect("it ran").passed.items, left);
+        while (runner.step(&mut source).expect("nothing is damaged")).is_some() {}
+        runner.finish();
+        let snapshot = runner.snapshot();
+        let items =
+            |stack: usize, node: usize| snapshot.stacks[stack].components[node].passed.items;
+        for (stack, began) in [(0, began[1]), (1, began[2]), (2, began[3]), (3, began[3])] {
+            let all = 20_000 - began;
+            assert_eq!((items(stack, 0), items(stack, 1)), (all, all), "{stack}");
+        }
+        assert_eq!(result(&runner, &snapshot, 0, "count"), 20_000 - began[1]);
+        assert_eq!(result(&runner, &snapshot, 3, "count"), 20_000 - began[3]);
+        // Each packet is a flow. The engine behind the first component is that of both: who came later has its older flows, too.
+        let flows = |stack: usize, name: &str| result(&runner, &snapshot, stack, name);
+        let ended = 20_000 - began[2] - flows(4, "flows");
+        assert_eq!(flows(1, "flows"), 20_000 - began[2]);
+        assert!(ended < began[4] - began[2], "{ended}");
+        assert_eq!(flows(2, "flows"), 20_000 - began[3]);
+        // However many there are, each batch has gone through what they share once on each thread.
+        let pieces = batches.div_ceil(left) * 20_000;
+        assert!(
+            passed() <= pieces && passed() > batches,
+            "{batches}, {}",
+            passed()
+        );
     }
 }

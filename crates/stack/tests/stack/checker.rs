@@ -35,7 +35,7 @@ const SIMPLE: ComponentInfo = ComponentInfo {
     result: None,
     parallel: Parallel::Anyhow,
     sequential: |_| None,
-    decodes: false,
+    decodes: |_| false,
     engine: None,
     effects: |_| false,
     make: nothing,

@@ -257,7 +257,7 @@ const PROBE: ComponentInfo = ComponentInfo {
     result: None,
     parallel: Parallel::Anyhow,
     sequential: |_| None,
-    decodes: false,
+    decodes: |_| false,
     engine: None,
     effects: |_| false,
     make: |settings| {

@@ -3,7 +3,8 @@
 //! Threads that take packets of the source come back with what they do when they have done what was read; what is to end
 //! ends, what is new is made as at the start, and the threads start again. So all of them change between the same batches.
 
-use core::cell::RefCell;
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 use flowgauge_stack::{ComponentFailure, Program, Stack};
@@ -74,19 +75,31 @@ impl Runner {
         }
         let mut stacks = program.stacks;
         let mut members = Vec::with_capacity(stacks.len());
-        let mut left: Vec<usize> = (0..self.stacks.len()).collect();
+        let given: Vec<_> = stacks
+            .iter()
+            .map(|stack| Arc::clone(&stack.nodes))
+            .collect();
+        // Most are where they were, or before what has gone.
+        let mut goes_on = vec![false; self.given.len()];
+        let mut next = 0;
         let mut was = Vec::with_capacity(stacks.len());
         let mut number = self.numbers;
-        for stack in &mut stacks {
-            let goes_on =
-                |at: &usize| self.stacks[*at].does_as(stack) && !self.members[*at].has_failed();
-            let known = left
-                .iter()
-                .position(goes_on)
-                .map(|place| left.remove(place));
+        for (stack, given) in stacks.iter_mut().zip(&given) {
+            let mut places = (next..goes_on.len()).chain(0..next);
+            let known = places.find(|&at| {
+                let is_it = match Arc::ptr_eq(&self.given[at], given) {
+                    true => self.stacks[at].name == stack.name,
+                    false => self.stacks[at].does_as(stack),
+                };
+                is_it && !goes_on[at] && !self.members[at].has_failed()
+            });
+            if let Some(at) = known {
+                goes_on[at] = true;
+                next = at + 1;
+            }
             match known {
                 Some(at) => {
-                    *stack = self.stacks[at].clone();
+                    stack.nodes = Arc::clone(&self.stacks[at].nodes);
                     members.push(self.members[at].clone());
                 }
                 None => {
@@ -107,13 +120,15 @@ impl Runner {
         self.pause();
         let lanes = self.waiting.iter_mut().filter_map(|it| it.work.lane());
         let at = lanes.map(|lane| lane.now).fold(self.inline.now, Nanos::max);
-        let left = left.into_iter();
+        let left = (0..goes_on.len()).filter(|&at| !goes_on[at]);
         let left = left.map(|at| (self.stacks[at].clone(), self.members[at].clone()));
         let left = left.collect();
         let ended = self.end_some(left, &made);
         made.start(&|| false);
         self.stacks = stacks;
+        self.given = given;
         self.members = members;
+        self.place_members();
         self.install(made, true);
         self.prepare();
         self.spawn()?;
@@ -154,11 +169,9 @@ impl Runner {
     /// Ends stacks as at the end of the input. No thread of those that take packets of the source runs. Engines that do for
     /// new ones go on.
     fn end_some(&mut self, ended: Vec<(Stack, Member)>, made: &Made) -> Vec<Ended> {
-        let leaves = |member: &Member| {
-            ended
-                .iter()
-                .any(|(_, leaving)| leaving.number == member.number)
-        };
+        let numbers = ended.iter().map(|(_, leaving)| leaving.number);
+        let numbers: HashSet<usize> = numbers.collect();
+        let leaves = |member: &Member| numbers.contains(&member.number);
         let mut leaving = Leaving {
             who: &leaves,
             now: Nanos(0),
@@ -171,12 +184,11 @@ impl Runner {
         let others = others.filter_map(|it| Some((Some(it.name.as_str()), it.work.lane()?)));
         for (thread, lane) in core::iter::once((None, &mut self.inline)).chain(others) {
             leaving.now = lane.now;
-            // Filters that leave are forgotten; the others find their places again.
-            lane.columns = RefCell::default();
             for part in Part::split(&mut lane.parts, &mut leaving) {
                 let goes_on = made.join(workers, thread, &part);
                 lane.parts.extend(part.leave(&mut leaving, goes_on));
             }
+            lane.columns.get_mut().release();
         }
         let mut counts = leaving.counts;
         let mut note = |count: Count| counts.push(count);
