@@ -188,7 +188,7 @@ impl MadeField {
 
 impl Kept {
     fn field(&mut self, made: MadeField) -> &'static Field {
-        *self.fields.entry(made).or_insert_with_key(|made| {
+        self.fields.entry(made).or_insert_with_key(|made| {
             let name: &'static str = made.name.clone().leak();
             Box::leak(Box::new(Field {
                 name,
