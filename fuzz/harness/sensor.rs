@@ -70,7 +70,7 @@ impl Choices<'_> {
             },
             4 => Request::Results {
                 flow,
-                take: (self.next() % 2 == 0).then(|| self.words()),
+                take: self.next().is_multiple_of(2).then(|| self.words()),
             },
             5 => Request::Close { flow },
             6 => Request::DeleteDevice {

@@ -1239,3 +1239,28 @@ fn stacks_that_join_share_what_runs_and_count_from_their_beginning() {
         );
     }
 }
+
+#[test]
+fn a_stack_at_rest_gets_no_packets_and_others_do() {
+    let text = "[stack a] flows\n[stack b] count\n";
+    let mut runner = Runner::new(program(text), &options(1)).expect("it can be made");
+    let mut source = Generated::new(20_000, false);
+    let mut read = |runner: &mut Runner, until: usize| {
+        while source.next < until {
+            runner.step(&mut source).expect("nothing is damaged");
+        }
+        source.next as u64
+    };
+    let before = read(&mut runner, 4_000);
+    runner.set_rests(1, true);
+    let rested = read(&mut runner, 8_000) - before;
+    assert_eq!((runner.missed(0), runner.missed(1)), (0, rested));
+    runner.set_rests(1, false);
+    read(&mut runner, 20_000);
+    runner.finish();
+    let state = runner.state(1).expect("it runs");
+    assert_eq!(state, runner.snapshot().stacks[1]);
+    assert_eq!(state.components[0].passed.items, 20_000 - rested);
+    assert!(runner.cost(0) > 0 && runner.cost(1) > 0);
+    assert_eq!(runner.cost(2), 0, "there is none");
+}

@@ -16,7 +16,7 @@ const ONE: u32 = 64_002;
 fn may_be_others(test: &str) -> bool {
     let is_root = flowgauge_sys::process::user() == 0;
     if !is_root {
-        println!("SKIPPED {test}: needs root");
+        eprintln!("SKIPPED {test}: needs root");
     }
     is_root
 }
