@@ -1,6 +1,8 @@
 //! Asks the sensors of a scope, and tells how long that took and how many bytes went over loopback meanwhile, as JSON lines:
 //! `scope KEYS IDENTITY SCOPE STACK SECONDS INTERVAL_MS`. `bench/figures/dimapi.py` starts it where nothing else is on loopback.
 
+#![allow(clippy::print_stdout, reason = "that is where it tells")]
+
 use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
