@@ -369,9 +369,11 @@ impl Work {
             self.is_settled = true;
             for readers in self.readers.values() {
                 self.is_settled &= readers.settle();
+                self.is_settled &= self.state != State::Reading || readers.has_room();
             }
             match self.state {
                 State::Reading if self.is_settled => self.read(),
+                State::Reading => self.tell_now_and_then(false),
                 State::Ended if self.is_settled && !self.is_told => {
                     self.tell();
                     self.is_told = true;

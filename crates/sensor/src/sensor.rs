@@ -613,6 +613,7 @@ impl Sensor {
         let state = self.state.lock();
         let flow = state.flow(asker, number)?;
         let (stack, base) = (flow.stack.clone(), flow.base.clone());
+        let readers = Arc::clone(&flow.readers);
         let device = state.devices.get(&flow.device).map(Arc::clone);
         drop(state);
         if let Some(label) = take {
@@ -622,6 +623,9 @@ impl Sensor {
                 let error = format!("the flow has no component {label} with a table");
                 return Err(Refusal::new(error));
             }
+        }
+        if let Some(label) = take {
+            readers.reads(label);
         }
         let name = stack.name.clone().unwrap_or_default();
         let what = take.map(|label| (name, label.to_owned()));
@@ -638,6 +642,16 @@ impl Sensor {
             Some(base) => since(results, &base),
             None => results,
         })
+    }
+
+    /// A user reads the rows that were taken of a component: more of them are waited with.
+    ///
+    /// # Errors
+    /// When it has no such flow.
+    pub(crate) fn reads(&self, asker: &Asker, flow: u64, component: &str) -> Result<(), Refusal> {
+        let state = self.state.lock();
+        state.flow(asker, flow)?.readers.reads(component);
+        Ok(())
     }
 
     /// Ends a flow of a connection.
