@@ -1,6 +1,7 @@
 //! A device: the thread that takes its packets through stacks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
@@ -15,7 +16,7 @@ use flowgauge_sensor_client::layout;
 use flowgauge_sensor_client::protocol::{DeviceStatus, Results};
 use flowgauge_stack::{NodeId, Program, RunEnd, Stack};
 use flowgauge_sys::files::HandedInput;
-use flowgauge_wire::{Ledger, Place};
+use flowgauge_wire::{Ledger, LinkType, Place};
 
 use crate::config::{DeviceConfig, Speed};
 use crate::paced::Paced;
@@ -41,6 +42,8 @@ pub(crate) struct Opened {
     pub(crate) config: DeviceConfig,
     source: Source,
     describes: String,
+    /// Link types of its packets, as far as they are known.
+    links: Vec<LinkType>,
     stop: StopHandle,
     /// How long it waits for a flow's user who does not read; `None`: not at all.
     patience: Option<Duration>,
@@ -56,6 +59,22 @@ fn live(interface: &str, config: &DeviceConfig) -> LiveConfig {
         tick_ms: TICK_MS,
         ..LiveConfig::new(interface)
     }
+}
+
+/// The link types that a source knows of.
+fn links(source: &dyn PacketSource) -> Vec<LinkType> {
+    let links: BTreeSet<LinkType> = source.interfaces().iter().map(|it| it.link).collect();
+    links.into_iter().collect()
+}
+
+/// The link types at the beginning of a file: formats may tell them with the first packets.
+fn links_of(file: io::Result<HandedInput>, name: &str) -> Vec<LinkType> {
+    let source = file.ok().and_then(|file| open_reader(file, name).ok());
+    source.map_or_else(Vec::new, |mut source| {
+        // What is wrong with it is told when it is read.
+        let _ = source.next_batch();
+        links(&*source)
+    })
 }
 
 impl Opened {
@@ -86,6 +105,7 @@ impl Opened {
         };
         Ok(Opened {
             config: config.clone(),
+            links: links(&*source),
             source,
             describes,
             stop,
@@ -96,6 +116,7 @@ impl Opened {
     /// A device of a user's file. It waits for its user as long as it takes: there is nobody else.
     pub(crate) fn of_user(file: HandedInput, user: u32) -> Result<Opened, Error> {
         let describes = format!("a file of user {user}");
+        let links = links_of(file.again(), &describes);
         Ok(Opened {
             config: DeviceConfig {
                 files: vec![PathBuf::from(&describes)],
@@ -103,6 +124,7 @@ impl Opened {
             },
             source: open_reader(file, &describes)?,
             describes,
+            links,
             stop: StopHandle::default(),
             patience: Some(Duration::MAX),
         })
@@ -161,6 +183,7 @@ impl Opened {
         Ok(Device {
             config: self.config,
             describes: self.describes,
+            links: self.links,
             orders,
             stop: self.stop,
             thread: Some(thread),
@@ -173,6 +196,7 @@ impl Opened {
 pub(crate) struct Device {
     pub(crate) config: DeviceConfig,
     pub(crate) describes: String,
+    pub(crate) links: Vec<LinkType>,
     orders: Sender<Order>,
     stop: StopHandle,
     thread: Option<JoinHandle<Ledger>>,

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flowgauge_capture::filter::{DEFAULT_SNAP_LEN, FilterSet};
 use flowgauge_runtime::stacks::Ended;
 use flowgauge_sensor_client::protocol::{
     Answer, FlowStatus, OpenedFlow, Refusal, Results, StackStatus, Status, send_answer,
@@ -18,7 +19,7 @@ use flowgauge_stack::{Node, Stack};
 use flowgauge_sys::files::Handed;
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
 use flowgauge_sys::{privileges, process};
-use flowgauge_wire::Ledger;
+use flowgauge_wire::{Ledger, LinkType};
 use parking_lot::Mutex;
 
 use self::own_files::name_files;
@@ -533,10 +534,14 @@ impl Sensor {
         device: &str,
         text: &str,
     ) -> Result<Stack, Refusal> {
-        let rights = self.state.lock().rights_on(asker, rights, device)?;
+        let state = self.state.lock();
+        let rights = state.rights_on(asker, rights, device)?;
+        let links = state.device(device).map(|device| device.links.clone());
+        drop(state);
         rights.allow_text(text)?;
         let stack = text::stack("flow", &rights.forced(text)).map_err(Refusal::new)?;
         rights.allow(&stack)?;
+        fits(&stack, &links.unwrap_or_default())?;
         Ok(stack)
     }
 
@@ -782,6 +787,25 @@ impl Sensor {
         }
         Ok(said)
     }
+}
+
+/// Whether the capture filters of a flow can be for packets of these link types, as they are before something makes others.
+fn fits(stack: &Stack, links: &[LinkType]) -> Result<(), Refusal> {
+    let nodes = stack
+        .nodes
+        .iter()
+        .take_while(|node| node.info.name != "cook");
+    for node in nodes.filter(|node| node.info.name == "filter") {
+        let expression = node.settings.text("expression").unwrap_or_default();
+        let mut filters = FilterSet::new(expression, DEFAULT_SNAP_LEN, None);
+        for link in links {
+            filters.for_link(*link).map_err(|error| Refusal {
+                error: format!("{}: error: expression: {error}", node.label),
+                hint: error.hint(),
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// The names of a device's stacks that differ, or that only one has.

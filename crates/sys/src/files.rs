@@ -100,6 +100,15 @@ impl HandedInput {
         let file = file.into();
         Ok(HandedInput { file, at: 0 })
     }
+
+    /// The same file once more, from its beginning.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn again(&self) -> io::Result<HandedInput> {
+        let file = self.file.try_clone()?;
+        Ok(HandedInput { file, at: 0 })
+    }
 }
 
 impl Read for HandedInput {
