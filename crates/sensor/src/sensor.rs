@@ -16,13 +16,12 @@ use flowgauge_sensor_client::protocol::{
     Answer, FlowStatus, OpenedFlow, Refusal, Results, StackStatus, Status, send_answer,
 };
 use flowgauge_stack::{Node, Stack};
-use flowgauge_sys::files::Handed;
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
 use flowgauge_sys::{privileges, process};
 use flowgauge_wire::{Ledger, LinkType};
 use parking_lot::Mutex;
 
-use self::own_files::name_files;
+use self::own_files::{Came, name_files};
 use crate::config::{Checked, Config, ConfigError, DeviceConfig};
 use crate::device::{Device, Opened, Running};
 use crate::readers::{FlowRing, Readers, UserMemory};
@@ -159,7 +158,7 @@ struct Flow {
     /// All for whom the stack runs.
     readers: Arc<Readers>,
     /// What its components write to.
-    _files: Vec<Handed>,
+    _files: Vec<Came>,
 }
 
 /// A socket that is freed when it is not listened on any more.
@@ -560,8 +559,8 @@ impl Sensor {
         let number = self.flows.fetch_add(1, Ordering::Relaxed) + 1;
         let mut stack = self.checked(asker, rights, device, text)?;
         stack.name = Some(format!("flow {number}"));
-        let files = name_files(&mut stack, files)?;
         let mut state = self.state.lock();
+        let files = name_files(&mut stack, files, &state.may_be_sent_onto(device))?;
         let of_user = |flow: &&Flow| flow.by.peer.user == asker.peer.user;
         let flows = state.flows.values().filter(of_user).count();
         if flows >= rights.most_flows as usize {
@@ -951,6 +950,17 @@ impl State {
     /// The same; what has failed begins anew.
     fn run_anew(&self, device: &str) -> Result<Vec<Ended>, String> {
         self.device(device)?.run(self.stacks_of(device), true)
+    }
+
+    /// Interfaces that flows of a device may send packets onto: never the one that it captures.
+    fn may_be_sent_onto(&self, device: &str) -> Vec<String> {
+        let captured = self
+            .devices
+            .get(device)
+            .and_then(|it| it.config.interface(device));
+        let interfaces = self.checked.config.inject.iter();
+        let others = interfaces.filter(|name| captured.is_none_or(|captured| captured != *name));
+        others.cloned().collect()
     }
 
     fn device(&self, name: &str) -> Result<&Device, String> {

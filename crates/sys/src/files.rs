@@ -58,10 +58,8 @@ impl Handed {
     /// # Errors
     /// It is none.
     pub fn new(file: OwnedFd) -> io::Result<Handed> {
-        static NUMBERS: AtomicU64 = AtomicU64::new(1);
-
         check_handed(&file, OFlags::WRONLY)?;
-        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let number = next_handed();
         HANDED.lock().insert(number, file.into());
         Ok(Handed(number))
     }
@@ -76,6 +74,12 @@ impl Drop for Handed {
     fn drop(&mut self) {
         HANDED.lock().remove(&self.0);
     }
+}
+
+/// A number for what another process has opened.
+pub(crate) fn next_handed() -> u64 {
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    NUMBERS.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The number in a name of the form `fd:0`.
