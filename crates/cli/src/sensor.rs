@@ -1,7 +1,8 @@
 //! `flowgauge sensor`: a permanent process that captures for many, and what its users ask of it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use flowgauge_sensor::config::most_memory;
 use flowgauge_sensor::{Alone, Config, Sensor, StartError};
 use flowgauge_sensor_client::protocol::{Results, Status};
 use flowgauge_sensor_client::{Client, ClientError, Flow};
+use flowgauge_sys::files::{self, How};
 use flowgauge_sys::privileges;
 use sd_notify::NotifyState;
 
@@ -43,7 +45,7 @@ pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
             Ok(())
         }
         SensorCommand::Status(options) => status(options),
-        SensorCommand::Flow(options) => flow(options, &options.stack, &[]),
+        SensorCommand::Flow(options) => flow(options, &options.stack, &[], &[]),
         SensorCommand::Start(options) => {
             let client = connect(&options.sensor.socket)?;
             client.start(&options.device).map_err(failed)
@@ -294,24 +296,29 @@ pub(crate) fn mapi(options: &FlowOptions) -> Result<(), Failure> {
     let names = calls.iter().map(|call| call.function.name.to_owned());
     let names: Vec<String> = names.collect();
     let stack = flowgauge_mapi::flow(&options.stack).map_err(wrong)?;
-    if !stack.files.is_empty() {
-        let what = "TO_FILE and RES2FILE write files of programs";
-        return Err(Failure::usage(
-            what,
-            "write such a program with libmapi: docs/mapi.md",
-        ));
-    }
-    flow(options, &stack.text, &names)
+    let files = stack.targets.iter().map(flowgauge_mapi::Target::open);
+    let files: Vec<OwnedFd> = files.collect::<Result<_, _>>().map_err(wrong)?;
+    flow(options, &stack.text, &files, &names)
 }
 
 /// Has a flow run, and writes its results. Its components are called by `names`, if there are any.
-fn flow(options: &FlowOptions, stack: &str, names: &[String]) -> Result<(), Failure> {
+fn flow(
+    options: &FlowOptions,
+    stack: &str,
+    files: &[OwnedFd],
+    names: &[String],
+) -> Result<(), Failure> {
     let control = Control::install()?;
     let client = connect(&options.sensor.socket)?;
-    let mut flow = client.open(&options.device, stack, &[]).map_err(failed)?;
+    let files: Vec<_> = files.iter().map(OwnedFd::as_fd).collect();
+    let device = match &options.read {
+        Some(path) => own_device(&client, path)?,
+        None => options.device.clone().unwrap_or_default(),
+    };
+    let mut flow = client.open(&device, stack, &files).map_err(failed)?;
     control.begin();
-    if options.start {
-        client.start(&options.device).map_err(failed)?;
+    if options.start || options.read.is_some() {
+        client.start(&device).map_err(failed)?;
     }
     let every = Duration::from_nanos(options.every.0.max(1_000_000));
     let mut left = options.count.unwrap_or(u64::MAX);
@@ -332,12 +339,14 @@ fn flow(options: &FlowOptions, stack: &str, names: &[String]) -> Result<(), Fail
             }
         }
         if !names.is_empty() {
-            let is_function = |name: &str| name != flowgauge_mapi::PASSED;
-            results.components.retain(|it| is_function(&it.component));
-        }
-        let before = results.components.len().saturating_sub(names.len());
-        for (component, name) in results.components[before..].iter_mut().zip(names) {
-            component.component.clone_from(name);
+            // Others are there for the functions.
+            let labels = (1..=names.len()).map(flowgauge_mapi::label);
+            let by_label: BTreeMap<String, &String> = labels.zip(names).collect();
+            results.components.retain_mut(|component| {
+                let name = by_label.get(&component.component);
+                name.map(|name| component.component.clone_from(name))
+                    .is_some()
+            });
         }
         print(&match options.json {
             true => json(&results)?,
@@ -349,6 +358,16 @@ fn flow(options: &FlowOptions, stack: &str, names: &[String]) -> Result<(), Fail
         left -= 1;
     }
     Ok(())
+}
+
+/// A device of a file that this process may read, of this connection alone.
+fn own_device(client: &Client, path: &Path) -> Result<String, Failure> {
+    let file = files::named().open(path, How::read());
+    let file = file.map_err(|error| {
+        let what = format!("{}: {error}", path.display());
+        Failure::usage(what, "-r takes a capture file that you may read")
+    })?;
+    client.create_device(file.as_fd()).map_err(failed)
 }
 
 /// A packet that came to a component, to be shown.
@@ -377,7 +396,7 @@ fn take(flow: &mut Flow, packets: &mut VecDeque<Row>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits so long, and takes packets meanwhile. Whether the run is to end.
+/// Waits so long, or until the device has come to its end, and takes packets meanwhile. Whether the run is to end.
 fn wait(
     control: &Control,
     time: Duration,
@@ -389,7 +408,7 @@ fn wait(
     let until = std::time::Instant::now() + time;
     loop {
         let left = until.saturating_duration_since(std::time::Instant::now());
-        if control.stopped() || left.is_zero() {
+        if control.stopped() || left.is_zero() || flow.readings().read(0).is_last {
             return Ok(control.stopped());
         }
         take(flow, packets)?;

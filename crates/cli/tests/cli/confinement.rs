@@ -150,6 +150,7 @@ fn stack(info: &ComponentInfo, option: &OptionInfo, value: &str) -> String {
         ("result_to_file", _) => {
             format!("count {{ as = c }} - result_to_file {{ of = c, header = x, {value} }}")
         }
+        ("flow_export", _) => format!("flows - flow_export {{ {value} }}"),
         ("logs", _) => format!("flows - logs {{ {value} }}"),
         ("flows", "applications") => format!("flows {{ classify = yes, {value} }} - output"),
         ("transactions", "applications") => {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 
+mod functions;
 mod marker;
 mod own_files;
 mod shared;
