@@ -34,9 +34,10 @@ done
 install -m 755 "$built/libmapi.so" "$root$libdir/libmapi.so.$version"
 ln -sf "libmapi.so.$version" "$root$libdir/libmapi.so.1"
 ln -sf libmapi.so.1 "$root$libdir/libmapi.so"
+# Of the static one the linker takes what is used: the rest asks for libraries that it does not need.
 install -m 644 "$built/libmapi.a" "$root$libdir/libmapi.a"
 sed -e "s|@PREFIX@|$prefix|" -e "s|@LIBDIR@|$libdir|" -e "s|@INCLUDEDIR@|$includedir|" \
-    -e "s|@VERSION@|$version|" -e "s|@PRIVATE_LIBS@|${PRIVATE_LIBS:--lpcap -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc}|" \
+    -e "s|@VERSION@|$version|" -e "s|@PRIVATE_LIBS@|${PRIVATE_LIBS:--Wl,--gc-sections -lutil -lrt -lpthread -lm -ldl -lc}|" \
     "$here/mapi.pc.in" >"$root$libdir/pkgconfig/mapi.pc"
 
 # Installed for this machine: the loader has to learn of it.

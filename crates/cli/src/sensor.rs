@@ -1,7 +1,8 @@
 //! `flowgauge sensor`: a permanent process that captures for many, and what its users ask of it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -11,7 +12,8 @@ use flowgauge_runtime::shared;
 use flowgauge_sensor::config::most_memory;
 use flowgauge_sensor::{Alone, Config, Sensor, StartError};
 use flowgauge_sensor_client::protocol::{DeviceStatus, Results, Status};
-use flowgauge_sensor_client::{MemberState, Packet, ScopeFlow};
+use flowgauge_sensor_client::{Client, MemberState, Packet, ScopeFlow};
+use flowgauge_sys::files::{self, How};
 use flowgauge_sys::privileges;
 use sd_notify::NotifyState;
 
@@ -45,7 +47,7 @@ pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
             Ok(())
         }
         SensorCommand::Status(options) => status(options),
-        SensorCommand::Flow(options) => flow(options, &options.stack, &[]),
+        SensorCommand::Flow(options) => flow(options, &options.stack, &[], &[]),
         SensorCommand::Start(options) => {
             let client = connect(&options.sensor)?;
             client.start(&options.device).map_err(failed)
@@ -351,28 +353,30 @@ pub(crate) fn mapi(options: &FlowOptions) -> Result<(), Failure> {
     let names = calls.iter().map(|call| call.function.name.to_owned());
     let names: Vec<String> = names.collect();
     let stack = flowgauge_mapi::flow(&options.stack).map_err(wrong)?;
-    if !stack.files.is_empty() {
-        let what = "TO_FILE and RES2FILE write files of programs";
-        return Err(Failure::usage(
-            what,
-            "write such a program with libmapi: docs/mapi.md",
-        ));
-    }
-    flow(options, &stack.text, &names)
+    let files = stack.targets.iter().map(flowgauge_mapi::Target::open);
+    let files: Vec<OwnedFd> = files.collect::<Result<_, _>>().map_err(wrong)?;
+    flow(options, &stack.text, &files, &names)
 }
 
 /// Has a flow run, and writes its results. Its components are called by `names`, if there are any.
-fn flow(options: &FlowOptions, stack: &str, names: &[String]) -> Result<(), Failure> {
+fn flow(
+    options: &FlowOptions,
+    stack: &str,
+    files: &[OwnedFd],
+    names: &[String],
+) -> Result<(), Failure> {
     let control = Control::install()?;
-    let (sensors, members) = sensor_agent::members(&options.sensor, &options.device)?;
+    let (sensors, mut members) = sensor_agent::members(&options.sensor, options.device.as_deref())?;
+    if let Some(path) = &options.read {
+        members[0].device = own_device(&sensors.client(&members[0]).map_err(failed)?, path)?;
+    }
     let is_scope = members.len() > 1 || members.iter().any(|member| member.address.is_some());
-    let flow = ScopeFlow::open(&sensors, members, stack, Duration::ZERO);
+    let flow = ScopeFlow::open(&sensors, members, stack, files, Duration::ZERO);
     let mut flow = flow.map_err(failed)?;
     control.begin();
-    let started = if options.start {
-        flow.start()
-    } else {
-        Vec::new()
+    let started = match options.start || options.read.is_some() {
+        true => flow.start(),
+        false => Vec::new(),
     };
     if started.iter().all(Result::is_err)
         && let Some(Err(error)) = started.into_iter().next()
@@ -423,12 +427,14 @@ fn shown(mut results: Results, packets: VecDeque<Row>, names: &[String]) -> Resu
         }
     }
     if !names.is_empty() {
-        let is_function = |name: &str| name != flowgauge_mapi::PASSED;
-        results.components.retain(|it| is_function(&it.component));
-    }
-    let before = results.components.len().saturating_sub(names.len());
-    for (component, name) in results.components[before..].iter_mut().zip(names) {
-        component.component.clone_from(name);
+        // Others are there for the functions.
+        let labels = (1..=names.len()).map(flowgauge_mapi::label);
+        let by_label: BTreeMap<String, &String> = labels.zip(names).collect();
+        results.components.retain_mut(|component| {
+            let name = by_label.get(&component.component);
+            name.map(|name| component.component.clone_from(name))
+                .is_some()
+        });
     }
     results
 }
@@ -484,6 +490,16 @@ fn member_text(
     })
 }
 
+/// A device of a file that this process may read, of this connection alone.
+fn own_device(client: &Client, path: &Path) -> Result<String, Failure> {
+    let file = files::named().open(path, How::read());
+    let file = file.map_err(|error| {
+        let what = format!("{}: {error}", path.display());
+        Failure::usage(what, "-r takes a capture file that you may read")
+    })?;
+    client.create_device(file.as_fd()).map_err(failed)
+}
+
 /// A packet that came to a component, to be shown.
 type Row = (usize, serde_json::Map<String, serde_json::Value>);
 
@@ -514,7 +530,7 @@ fn take(flow: &mut ScopeFlow, packets: &mut [VecDeque<Row>]) {
     }
 }
 
-/// Waits so long, and takes packets meanwhile. Whether the run is to end.
+/// Waits so long, or until the device has come to its end, and takes packets meanwhile. Whether the run is to end.
 fn wait(
     control: &Control,
     time: Duration,
@@ -526,7 +542,7 @@ fn wait(
     let until = std::time::Instant::now() + time;
     loop {
         let left = until.saturating_duration_since(std::time::Instant::now());
-        if control.stopped() || left.is_zero() {
+        if control.stopped() || left.is_zero() || flow.is_over() {
             return control.stopped();
         }
         take(flow, packets);

@@ -59,9 +59,20 @@ pub(crate) fn connect(at: &SensorAt) -> Result<Client, Failure> {
 }
 
 /// The devices that are named, of the sensor that options name or of others, and how to come to them.
-pub(crate) fn members(at: &SensorAt, text: &str) -> Result<(Arc<Sensors>, Vec<Member>), Failure> {
-    let mut members = scope::members(text)
-        .map_err(|error| Failure::usage(error.to_string(), error.hint().to_owned()))?;
+pub(crate) fn members(
+    at: &SensorAt,
+    text: Option<&str>,
+) -> Result<(Arc<Sensors>, Vec<Member>), Failure> {
+    let members = match text {
+        Some(text) => scope::members(text),
+        // A device that is made later.
+        None => Ok(vec![Member {
+            address: None,
+            device: String::new(),
+        }]),
+    };
+    let mut members =
+        members.map_err(|error| Failure::usage(error.to_string(), error.hint().to_owned()))?;
     let address = at.sensor.as_deref().map(address_of).transpose()?;
     for member in &mut members {
         member.address = member.address.take().or_else(|| address.clone());

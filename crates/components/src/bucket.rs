@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use flowgauge_kit::measure::{Growth, Intervals, OF, cell};
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, Input, Items, Outlet, Parallel, ResultInfo, ResultValue, Table,
-    columns, options,
+    Cell, Component, ComponentInfo, Input, Items, Outlet, Parallel, ResultInfo, ResultValue,
+    SharedRows, Table, TakenRows, columns, options,
 };
 use flowgauge_wire::Nanos;
 
@@ -29,6 +29,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             growth: Growth::default(),
             has_come: false,
             kept: VecDeque::new(),
+            taken: settings.attached().cloned(),
         }))
     },
     ..flowgauge_kit::OF_PACKETS
@@ -55,11 +56,18 @@ struct Bucket {
     /// Whether anything came in the interval.
     has_come: bool,
     kept: VecDeque<(Nanos, i128)>,
+    /// Who takes them.
+    taken: Option<SharedRows>,
 }
 
 impl Bucket {
     fn keep(&mut self, start: Nanos, value: i128) {
-        if self.kept.len() >= self.options.slots {
+        let (kept, most) = (self.kept.len(), self.options.slots);
+        let is_room = match &self.taken {
+            Some(taken) => taken.keep(kept, most),
+            None => kept < most,
+        };
+        while !is_room && self.kept.len() >= most {
             self.kept.pop_front();
         }
         self.kept.push_back((start, value));
@@ -107,7 +115,11 @@ impl Component for Bucket {
         let (value, empty) = self.values(&result);
         self.keep(start, value);
         // After a long silence only those that are kept are made.
-        let first = ended.saturating_sub(self.options.slots as u64).max(1);
+        let most = match &self.taken {
+            Some(_) => self.options.slots.max(TakenRows::MOST),
+            None => self.options.slots,
+        };
+        let first = ended.saturating_sub(most as u64).max(1);
         for number in first..ended {
             self.keep(Nanos(start.0 + number * self.intervals.length()), empty);
         }
@@ -123,7 +135,7 @@ impl Component for Bucket {
     }
 
     fn result(&self) -> Option<ResultValue> {
-        let mut table = Table::new(&COLUMNS, self.options.slots);
+        let mut table = Table::new(&COLUMNS, self.options.slots.max(self.kept.len()));
         let rows = self.kept.iter();
         table.rows = rows
             .map(|(start, value)| vec![Cell::Time(*start), cell(*value)])
@@ -137,5 +149,8 @@ impl Component for Bucket {
 
     fn reset(&mut self) {
         self.kept.clear();
+        if let Some(taken) = &self.taken {
+            taken.take();
+        }
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, Items, Outlet, ResultInfo, ResultValue, Table, columns, options,
+    Cell, Component, ComponentInfo, Items, Outlet, ResultInfo, ResultValue, SharedRows, Table,
+    columns, options,
 };
 use flowgauge_wire::{Decoded, HashSeed};
 
@@ -22,6 +23,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         let options = Options::read(settings);
         Ok(Box::new(Sampler {
             kept: VecDeque::with_capacity(options.samples),
+            taken: settings.attached().cloned(),
             options,
         }))
     },
@@ -49,6 +51,8 @@ columns! {
 struct Sampler {
     options: Options,
     kept: VecDeque<Decoded>,
+    /// Who takes them.
+    taken: Option<SharedRows>,
 }
 
 impl Component for Sampler {
@@ -65,17 +69,23 @@ impl Component for Sampler {
                 packets.selected.remove(index);
                 continue;
             }
-            if self.kept.len() == self.options.samples {
+            let most = self.options.samples;
+            if most == 0 {
+                continue;
+            }
+            let is_room = match &self.taken {
+                Some(taken) => taken.keep(self.kept.len(), most),
+                None => self.kept.len() < most,
+            };
+            while !is_room && self.kept.len() >= most {
                 self.kept.pop_front();
             }
-            if self.options.samples > 0 {
-                self.kept.push_back(*packet);
-            }
+            self.kept.push_back(*packet);
         }
     }
 
     fn result(&self) -> Option<ResultValue> {
-        let mut table = Table::new(&COLUMNS, self.options.samples);
+        let mut table = Table::new(&COLUMNS, self.options.samples.max(self.kept.len()));
         table.rows = self.kept.iter().map(row).collect();
         Some(ResultValue::Table(table))
     }
@@ -86,6 +96,9 @@ impl Component for Sampler {
 
     fn reset(&mut self) {
         self.kept.clear();
+        if let Some(taken) = &self.taken {
+            taken.take();
+        }
     }
 }
 

@@ -35,11 +35,13 @@ mod distribution;
 mod expired_flows;
 mod fields;
 mod filter;
+mod flow_export;
 mod gap;
 mod hash;
 mod hash_sample;
 mod headers;
 mod identity;
+mod inject;
 mod ipcnxdemux;
 mod ipfragdemux;
 mod ipfragswitch;
@@ -59,6 +61,7 @@ mod protocol_field;
 mod record_fields;
 mod regexp;
 mod result_to_file;
+mod ruler;
 mod sample;
 mod scan;
 mod search;
@@ -76,6 +79,7 @@ mod threshold;
 mod to_buffer;
 mod top;
 mod track;
+mod uncook;
 mod words;
 
 /// The example in `docs/components.md`, compiled and run.
@@ -139,6 +143,9 @@ pub static PACKETS: &[&ComponentInfo] = &[
     &ipfragdemux::INFO,
     &ipreass::INFO,
     &cook::INFO,
+    &uncook::INFO,
+    &inject::INFO,
+    &ruler::INFO,
     &ipcnxdemux::INFO,
     &tcpcnxdemux::INFO,
     &tcpdirdemux::INFO,
@@ -153,8 +160,8 @@ pub static PACKETS: &[&ComponentInfo] = &[
     &anonymize::INFO,
 ];
 
-/// Components that say less of records.
-pub static RECORDS: &[&ComponentInfo] = &[&brief::INFO, &distinct::INFO];
+/// Components that say less of records, or say it elsewhere.
+pub static RECORDS: &[&ComponentInfo] = &[&brief::INFO, &distinct::INFO, &flow_export::INFO];
 
 /// Streams, and patterns in them.
 pub static STREAMS: &[&ComponentInfo] = &[&streams::INFO, &patterns::INFO];

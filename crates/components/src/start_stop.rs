@@ -92,9 +92,20 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let options = Options::read(settings);
     let read =
         |option, text: &str| When::read(text).map_err(|message| SettingError::of(option, message));
+    let start = read("start", &options.start)?;
+    let stop = options.stop.map(|stop| read("stop", &stop)).transpose()?;
+    let is_before = match (start, stop) {
+        (When::After(start), Some(When::After(stop))) | (When::At(start), Some(When::At(stop))) => {
+            stop <= start
+        }
+        _ => false,
+    };
+    if is_before {
+        return Err(SettingError::of("stop", "is not after start"));
+    }
     Ok(Box::new(StartStop {
-        start: read("start", &options.start)?,
-        stop: options.stop.map(|stop| read("stop", &stop)).transpose()?,
+        start,
+        stop,
         first: None,
         first_processed: None,
         last: None,

@@ -173,6 +173,11 @@ int mapi_start_offline_device(const char *dev);
 int mapi_delete_offline_device(char *dev);
 int mapi_create_offline_flow(const char *path, int format);
 
+/* [ours] Functions of the program's own: <mapi/function.h>. Both return the library's number. */
+struct mapi_library;
+int mapi_add_library(const struct mapi_library *library);
+int mapi_load_library(const char *path);
+
 int mapi_apply_function(int fd, const char *funct, ...);
 int mapi_apply_function_array(int fd, const char *funct, char **args, unsigned n);
 /* [ours] mapi_apply_function() with the number of arguments after the function's name. */

@@ -1,6 +1,6 @@
 //! The structures of `mapi.h`. A test compiles the header and compares sizes and offsets.
 
-use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+use core::ffi::{c_char, c_int, c_longlong, c_uint, c_ulonglong, c_void};
 use core::sync::atomic::AtomicPtr;
 
 /// `MAPI_STR_LENGTH`.
@@ -96,6 +96,40 @@ pub struct RawStat {
     pub(crate) ps_ifdrop: c_uint,
     pub(crate) hostname: [c_char; TEXT],
     pub(crate) dev: [c_char; TEXT],
+}
+
+/// `mapi_argument_t`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RawArgument {
+    pub(crate) text: *const c_char,
+    pub(crate) number: c_longlong,
+}
+
+/// `mapi_function_t`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RawFunction {
+    pub(crate) name: *const c_char,
+    pub(crate) descr: *const c_char,
+    pub(crate) argdescr: *const c_char,
+    pub(crate) required: c_uint,
+    pub(crate) result_size: c_uint,
+    pub(crate) create:
+        Option<unsafe extern "C" fn(*const RawArgument, c_uint, *mut *mut c_void) -> c_int>,
+    pub(crate) process: Option<unsafe extern "C" fn(*mut c_void, *const RawPacket) -> c_int>,
+    pub(crate) result: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
+    pub(crate) destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+}
+
+/// `mapi_library_t`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RawLibrary {
+    pub(crate) version: c_uint,
+    pub(crate) name: *const c_char,
+    pub(crate) functions: *const RawFunction,
+    pub(crate) count: c_uint,
 }
 
 /// A text in a field of so many bytes, with a zero behind it.

@@ -6,17 +6,20 @@ use core::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Once, RwLockWriteGuard};
 
-use flowgauge_mapi::{Argument, Error, FUNCTIONS, Function, LIBRARIES};
+use flowgauge_mapi::{Argument, Error, Function};
 use flowgauge_sensor_client::protocol::DeviceStatus;
 
+use crate::abi::RawLibrary;
 use crate::abi::{
     RawDeviceInfo, RawFlowInfo, RawFunctionInfo, RawLibraryFunctionInfo, RawLibraryInfo, RawPacket,
     RawResults, RawStat, text,
 };
+use crate::devices;
 use crate::error::{
     self, DEVICE_INFO, FLOW_INFO, FUNCTION_INFO, LIBRARY_INFO, NOT_BUILT, RIGHTS, UNKNOWN_FLOW,
     UNKNOWN_FUNCTION,
 };
+use crate::own;
 use crate::results;
 use crate::session::{self, State, Status};
 
@@ -94,11 +97,11 @@ pub unsafe extern "C" fn mapi_create_offline_device(
     let made = call(|| {
         begin();
         // SAFETY: the caller's promise.
-        let name = session::create_device(&trace(unsafe { string(path) }, format)?)?;
+        let name = devices::create_device(&trace(unsafe { string(path) }, format)?)?;
         let name = std::ffi::CString::new(name).unwrap_or_default();
         // SAFETY: it is a terminated string. mapi_delete_offline_device() frees the copy.
         let copy = unsafe { libc::strdup(name.as_ptr()) };
-        session::keep_name(&name.to_string_lossy(), copy.addr());
+        devices::keep_name(&name.to_string_lossy(), copy.addr());
         Ok(copy)
     });
     made.unwrap_or(core::ptr::null_mut())
@@ -136,7 +139,7 @@ pub unsafe extern "C" fn mapi_start_offline_device(dev: *const c_char) -> c_int 
     status(call(|| {
         // SAFETY: the caller's promise.
         let device = unsafe { string(dev) }.ok_or_else(missing("the device", DEVICE_INFO))?;
-        session::start_device(&device)
+        devices::start_device(&device)
     }))
 }
 
@@ -149,12 +152,37 @@ pub unsafe extern "C" fn mapi_delete_offline_device(dev: *mut c_char) -> c_int {
     status(call(|| {
         // SAFETY: the caller's promise.
         let device = unsafe { string(dev) }.ok_or_else(missing("the device", DEVICE_INFO))?;
-        if session::delete_device(&device)? == dev.addr() {
+        if devices::delete_device(&device)? == dev.addr() {
             // SAFETY: it is what strdup() gave, and was not freed: its device was there.
             unsafe { libc::free(dev.cast()) };
         }
         Ok(())
     }))
+}
+
+/// `mapi_add_library`.
+///
+/// # Safety
+/// `library` is NULL or a library of functions that stays as it is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mapi_add_library(library: *const RawLibrary) -> c_int {
+    // SAFETY: the caller's promise.
+    call(|| unsafe { own::add(library) }).unwrap_or(-1)
+}
+
+/// `mapi_load_library`.
+///
+/// # Safety
+/// `path` is NULL or a terminated string: a shared library whose code may run here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mapi_load_library(path: *const c_char) -> c_int {
+    let loaded = call(|| {
+        // SAFETY: the caller's promise.
+        let path = unsafe { string(path) }.ok_or_else(missing("the path", Error::FILE))?;
+        // SAFETY: the caller's promise.
+        unsafe { own::load(&path) }
+    });
+    loaded.unwrap_or(-1)
 }
 
 /// Applies a function, whose arguments are in `slots`.
@@ -533,22 +561,23 @@ pub unsafe extern "C" fn mapi_get_next_function_info(
     }))
 }
 
-fn device_info(number: c_int) -> Result<RawDeviceInfo, Error> {
-    let devices = session::devices()?;
-    let at = usize::try_from(number)
-        .ok()
-        .and_then(|number| number.checked_sub(1));
-    let device = at.and_then(|at| devices.get(at));
+/// The device with a number, or with the next higher one.
+fn device_info(number: c_int, is_next: bool) -> Result<RawDeviceInfo, Error> {
+    let all = devices::devices()?;
+    let mut found = all.range(number.saturating_add(c_int::from(is_next))..);
+    let found = found
+        .next()
+        .filter(|(found, _)| is_next || **found == number);
     let unknown = || Error::new(DEVICE_INFO, format!("there is no device {number}"));
-    let device = device.ok_or_else(unknown)?;
-    let interface = device.source.strip_prefix("interface ");
+    let (number, device) = found.ok_or_else(unknown)?;
+    let interface = device.source.strip_prefix(devices::INTERFACE);
     Ok(RawDeviceInfo {
-        id: number,
+        id: *number,
         device: text(&device.device),
         name: text(if interface.is_some() { "nic" } else { "file" }),
         alias: text(&device.device),
         description: text(&device.source),
-        link_speed: interface.map_or(1000, session::link_speed),
+        link_speed: interface.map_or(1000, devices::link_speed),
         mpls: 0,
         vlan: 0,
     })
@@ -561,7 +590,9 @@ fn device_info(number: c_int) -> Result<RawDeviceInfo, Error> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mapi_get_device_info(device: c_int, info: *mut RawDeviceInfo) -> c_int {
     // SAFETY: the caller's promise.
-    status(call(|| unsafe { tell(info, device_info(device), 1) }))
+    status(call(|| unsafe {
+        tell(info, device_info(device, false), 1)
+    }))
 }
 
 /// `mapi_get_next_device_info`.
@@ -573,22 +604,17 @@ pub unsafe extern "C" fn mapi_get_next_device_info(
     device: c_int,
     info: *mut RawDeviceInfo,
 ) -> c_int {
-    let next = device.max(0).saturating_add(1);
     // SAFETY: the caller's promise.
-    status(call(|| unsafe { tell(info, device_info(next), 1) }))
+    status(call(|| unsafe { tell(info, device_info(device, true), 1) }))
 }
 
 /// The functions of a library.
 fn functions(library: c_int) -> Result<(&'static str, Vec<&'static Function>), Error> {
-    let name = usize::try_from(library)
+    let mut libraries = flowgauge_mapi::libraries().into_iter();
+    let found = usize::try_from(library)
         .ok()
-        .and_then(|at| LIBRARIES.get(at));
-    let unknown = || Error::new(LIBRARY_INFO, format!("there is no library {library}"));
-    let name = name.ok_or_else(unknown)?;
-    let functions = FUNCTIONS
-        .iter()
-        .filter(|function| function.library == *name);
-    Ok((name, functions.collect()))
+        .and_then(|at| libraries.nth(at));
+    found.ok_or_else(|| Error::new(LIBRARY_INFO, format!("there is no library {library}")))
 }
 
 /// `mapi_get_library_info`.
@@ -674,8 +700,8 @@ pub unsafe extern "C" fn mapi_stats(dev: *const c_char, stats: *mut RawStat) -> 
     let told = call(|| {
         // SAFETY: the caller's promise.
         let name = unsafe { string(dev) }.ok_or_else(missing("the device", DEVICE_INFO))?;
-        let devices = session::devices()?;
-        let found = devices.iter().find(|device| device.device == name);
+        let all = devices::devices()?;
+        let found = all.values().find(|device| device.device == name);
         let unknown = || Error::new(error::NO_DEVICE, format!("there is no device {name}"));
         let found = found.ok_or_else(unknown).map(stat_of);
         // SAFETY: the caller's promise.
@@ -690,7 +716,7 @@ fn stat_of(device: &DeviceStatus) -> RawStat {
         ps_recv: device.packets as c_uint,
         ps_drop: dropped("kernel_ring"),
         ps_ifdrop: dropped("nic"),
-        hostname: text(&session::host_name()),
+        hostname: text(&devices::host_name()),
         dev: text(&device.device),
     }
 }

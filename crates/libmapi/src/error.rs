@@ -24,7 +24,7 @@ pub(crate) const LIBRARY_INFO: i32 = 6152;
 /// It is not built.
 pub(crate) const NOT_BUILT: i32 = 6160;
 /// The user's rights do not allow it.
-pub(crate) const RIGHTS: i32 = 8003;
+pub(crate) const RIGHTS: i32 = Error::RIGHTS;
 
 thread_local! {
     static LAST: RefCell<Option<Error>> = const { RefCell::new(None) };

@@ -6,12 +6,18 @@
 //! ```text
 //!  api        the functions of mapi.h: pointers checked, panics caught, errors noted
 //!  session    the flows of this process, its connection to the sensor
+//!  devices    devices of the sensor, and trace files
+//!  own        functions of the program's own, and the thread of a flow that runs them
+//!  packets    packets of TO_BUFFER
 //!  results    results of components as MAPI's structures
 //!  error      MAPI's numbers of errors
 //! ```
 
 pub mod abi;
 pub mod api;
+mod devices;
 mod error;
+mod own;
+mod packets;
 mod results;
 mod session;

@@ -78,6 +78,7 @@ pub(crate) fn size(call: &Call) -> usize {
         Shape::Sample => 40,
         Shape::Times => 24,
         Shape::File => 4,
+        Shape::Own(bytes) => bytes,
         Shape::Nothing | Shape::Packets => 0,
         Shape::Dist | Shape::Burst | Shape::Top | Shape::ExpiredFlows => 0,
     }

@@ -3,26 +3,26 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
-use std::os::fd::AsFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use flowgauge_mapi::{Argument, Call, Error, PASSED, Shape, label};
-use flowgauge_sensor_client::protocol::{DeviceStatus, Results};
+use flowgauge_mapi::{Argument, Call, Error, OWN, PASSED, Shape, Target, label};
+use flowgauge_sensor_client::protocol::Results;
 use flowgauge_sensor_client::{Client, DEFAULT_SOCKET, Reading, Readings};
 use flowgauge_sys::process;
 use serde_json::{Map, Value};
 
 use crate::abi::{RawPacket, RawResults};
+use crate::devices::{INTERFACE, create_device, devices};
 use crate::error::{
     self, CONNECTED_TWICE, NO_DEVICE, NO_FLOW_YET, NOT_BUILT, NOT_CONNECTED, SOCKET, UNKNOWN_FLOW,
     UNKNOWN_FUNCTION, of_client, of_function,
 };
+use crate::own::{self, Chain, Instance};
+use crate::packets::Packets;
 use crate::results::{self, Row, Rows};
 
 /// The environment's variable that names another socket than the default one.
@@ -30,6 +30,8 @@ const SOCKET_VARIABLE: &str = "FLOWGAUGE_SENSOR";
 /// How often a program that waits for a result looks for it, at first and later.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
 const LAST_LOOK: Duration = Duration::from_millis(50);
+/// How often the sensor hears that rows are read.
+const TELL: Duration = Duration::from_secs(1);
 /// How often it is looked whether the sensor is still there.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -42,7 +44,9 @@ pub(crate) struct State {
     client: Option<Client>,
     flows: BTreeMap<c_int, Arc<Flow>>,
     /// Offline devices, by name.
-    offline: BTreeMap<String, usize>,
+    pub(crate) offline: BTreeMap<String, usize>,
+    /// Devices in the order in which they were seen first: a device keeps its number.
+    devices: Vec<String>,
 }
 
 impl State {
@@ -51,12 +55,23 @@ impl State {
             client: None,
             flows: BTreeMap::new(),
             offline: BTreeMap::new(),
+            devices: Vec::new(),
         }
+    }
+
+    /// The number of a device, which it keeps.
+    pub(crate) fn device_number(&mut self, name: &str) -> c_int {
+        let known = self.devices.iter().position(|known| known == name);
+        let at = known.unwrap_or_else(|| {
+            self.devices.push(name.to_owned());
+            self.devices.len() - 1
+        });
+        at as c_int + 1
     }
 }
 
 /// What there is, for a look.
-fn state() -> RwLockReadGuard<'static, State> {
+pub(crate) fn state() -> RwLockReadGuard<'static, State> {
     STATE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -75,11 +90,17 @@ pub(crate) struct Flow {
     pub(crate) fd: c_int,
     pub(crate) device: String,
     pub(crate) device_id: c_int,
+    /// The device is an interface.
+    is_live: bool,
     user: u32,
     client: Client,
     /// The flow has its device for itself: it starts and ends with it.
     owns_device: bool,
     calls: Mutex<Vec<Call>>,
+    /// What they write to, until it is connected.
+    files: Mutex<Vec<OwnedFd>>,
+    /// Functions that run in this process, until it is connected.
+    own: Mutex<Vec<Instance>>,
     /// Whether it was connected; with `SYNC` it may still have to wait.
     is_connected: AtomicBool,
     is_closed: AtomicBool,
@@ -93,10 +114,11 @@ pub(crate) struct Flow {
 #[derive(Debug)]
 struct Open {
     number: u64,
-    /// What gives its packets.
-    packets: Mutex<flowgauge_sensor_client::Flow>,
+    packets: Mutex<Packets>,
     readings: Readings,
     functions: Vec<Function>,
+    /// Functions that run in this process.
+    own: Option<Chain>,
     /// The place of what counts packets that all functions pass.
     passed: usize,
     since: SystemTime,
@@ -108,10 +130,13 @@ struct Open {
 #[derive(Debug)]
 struct Function {
     call: Call,
+    label: String,
     /// Its place in the stack.
     place: usize,
     /// Rows that wait to be read.
     waiting: Mutex<Rows>,
+    /// When the sensor heard of it that they are read.
+    told: Mutex<Instant>,
     shown: Mutex<Box<Shown>>,
 }
 
@@ -152,7 +177,7 @@ pub(crate) enum Status {
 }
 
 /// The connection, made if there is none or the sensor was started anew.
-fn client() -> Result<Client, Error> {
+pub(crate) fn client() -> Result<Client, Error> {
     if let Some(client) = state().client.as_ref().filter(|client| !client.is_gone()) {
         return Ok(client.clone());
     }
@@ -165,13 +190,6 @@ fn client() -> Result<Client, Error> {
     let client = Client::connect(Path::new(socket)).map_err(|error| of_client(&error, SOCKET))?;
     state.client = Some(client.clone());
     Ok(client)
-}
-
-/// The devices that the user may see.
-pub(crate) fn devices() -> Result<Vec<DeviceStatus>, Error> {
-    let status = client()?.status();
-    let status = status.map_err(|error| of_client(&error, NO_DEVICE))?;
-    Ok(status.devices)
 }
 
 /// A flow on a device of its own.
@@ -190,9 +208,12 @@ pub(crate) fn create(device: &str, owns_device: bool) -> Result<c_int, Error> {
     }
     let client = client()?;
     let devices = devices()?;
-    let at = devices.iter().position(|known| known.device == device);
-    let at = at.ok_or_else(|| {
-        let known: Vec<&str> = devices.iter().map(|known| known.device.as_str()).collect();
+    let found = devices.iter().find(|(_, known)| known.device == device);
+    let (device_id, status) = found.ok_or_else(|| {
+        let known: Vec<&str> = devices
+            .values()
+            .map(|known| known.device.as_str())
+            .collect();
         let what = format!(
             "the sensor has no device {device}, but {}",
             known.join(", ")
@@ -203,11 +224,14 @@ pub(crate) fn create(device: &str, owns_device: bool) -> Result<c_int, Error> {
     let flow = Flow {
         fd,
         device: device.to_owned(),
-        device_id: at as c_int + 1,
+        device_id: *device_id,
+        is_live: status.source.starts_with(INTERFACE),
         user: process::user(),
         client,
         owns_device,
         calls: Mutex::default(),
+        files: Mutex::default(),
+        own: Mutex::default(),
         is_connected: AtomicBool::new(false),
         is_closed: AtomicBool::new(false),
         opening: Mutex::default(),
@@ -216,40 +240,6 @@ pub(crate) fn create(device: &str, owns_device: bool) -> Result<c_int, Error> {
     };
     state_mut().flows.insert(fd, Arc::new(flow));
     Ok(fd)
-}
-
-/// A device of trace files that waits until it is started. Returns its name.
-pub(crate) fn create_device(path: &str) -> Result<String, Error> {
-    let file = File::open(path);
-    let file = file.map_err(|error| Error::new(Error::FILE, format!("{path}: {error}")))?;
-    let name = client()?.create_device(file.as_fd());
-    name.map_err(|error| of_client(&error, Error::FILE))
-}
-
-/// Notes where the name of a device is that a program has.
-pub(crate) fn keep_name(name: &str, pointer: usize) {
-    state_mut().offline.insert(name.to_owned(), pointer);
-}
-
-fn is_offline(device: &str) -> Result<(), Error> {
-    let is_known = state().offline.contains_key(device);
-    let unknown = || Error::new(NO_DEVICE, format!("there is no offline device {device}"));
-    is_known.then_some(()).ok_or_else(unknown)
-}
-
-/// Has a device's files read.
-pub(crate) fn start_device(device: &str) -> Result<(), Error> {
-    is_offline(device)?;
-    let started = client()?.start(device);
-    started.map_err(|error| of_client(&error, NO_DEVICE))
-}
-
-/// Ends a device. Returns where its name is.
-pub(crate) fn delete_device(device: &str) -> Result<usize, Error> {
-    is_offline(device)?;
-    let deleted = client()?.delete_device(device);
-    deleted.map_err(|error| of_client(&error, NO_DEVICE))?;
-    Ok(state_mut().offline.remove(device).unwrap_or(0))
 }
 
 /// The flow of a descriptor.
@@ -290,6 +280,9 @@ pub(crate) fn close(fd: c_int) -> Result<(), Error> {
     state_mut().flows.remove(&fd);
     flow.is_closed.store(true, Ordering::Relaxed);
     if let Some(open) = flow.open.get() {
+        if let Some(own) = &open.own {
+            own.finish();
+        }
         let closed = flow.client.close(open.number);
         closed.map_err(|error| of_client(&error, UNKNOWN_FLOW))?;
     }
@@ -313,20 +306,31 @@ impl Flow {
         }
         let call = call(name, arguments)?;
         let mut calls = lock(&self.calls);
-        let is_buffer = |call: &Call| call.function.result == Shape::Packets;
-        if is_buffer(&call) && calls.iter().any(is_buffer) {
-            let what = "a flow has one TO_BUFFER";
-            return Err(Error::new(Error::ARGUMENTS, what));
-        }
         for fd in sync(&call) {
             let known = fd.and_then(|fd| (fd == self.fd || flow(fd).is_ok()).then_some(()));
             known.ok_or_else(|| Error::new(7001, "SYNC: is no list of flows, as 1,2"))?;
         }
+        let is_buffer = |call: &Call| call.function.result == Shape::Packets;
+        let behind = calls.iter().skip_while(|call| !call.function.is_own());
+        if is_buffer(&call) && behind.clone().any(is_buffer) {
+            let what = "one TO_BUFFER follows functions that run in the program";
+            return Err(Error::new(Error::ARGUMENTS, what));
+        }
+        if call.function.is_own() && behind.clone().any(is_buffer) {
+            let what = format!("{} cannot follow the TO_BUFFER", call.function.name);
+            return Err(Error::new(Error::ARGUMENTS, what));
+        }
         calls.push(call.clone());
-        let stack = self.stack(&calls);
-        let checked = stack.and_then(|stack| {
+        let mut files = lock(&self.files);
+        let checked = self.stack(&calls).and_then(|stack| {
             let checked = self.client.check(&self.device, &stack.text);
-            checked.map_err(|error| of_function(&call, &error))
+            checked.map_err(|error| of_function(&call, &error))?;
+            let new = stack.targets.iter().skip(files.len()).map(Target::open);
+            files.extend(new.collect::<Result<Vec<_>, _>>()?);
+            if call.function.is_own() {
+                lock(&self.own).push(Instance::new(calls.len(), &call)?);
+            }
+            Ok(())
         });
         match checked {
             Ok(()) => Ok(calls.len() as c_int),
@@ -350,6 +354,9 @@ impl Flow {
                 continue;
             }
             let opened = flow.open();
+            if opened.is_ok() {
+                run_own(flow);
+            }
             if flow.fd == self.fd {
                 own = opened;
             } else if let Err(error) = opened {
@@ -377,32 +384,39 @@ impl Flow {
     fn open(&self) -> Result<(), Error> {
         let calls = lock(&self.calls).clone();
         let stack = self.stack(&calls)?;
-        let files = stack
-            .files
-            .iter()
-            .map(|(path, begins)| create_file(path, begins.as_deref()));
-        let files: Vec<File> = files.collect::<Result<_, _>>()?;
-        let files: Vec<_> = files.iter().map(File::as_fd).collect();
-        let opened = self.client.open(&self.device, &stack.text, &files);
+        let mut files = lock(&self.files);
+        let handed: Vec<_> = files.iter().map(OwnedFd::as_fd).collect();
+        let opened = self.client.open(&self.device, &stack.text, &handed);
         let opened = opened.map_err(|error| of_client(&error, Error::ARGUMENTS))?;
+        files.clear();
         let place = |label: &str| opened.component(label).unwrap_or(usize::MAX);
         let functions = (1..).zip(calls).map(|(number, call)| Function {
+            place: match call.function.is_own() {
+                true => place(OWN),
+                false => place(&label(number)),
+            },
             call,
-            place: place(&label(number)),
+            label: label(number),
             waiting: Mutex::default(),
+            told: Mutex::new(Instant::now()),
             shown: Mutex::new(Box::new(Shown {
                 bytes: Vec::new(),
                 results: RawResults::default(),
             })),
         });
+        let functions: Vec<Function> = functions.collect();
+        let own = core::mem::take(&mut *lock(&self.own));
+        let is_buffer = |it: &Function| it.call.function.result == Shape::Packets;
+        let keeps = functions.last().is_some_and(is_buffer);
         let open = Open {
+            own: (!own.is_empty()).then(|| Chain::new(own, keeps)),
             number: opened.number(),
             readings: opened.readings(),
-            functions: functions.collect(),
+            functions,
             passed: place(PASSED),
             since: SystemTime::now(),
             looked: AtomicU64::new(0),
-            packets: Mutex::new(opened),
+            packets: Mutex::new(Packets::new(opened)),
         };
         let _ = self.open.set(open);
         if self.owns_device {
@@ -507,20 +521,25 @@ impl Flow {
             }
             _ => None,
         };
+        if let (Shape::Own(size), Some(own)) = (shape, &open.own) {
+            let bytes = own.result(fid as usize);
+            let bytes = bytes.ok_or_else(|| nothing("has no result that is read"))?;
+            return Ok(lock(&function.shown).show(&bytes, size, reading.time));
+        }
         let mut shown = lock(&function.shown);
         if let Some((bytes, size)) = bytes {
             return Ok(shown.show(&bytes, size, reading.time));
         }
         drop(shown);
-        let (bytes, time) = self.table(open, fid, function)?;
+        let (bytes, time) = self.table(open, function)?;
         shown = lock(&function.shown);
         let size = bytes.len();
         Ok(shown.show(&bytes, size, time))
     }
 
     /// The result of a function that is no number, and when it was.
-    fn table(&self, open: &Open, fid: c_int, function: &Function) -> Result<(Vec<u8>, u64), Error> {
-        let (call, name) = (&function.call, label(fid as usize));
+    fn table(&self, open: &Open, function: &Function) -> Result<(Vec<u8>, u64), Error> {
+        let (call, name) = (&function.call, function.label.as_str());
         let rows = |results: Results| {
             let mut components = results.components.into_iter();
             let found = components.find(|component| component.component == name);
@@ -530,7 +549,7 @@ impl Flow {
             )
         };
         let taken = || {
-            let taken = self.client.take(open.number, &name);
+            let taken = self.client.take(open.number, name);
             taken
                 .map(rows)
                 .map_err(|error| of_client(&error, UNKNOWN_FLOW))
@@ -586,6 +605,7 @@ impl Flow {
             };
             drop(waiting);
             if let Some(row) = row {
+                self.tell_of_reading(open, function)?;
                 return Ok((row, reading.time));
             }
             if reading.is_last || limit.is_some_and(|limit| Instant::now() >= limit) {
@@ -598,27 +618,43 @@ impl Flow {
         Err(Error::new(Error::NO_FUNCTION, what))
     }
 
+    /// Lets the sensor know now and then that the rows it gave are read: a trace file waits with further ones.
+    fn tell_of_reading(&self, open: &Open, function: &Function) -> Result<(), Error> {
+        let mut told = lock(&function.told);
+        if self.is_live || told.elapsed() < TELL {
+            return Ok(());
+        }
+        *told = Instant::now();
+        let told = self.client.reads(open.number, &function.label);
+        told.map_err(|error| of_client(&error, UNKNOWN_FLOW))
+    }
+
     /// The next packet of a `TO_BUFFER`. `None`: there is none, or no further one.
     pub(crate) fn next(&self, fid: c_int) -> Result<Option<*mut RawPacket>, Error> {
         let open = self.opened()?;
-        let call = &self.function(open, fid)?.call;
+        let Function { call, place, .. } = self.function(open, fid)?;
         if call.function.result != Shape::Packets {
             let what = format!("{} keeps no packets", call.function.name);
             return Err(Error::new(Error::NO_FUNCTION, what));
         }
+        let waits = call.number(0).unwrap_or(0) == 0;
+        if let Some(own) = &open.own
+            && own.counts(fid as usize).is_some()
+        {
+            let packet = own.next(|| waits && !self.is_closed());
+            if packet.is_none() {
+                // Why nothing comes.
+                self.reading(open, open.passed)?;
+            }
+            return Ok(packet);
+        }
         let next = |limit| {
-            let mut packets = lock(&open.packets);
-            let next = packets.next(limit);
-            let next = next.map_err(|error| {
-                open.looked.store(0, Ordering::Relaxed);
-                of_client(&error, SOCKET)
-            });
-            next.map(|packet| packet.map(|it| it.record.as_ptr().cast::<RawPacket>().cast_mut()))
+            let next = lock(&open.packets).next(*place, limit, self.is_live);
+            next.inspect_err(|_| open.looked.store(0, Ordering::Relaxed))
         };
         if let Some(packet) = next(Duration::ZERO)? {
             return Ok(Some(packet));
         }
-        let waits = call.number(0).unwrap_or(0) == 0;
         while !self.is_closed() {
             // What came before the end is taken.
             let is_last = self.reading(open, open.passed)?.is_last;
@@ -633,14 +669,40 @@ impl Flow {
         Ok(None)
     }
 
+    fn process_own(&self, open: &Open, own: &Chain) -> Result<(), Error> {
+        let place = open.functions.iter().find(|it| it.call.function.is_own());
+        let place = place.map_or(usize::MAX, |it| it.place);
+        while !self.is_closed() {
+            // What came before the end is taken.
+            let is_last = self.reading(open, open.passed)?.is_last;
+            let mut packets = lock(&open.packets);
+            let Some(packet) = packets.next(place, LAST_LOOK, self.is_live)? else {
+                if is_last {
+                    break;
+                }
+                continue;
+            };
+            // SAFETY: the packet stays until the next is taken, which nobody does meanwhile.
+            let passed = unsafe { own.process(packet) };
+            drop(packets);
+            if let Some(record) = passed {
+                own.keep(record, self.is_live, || !self.is_closed());
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn status(&self) -> Result<Status, Error> {
         let Some(open) = self.open.get() else {
             return Ok(Status::Init);
         };
-        Ok(match self.reading(open, open.passed)?.is_last {
-            true => Status::Finished,
-            false => Status::Active,
-        })
+        let is_last = self.reading(open, open.passed)?.is_last;
+        Ok(
+            match is_last && open.own.as_ref().is_none_or(Chain::is_done) {
+                true => Status::Finished,
+                false => Status::Active,
+            },
+        )
     }
 
     /// When it was opened, in seconds since 1970; 0: not yet.
@@ -676,6 +738,9 @@ impl Flow {
         let Some(open) = self.open.get() else {
             return Ok((0, 0));
         };
+        if let Some(counts) = open.own.as_ref().and_then(|own| own.counts(fid)) {
+            return Ok(counts);
+        }
         let items = |at: usize| {
             let place = open
                 .functions
@@ -684,6 +749,33 @@ impl Flow {
             self.reading(open, place).map(|reading| reading.items)
         };
         Ok((items(fid - 1)?, items(fid)?))
+    }
+}
+
+/// Has a thread run the functions of a flow that run in this process, until the trace has ended or the flow is closed.
+fn run_own(flow: &Arc<Flow>) {
+    let Some(open) = flow.open.get().filter(|open| open.own.is_some()) else {
+        return;
+    };
+    let its = Arc::clone(flow);
+    let run = move || {
+        let Some((open, own)) = its
+            .open
+            .get()
+            .and_then(|open| Some((open, open.own.as_ref()?)))
+        else {
+            return;
+        };
+        let _ = its.process_own(open, own);
+        own.end();
+    };
+    let started = thread::Builder::new()
+        .name(own::THREAD.to_owned())
+        .spawn(run);
+    if let (Err(error), Some(own)) = (started, &open.own) {
+        let what = format!("no thread can be started for the program's functions: {error}");
+        *lock(&flow.failure) = Some(Error::new(NOT_BUILT, what));
+        own.end();
     }
 }
 
@@ -698,31 +790,6 @@ fn sync(call: &Call) -> Vec<Option<c_int>> {
         flow.trim().parse().ok()
     });
     flows.collect()
-}
-
-/// The speed of an interface in Mbit/s; where it has none, as inside a machine, 1000.
-pub(crate) fn link_speed(interface: &str) -> c_int {
-    let path = Path::new("/sys/class/net").join(interface).join("speed");
-    let speed = std::fs::read_to_string(path).ok();
-    let speed = speed.and_then(|text| text.trim().parse().ok());
-    speed.filter(|speed| *speed > 0).unwrap_or(1000)
-}
-
-/// The name of this machine.
-pub(crate) fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
-    name.unwrap_or_default().trim().to_owned()
-}
-
-/// A file that functions write to.
-fn create_file(path: &str, begins: Option<&str>) -> Result<File, Error> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let file = options.open(path).and_then(|mut file| {
-        file.write_all(begins.unwrap_or_default().as_bytes())?;
-        Ok(file)
-    });
-    file.map_err(|error| Error::new(Error::FILE, format!("{path}: {error}")))
 }
 
 /// The function of a name with its arguments, each as its letter says.

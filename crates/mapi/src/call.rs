@@ -1,7 +1,12 @@
 //! A function with its arguments.
 
-use chrono::{Local, NaiveDateTime};
+use std::io::Read as _;
+use std::path::Path;
 
+use chrono::{Local, NaiveDateTime};
+use flowgauge_sys::files::{self, How};
+
+use crate::flow::Target;
 use crate::functions::{Becomes, Function};
 
 /// An argument of a function.
@@ -32,6 +37,8 @@ impl Error {
     pub const NO_FUNCTION: i32 = 6147;
     /// A file cannot be opened.
     pub const FILE: i32 = 6155;
+    /// The user has no right to it.
+    pub const RIGHTS: i32 = 8003;
     /// A function cannot be applied any more; a format that is not written.
     pub const NOT_NOW: i32 = 7006;
 
@@ -58,6 +65,27 @@ impl Error {
     }
 }
 
+/// What numbers may be, where the component does not say it: function, place from 0, from, to.
+const BOUNDS: &[(&str, usize, i128, i128)] = &[
+    ("EXPIRED_FLOWS", 0, 1, i32::MAX as i128),
+    ("HASHSAMP", 1, 0, i32::MAX as i128),
+    ("SAMPLE", 0, 1, i32::MAX as i128),
+    ("THRESHOLD", 5, 0, i32::MAX as i128),
+    ("THRESHOLD", 6, 1, i32::MAX as i128),
+    ("THRESHOLD", 7, 0, 100_000),
+    ("TO_BUFFER", 0, 0, 1),
+    ("TOP", 0, 1, 1000),
+];
+
+/// Texts that may be empty; others mean nothing then. Of STR_SEARCH the component says what is wrong.
+const MAY_BE_EMPTY: &[(&str, usize)] = &[
+    ("BPF_FILTER", 0),
+    ("FLOW_REPORT", 2),
+    ("FLOW_REPORT", 3),
+    ("RES2FILE", 2),
+    ("STR_SEARCH", 0),
+];
+
 /// A function applied to a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
@@ -73,8 +101,8 @@ pub(crate) struct Place<'a> {
     pub(crate) label: String,
     /// The label of a function of a flow.
     pub(crate) find: &'a mut dyn FnMut(i128, i128) -> Result<String, Error>,
-    /// Files that the program opens, by number, and with what they begin.
-    pub(crate) files: &'a mut Vec<(String, Option<String>)>,
+    /// What the program opens, by number.
+    pub(crate) targets: &'a mut Vec<Target>,
     /// Whether the value after each packet is asked for.
     pub(crate) has_values: bool,
 }
@@ -105,6 +133,7 @@ impl Call {
                 (Argument::Null | Argument::Number(_), _) => return Err(wrong("is no text")),
                 (Argument::Text(_), _) => return Err(wrong("is no number")),
             };
+            self.check(at, argument)?;
             let shown = match argument {
                 Argument::Text(text) if function.name == "ANONYMIZE" => quoted(&rules(text)),
                 Argument::Text(text) => quoted(text),
@@ -138,16 +167,43 @@ impl Call {
                     flow = value;
                     None
                 }
-                Becomes::Nothing | Becomes::Special => None,
+                Becomes::Nothing | Becomes::Special | Becomes::Named(_) => None,
             });
         }
         self.special(place, &mut options)?;
         let name = function.component;
-        let component = format!("{name} {{ {} }}", options.join(", "));
-        Ok(match function.name {
-            "FLOW_REPORT" => format!("copy ( {component} discard )"),
-            _ => component,
+        let options = options.join(", ");
+        Ok(match (function.name, self.text(1)) {
+            ("FLOW_REPORT", None | Some("SHMEM")) => {
+                format!("copy ( flows {{ as = {} }} discard )", place.label)
+            }
+            ("FLOW_REPORT", _) => format!("copy ( flows {name} {{ {options} }} discard )"),
+            _ => format!("{name} {{ {options} }}"),
         })
+    }
+
+    /// Whether an argument can mean something.
+    fn check(&self, at: usize, argument: &Argument) -> Result<(), Error> {
+        let name = self.function.name;
+        let wrong = |what: &str| Err(Error::of(at, self.function, what));
+        let of_place = |(of, place, ..): &&(&str, usize, i128, i128)| (*of, *place) == (name, at);
+        match argument {
+            Argument::Text(text) if text.trim_matches([' ', '\t', '\n', ';', ',']).is_empty() => {
+                match MAY_BE_EMPTY.contains(&(name, at))
+                    || self.function.arguments.as_bytes().get(at) == Some(&b'w')
+                {
+                    true => Ok(()),
+                    false => wrong("is empty"),
+                }
+            }
+            Argument::Number(number) => match BOUNDS.iter().find(of_place) {
+                Some((.., least, most)) if !(*least..=*most).contains(number) => {
+                    wrong(&format!("{number} is not between {least} and {most}"))
+                }
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        }
     }
 
     /// A number among the arguments, if it was given.
@@ -177,12 +233,6 @@ impl Call {
             "PKTINFO" if self.arguments.is_empty() => options.push("info = ticks".to_owned()),
             "HASHSAMP" if self.number(1) == Some(0) => options.push("samples = 0".to_owned()),
             "TOP" => {
-                if self
-                    .number(0)
-                    .is_some_and(|count| !(1..=1000).contains(&count))
-                {
-                    return Err(wrong(0, "is not between 1 and 1000"));
-                }
                 options.push(format!("by = {}", quoted(self.top_field()?)));
                 if self.number(3).is_none() {
                     options.push("sort = packets".to_owned());
@@ -198,10 +248,11 @@ impl Call {
             }),
             "THRESHOLD" => {
                 let kind = self.number(0).unwrap_or(0);
-                if !(0..=2).contains(&(kind & 63)) || kind & !0xff != 0 {
-                    return Err(wrong(0, "is no type: 0 char, 1 int, 2 unsigned long long"));
+                if !(0..=2).contains(&(kind & 63)) || !(0..192).contains(&kind) {
+                    let what = "is no type: 0 char, 1 int, 2 unsigned long long, with 64 or 128";
+                    return Err(wrong(0, what));
                 }
-                let divider = self.number(6).unwrap_or(1).max(1);
+                let divider = self.number(6).unwrap_or(1);
                 let count = match self.number(7).unwrap_or(1) {
                     0 => 100_000,
                     count => count,
@@ -219,10 +270,6 @@ impl Call {
                     options.push(format!("packets = {count}"));
                 }
             }
-            // Whether the program waits is its own affair.
-            "TO_BUFFER" if !matches!(self.number(0), None | Some(0 | 1)) => {
-                return Err(wrong(0, "is neither WAIT nor NOWAIT"));
-            }
             "RES2FILE" => self.results_to_file(place, options)?,
             "ANONYMIZEIP" => {
                 let rules = "IP,SRC_IP,PREFIX_PRESERVING; IP,DST_IP,PREFIX_PRESERVING";
@@ -235,11 +282,14 @@ impl Call {
                     options.push(format!("secret = {key}"));
                 }
             }
-            "FLOW_REPORT" => {
-                let to = self.text(1).unwrap_or("SHMEM");
-                if to != "SHMEM" {
-                    return Err(wrong(1, "records are counted only, with SHMEM"));
-                }
+            "FLOW_REPORT" => self.flow_report(place, options)?,
+            "RULER" => {
+                let rules = rules_of(self.text(0).unwrap_or_default())?;
+                options.push(format!("filter = {}", quoted(&rules)));
+            }
+            "INJECT" => {
+                let interface = self.text(0).unwrap_or_default().to_owned();
+                options.push(handed(place, "to", Target::Interface(interface)));
             }
             _ => {}
         }
@@ -266,7 +316,9 @@ impl Call {
         let types = self.text(0).unwrap_or_default();
         let is_type = |text: &str| matches!(text.trim(), "0" | "1" | "2" | "3");
         if !types.split(',').all(is_type) {
-            return Err(wrong(1, "its types are not 0 to 3"));
+            // Of lists in each other's place MAPI tells the second.
+            let at = usize::from(types.contains('@'));
+            return Err(wrong(at, "the types are not a list of 0 to 3 as 1,1"));
         }
         if types.split(',').count() != labels.len() {
             return Err(wrong(0, "are not as many types as functions"));
@@ -284,6 +336,31 @@ impl Call {
         // The program writes the first line: it may be anything.
         let header = self.text(2).map(|header| format!("{header}\n"));
         options.push(file(place, self.text(3), header));
+        Ok(())
+    }
+
+    /// `FLOW_REPORT`: without a place to export to it counts.
+    fn flow_report(&self, place: &mut Place<'_>, options: &mut Vec<String>) -> Result<(), Error> {
+        let format = self.text(0).unwrap_or("IPFIX");
+        if !matches!(format, "NETFLOW_V5" | "NETFLOW_V9" | "IPFIX") {
+            let what = "is no format: NETFLOW_V5, NETFLOW_V9 or IPFIX";
+            return Err(Error::of(0, self.function, what));
+        }
+        options.push(format!("format = {format}"));
+        let to = self.text(1).unwrap_or("SHMEM");
+        options.push(match to.strip_prefix("file:") {
+            Some(path) => file(place, Some(path), None),
+            None if to == "SHMEM" => return Ok(()),
+            None if to.contains(':') => handed(place, "to", Target::Collector(to.to_owned())),
+            None => {
+                let what = "is neither SHMEM nor host:port nor file:name";
+                return Err(Error::of(1, self.function, what));
+            }
+        });
+        for (at, option) in [(2, "keys"), (3, "values")] {
+            let names = self.text(at).filter(|names| !names.is_empty());
+            options.extend(names.map(|names| format!("{option} = {}", quoted(names))));
+        }
         Ok(())
     }
 
@@ -327,10 +404,30 @@ impl Call {
 
 /// A file that the program opens.
 fn file(place: &mut Place<'_>, path: Option<&str>, begins: Option<String>) -> String {
-    place
-        .files
-        .push((path.unwrap_or_default().to_owned(), begins));
-    format!("file = fd:{}", place.files.len() - 1)
+    let path = path.unwrap_or_default().to_owned();
+    let begins = begins.unwrap_or_default();
+    handed(place, "file", Target::File { path, begins })
+}
+
+/// Something that the program opens, as an option of the component.
+fn handed(place: &mut Place<'_>, option: &str, target: Target) -> String {
+    place.targets.push(target);
+    format!("{option} = fd:{}", place.targets.len() - 1)
+}
+
+/// Rules of `RULER`: the text, or that of a file, which the program may read.
+fn rules_of(text: &str) -> Result<String, Error> {
+    const MOST: u64 = 64 << 10;
+
+    if text.contains("=>") {
+        return Ok(text.to_owned());
+    }
+    let read = files::named().open(Path::new(text), How::read());
+    let read = read.and_then(|file| {
+        let mut rules = String::new();
+        file.take(MOST).read_to_string(&mut rules).map(|_| rules)
+    });
+    read.map_err(|error| Error::new(Error::FILE, format!("{text}: {error}")))
 }
 
 fn quoted(text: &str) -> String {

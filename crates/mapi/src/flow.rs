@@ -1,11 +1,24 @@
 //! A flow as a stack.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{ErrorKind, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use flowgauge_sys::datagrams::Datagrams;
+use flowgauge_sys::files::{self, How};
 
 use crate::call::{Call, Error, Place};
+use crate::functions::Shape;
+
+/// What happens in the flow itself only, when others compute its functions again.
+const ONCE: [&str; 5] = ["FLOW_REPORT", "INJECT", "RES2FILE", "TO_BUFFER", "TO_FILE"];
 
 /// The label of the component behind all functions of a flow.
 pub const PASSED: &str = "passed";
+
+/// The label of the `to_buffer` whose packets go to functions that run in the program.
+pub const OWN: &str = "own";
 
 /// The label of a flow's function by its number.
 pub fn label(number: usize) -> String {
@@ -17,8 +30,57 @@ pub fn label(number: usize) -> String {
 pub struct Stack {
     /// Its text. Function `number` is the component [`label`]; [`PASSED`] counts what all functions pass.
     pub text: String,
-    /// Paths of the files that it writes to, and with what they begin: `fd:0` in the text is the first.
-    pub files: Vec<(String, Option<String>)>,
+    /// What it writes to: `fd:0` in the text is the first.
+    pub targets: Vec<Target>,
+}
+
+/// What a flow writes to, which its user opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A file.
+    File {
+        /// Where.
+        path: String,
+        /// What it begins with.
+        begins: String,
+    },
+    /// A UDP port, as `host:2055`.
+    Collector(String),
+    /// An interface.
+    Interface(String),
+}
+
+impl Target {
+    /// Opens it with the rights of this process. A file is for its user alone where it is new, and what was in it is lost.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn open(&self) -> Result<OwnedFd, Error> {
+        let (name, number, opened) = match self {
+            Target::File { path, begins } => {
+                let file = files::named().open(Path::new(path), How::replace().mode(0o600));
+                let written = file.and_then(|mut file| {
+                    file.write_all(begins.as_bytes())?;
+                    Ok(OwnedFd::from(file))
+                });
+                (path, Error::FILE, written)
+            }
+            Target::Collector(to) => (to, Error::number_of(1), Datagrams::udp(to).map(Into::into)),
+            Target::Interface(name) => (
+                name,
+                Error::number_of(0),
+                Datagrams::onto(name).map(Into::into),
+            ),
+        };
+        opened.map_err(|error| {
+            let is_rights = |target: &Target| matches!(target, Target::Interface(_));
+            let number = match error.kind() {
+                ErrorKind::PermissionDenied if is_rights(self) => Error::RIGHTS,
+                _ => number,
+            };
+            Error::new(number, format!("{name}: {error}"))
+        })
+    }
 }
 
 /// The stack of functions, in their order. They are those of flow `own`; `others` tells those of another flow, whose functions
@@ -41,8 +103,12 @@ pub fn stack(
             )
         };
         if flow == own || flow == 0 {
-            let is_there = (1..before).contains(&number);
-            return is_there.then(|| label(number)).ok_or_else(unknown);
+            let found = number.checked_sub(1).and_then(|at| calls.get(at));
+            let found = found.filter(|_| number < before).ok_or_else(unknown)?;
+            return match found.function.is_own() {
+                true => Err(of_own(found)),
+                false => Ok(label(number)),
+            };
         }
         let known = match used.entry(flow) {
             std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
@@ -56,19 +122,42 @@ pub fn stack(
         if number == 0 || number > known.0.len() {
             return Err(unknown());
         }
+        let name = known.0[number - 1].function.name;
+        if ONCE.contains(&name) {
+            let what = format!("{name} has a result for functions of its own flow only");
+            return Err(Error::new(Error::NO_FUNCTION, what));
+        }
         known.1 = known.1.max(number);
         Ok(format!("g{flow}_{number}"))
     };
-    let mut files = Vec::new();
+    let mut targets = Vec::new();
     let mut components = Vec::new();
     let with_values = with_values(calls);
+    let mut own: Option<&Call> = None;
     for (number, call) in (1..).zip(calls) {
-        components.push(call.component(&mut Place {
+        let component = call.component(&mut Place {
             label: label(number),
             find: &mut |flow, function| find(flow, function, number),
-            files: &mut files,
+            targets: &mut targets,
             has_values: with_values.contains(&number),
-        })?);
+        })?;
+        match own {
+            _ if call.function.is_own() => {
+                if own.replace(call).is_none() {
+                    components.push(format!("to_buffer {{ as = {OWN} }}"));
+                }
+            }
+            None => components.push(component),
+            // The program has the packets.
+            Some(_) if call.function.result == Shape::Packets => {}
+            Some(own) => {
+                let what = format!(
+                    "{} runs in the sensor, and cannot follow {}, which runs in this program",
+                    call.function.name, own.function.name
+                );
+                return Err(Error::new(Error::ARGUMENTS, what));
+            }
+        }
     }
     let mut copies = Vec::new();
     for (flow, (calls, until)) in used {
@@ -77,7 +166,7 @@ pub fn stack(
     copies.append(&mut components);
     copies.push(format!("count {{ as = {PASSED} }}"));
     let text = copies.join(" ");
-    Ok(Stack { text, files })
+    Ok(Stack { text, targets })
 }
 
 /// Functions of another flow, computed again over all packets. What they write stays out.
@@ -85,7 +174,10 @@ fn copy(flow: i128, calls: &[Call]) -> Result<String, Error> {
     let mut components = Vec::new();
     let with_values = with_values(calls);
     for (number, call) in (1..).zip(calls) {
-        if matches!(call.function.name, "RES2FILE" | "TO_FILE" | "TO_BUFFER") {
+        if call.function.is_own() {
+            return Err(of_own(call));
+        }
+        if ONCE.contains(&call.function.name) {
             continue;
         }
         components.push(call.component(&mut Place {
@@ -97,11 +189,20 @@ fn copy(flow: i128, calls: &[Call]) -> Result<String, Error> {
                     Err(Error::new(Error::NO_FUNCTION, what))
                 }
             },
-            files: &mut Vec::new(),
+            targets: &mut Vec::new(),
             has_values: with_values.contains(&number),
         })?);
     }
     Ok(format!("copy ( {} discard )", components.join(" ")))
+}
+
+/// Why a function of the program's own has no result for others.
+fn of_own(call: &Call) -> Error {
+    let what = format!(
+        "{} runs in the program: the sensor has no result of it",
+        call.function.name
+    );
+    Error::new(Error::NO_FUNCTION, what)
 }
 
 /// The functions whose value after each packet others ask for.

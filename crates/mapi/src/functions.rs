@@ -1,8 +1,12 @@
 //! The functions of MAPI's libraries: arguments, and the component that each is.
 
+use std::sync::{PoisonError, RwLock};
+
+use crate::call::Error;
+
 /// What an argument becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Becomes {
+pub enum Becomes {
     /// A text, or a number as it is: the option of this name.
     Option(&'static str),
     /// A time, with `us`, `ms`, `s` or `m` behind it, or seconds.
@@ -23,6 +27,8 @@ pub(crate) enum Becomes {
     Nothing,
     /// It becomes something together with others, as the function says.
     Special,
+    /// The same, and the component calls it so.
+    Named(&'static str),
 }
 
 /// What programs read of a function.
@@ -54,6 +60,8 @@ pub enum Shape {
     File,
     /// Packets, by `mapi_get_next_pkt`.
     Packets,
+    /// So many bytes, as a function of the program's own makes them: it runs in the program, on the packets that reach it.
+    Own(usize),
 }
 
 /// A function.
@@ -73,10 +81,16 @@ pub struct Function {
     pub component: &'static str,
     /// Its result.
     pub result: Shape,
-    pub(crate) becomes: &'static [Becomes],
+    /// What each argument becomes in the component.
+    pub becomes: &'static [Becomes],
 }
 
 impl Function {
+    /// Whether it runs in the program, and is no component of the sensor's.
+    pub fn is_own(&self) -> bool {
+        matches!(self.result, Shape::Own(_))
+    }
+
     /// The argument that an option of its component is, by its place from 0.
     pub fn place_of(&self, option: &str) -> core::option::Option<usize> {
         self.becomes.iter().position(|becomes| match becomes {
@@ -86,6 +100,7 @@ impl Function {
             | When(name)
             | Nanos(name, _)
             | Flag(name)
+            | Named(name)
             | Of(name) => *name == option,
             Flow | Nothing | Special => false,
         })
@@ -99,7 +114,8 @@ pub fn find(name: &str) -> core::option::Option<&'static Function> {
         Some((library, name)) => (Some(library), name),
         None => (None, name),
     };
-    let mut functions = FUNCTIONS.iter();
+    let others = others();
+    let mut functions = FUNCTIONS.iter().chain(others.iter().copied());
     functions.find(|function| {
         let is_it = function.name.eq_ignore_ascii_case(name)
             || function.name == "ETHEREAL" && name.eq_ignore_ascii_case("ETHERREAL")
@@ -109,9 +125,65 @@ pub fn find(name: &str) -> core::option::Option<&'static Function> {
     })
 }
 
+/// Functions of other crates and of programs.
+static OTHERS: RwLock<Vec<&'static Function>> = RwLock::new(Vec::new());
+
+fn others() -> Vec<&'static Function> {
+    let others = OTHERS.read().unwrap_or_else(PoisonError::into_inner);
+    others.clone()
+}
+
+/// Adds functions of other crates and of programs. Their components are in the sensor's registry, unless they run in the program.
+///
+/// # Errors
+/// A name that is there already in a library of that name, or of all.
+pub fn add(functions: Vec<Function>) -> Result<(), Error> {
+    let mut others = OTHERS.write().unwrap_or_else(PoisonError::into_inner);
+    let known = FUNCTIONS.iter().chain(others.iter().copied());
+    let known: Vec<&str> = known.map(|function| function.name).collect();
+    for (at, function) in functions.iter().enumerate() {
+        let mut before = known
+            .iter()
+            .chain(functions[..at].iter().map(|it| &it.name));
+        if before.any(|known| known.eq_ignore_ascii_case(function.name)) {
+            let what = format!("there is a function {} already", function.name);
+            return Err(Error::new(Error::ARGUMENTS, what));
+        }
+        if function.becomes.len() != function.arguments.len() {
+            let what = format!(
+                "what the arguments of {} become is not said of each",
+                function.name
+            );
+            return Err(Error::new(Error::ARGUMENTS, what));
+        }
+    }
+    // Calls refer to their function for ever.
+    others.extend(
+        functions
+            .into_iter()
+            .map(|function| &*Box::leak(Box::new(function))),
+    );
+    Ok(())
+}
+
+/// All libraries, with their functions.
+pub fn libraries() -> Vec<(&'static str, Vec<&'static Function>)> {
+    let mut libraries: Vec<(&'static str, Vec<&'static Function>)> = Vec::new();
+    for function in FUNCTIONS.iter().chain(others()) {
+        let known = libraries
+            .iter_mut()
+            .find(|(name, _)| *name == function.library);
+        match known {
+            Some((_, functions)) => functions.push(function),
+            None => libraries.push((function.library, vec![function])),
+        }
+    }
+    libraries
+}
+
 macro_rules! functions {
     ($($library:ident { $($name:ident($arguments:literal, $required:literal) = $component:literal [$($becomes:expr),*] $result:expr, $description:literal;)* })*) => {
-        /// All functions, by library.
+        /// MAPI's functions, by library.
         pub const FUNCTIONS: &[Function] = &[$($(Function {
             name: stringify!($name),
             library: stringify!($library),
@@ -125,7 +197,9 @@ macro_rules! functions {
     };
 }
 
-use Becomes::{Flag, Flow, Function as Of, Nanos, Nothing, Option, Special, Ticks, Time, When};
+use Becomes::{
+    Flag, Flow, Function as Of, Named, Nanos, Nothing, Option, Special, Ticks, Time, When,
+};
 use Shape::{Nothing as NoResult, Number};
 
 functions! {
@@ -136,17 +210,17 @@ functions! {
         STR_SEARCH("sii", 1) = "search" [Option("pattern"), Option("offset"), Option("depth")] NoResult, "passes packets that contain a text";
         TO_BUFFER("i", 0) = "to_buffer" [Special] Shape::Packets, "keeps packets for the program";
         SAMPLE("ii", 1) = "sample" [Option("value"), Option("mode")] NoResult, "passes one packet of so many, or a percentage";
-        HASHSAMP("ii", 1) = "hash_sample" [Option("range"), Special] Shape::Sample, "passes flows whose hash is in a range, and keeps samples of them";
-        TO_FILE("iwl", 2) = "output" [Special, Special, Special] Shape::File, "writes packets to a file";
+        HASHSAMP("ii", 1) = "hash_sample" [Option("range"), Named("samples")] Shape::Sample, "passes flows whose hash is in a range, and keeps samples of them";
+        TO_FILE("iwl", 2) = "output" [Special, Named("file"), Named("packets")] Shape::File, "writes packets to a file";
         HASH("i", 0) = "hash" [Option("layer")] Number(4), "a hash of the packet";
         BUCKET("rfsi", 3) = "bucket" [Flow, Of("of"), Time("interval"), Flag("reset")] Shape::Bucket, "another function's result per interval";
-        THRESHOLD("irfliiii", 5) = "threshold" [Special, Flow, Of("of"), Option("threshold"), Option("boundary"), Nothing, Special, Special] Shape::Threshold, "waits until another function's result reaches a bound";
+        THRESHOLD("irfliiii", 5) = "threshold" [Special, Flow, Of("of"), Option("threshold"), Option("boundary"), Nothing, Named("divider"), Named("count")] Shape::Threshold, "waits until another function's result reaches a bound";
         BINOP("irfrf", 5) = "binary_operation" [Option("operation"), Flow, Of("of"), Flow, Of("with")] Number(8), "adds or subtracts two results";
         DIST("rfsss", 5) = "distribution" [Flow, Of("of"), Ticks("min"), Ticks("max"), Ticks("interval")] Shape::Dist, "a histogram of another function's results";
         GAP("", 0) = "gap" [] Number(8), "time since the packet before, in 2^-32 seconds";
         PKTINFO("i", 0) = "packet_info" [Option("info")] Number(8), "time (in 2^-32 seconds) or size of the packet";
         PROTINFO("s", 1) = "protocol_field" [Option("field")] Number(8), "a field of the packet";
-        RES2FILE("sSswsi", 5) = "result_to_file" [Special, Special, Nothing, Special, Special, Flag("reset")] NoResult, "writes results of functions to a file";
+        RES2FILE("sSswsi", 5) = "result_to_file" [Named("types"), Named("of"), Nothing, Named("file"), Named("interval"), Flag("reset")] NoResult, "writes results of functions to a file";
         STARTSTOP("ss", 1) = "start_stop" [When("start"), When("stop")] Shape::Times, "passes packets between two times";
         STATS("rfs", 2) = "statistics" [Flow, Of("of"), Special] Shape::Stats, "count, sums, least and largest of another function's results";
         BURST("iiiiiii", 3) = "burst" [Option("min"), Option("max"), Option("step"), Nanos("iftime", 1), Nanos("late", 1), Nanos("early", 1), Option("speed")] Shape::Burst, "bursts of packets by size";
@@ -159,7 +233,10 @@ functions! {
         TOP("iiiii", 3) = "top" [Option("count"), Special, Special, Option("sort"), Nanos("interval", 1_000_000_000)] Shape::Top, "the most frequent values of a field";
         EXPIRED_FLOWS("iii", 0) = "expired_flows" [Nothing, Option("flows"), Option("least")] Shape::ExpiredFlows, "flows that have ended";
         ANONYMIZEIP("s", 0) = "anonymize" [Special] NoResult, "replaces addresses so that common prefixes stay common";
-        FLOW_REPORT("ssss", 0) = "flows" [Special, Special, Special, Special] Number(8), "counts records of flows";
+        FLOW_REPORT("ssss", 0) = "flow_export" [Named("format"), Named("to"), Named("keys"), Named("values")] Number(8), "counts records of flows, and exports them as NetFlow or IPFIX";
+        UNCOOK("iii", 0) = "uncook" [Nothing, Nothing, Nothing] NoResult, "packets of COOKING as segments again";
+        RULER("s", 1) = "ruler" [Named("filter")] NoResult, "passes and rewrites packets by rules of Ruler";
+        INJECT("s", 1) = "inject" [Named("to")] Number(8), "sends packets onto an interface, and counts them";
     }
     anonflib {
         ANONYMIZE("s", 1) = "anonymize" [Option("rules")] NoResult, "replaces a field of packets";
@@ -178,6 +255,3 @@ functions! {
         TRACK_MAPI("", 0) = "track_mapi" [] NoResult, "passes packets of MAPI";
     }
 }
-
-/// The libraries, in the order of [`FUNCTIONS`].
-pub const LIBRARIES: [&str; 4] = ["stdflib", "extraflib", "anonflib", "trackflib"];

@@ -11,6 +11,8 @@ mod functions;
 mod parse;
 
 pub use call::{Argument, Call, Error, ticks};
-pub use flow::{PASSED, Stack, label, stack};
-pub use functions::{FUNCTIONS, Function, LIBRARIES, Shape, find};
+pub use flow::{OWN, PASSED, Stack, Target, label, stack};
+pub use functions::{Becomes, FUNCTIONS, Function, Shape, add, find, libraries};
+#[doc(hidden)]
+pub use parse::EXAMPLES;
 pub use parse::{flow, parse};

@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     let (begun, bytes) = (Instant::now(), wire());
-    let mut flow = ScopeFlow::open(&sensors, members.clone(), stack, Duration::ZERO)?;
+    let mut flow = ScopeFlow::open(&sensors, members.clone(), stack, &[], Duration::ZERO)?;
     tell("open", begun, bytes, "");
 
     if stack.contains("to_buffer") {
@@ -89,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let component = stack.split(' ').next_back().unwrap_or_default();
     let component = component.trim_matches(['{', '}']).to_owned();
     poll("pull", &flow, &component, seconds, interval);
-    let pushed = ScopeFlow::open(&sensors, members, stack, interval)?;
+    let pushed = ScopeFlow::open(&sensors, members, stack, &[], interval)?;
     poll("push", &pushed, &component, seconds, interval);
     Ok(())
 }

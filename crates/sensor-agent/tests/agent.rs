@@ -314,7 +314,8 @@ fn one_flow_on_many_sensors_goes_on_where_one_of_them_fails() {
     let (sensors, mut members) = scope_of(&all);
     members.push(scope::members("127.0.0.1:1:mix").unwrap().remove(0));
     members[0].device = "other".to_owned();
-    let open = |stack, every| ScopeFlow::open(&sensors, members.clone(), stack, every).unwrap();
+    let open =
+        |stack, every| ScopeFlow::open(&sensors, members.clone(), stack, &[], every).unwrap();
     let mut flow = open("count to_buffer", Duration::ZERO);
     let pushed = open("count", Duration::from_millis(10));
     let states = |flow: &ScopeFlow| flow.states().iter().map(|it| it.state).collect::<Vec<_>>();
@@ -376,10 +377,10 @@ fn a_scope_that_nobody_serves_is_an_error() {
     for member in &mut members {
         member.device = "other".to_owned();
     }
-    let refused = ScopeFlow::open(&sensors, members, "count", Duration::ZERO).unwrap_err();
+    let refused = ScopeFlow::open(&sensors, members, "count", &[], Duration::ZERO).unwrap_err();
     assert!(refused.to_string().contains("other"), "{refused}");
     let nobody = Arc::new(Sensors::new(all[0].socket(), None));
     let members = scope::members("127.0.0.1:mix").unwrap();
-    let refused = ScopeFlow::open(&nobody, members, "count", Duration::ZERO).unwrap_err();
+    let refused = ScopeFlow::open(&nobody, members, "count", &[], Duration::ZERO).unwrap_err();
     assert!(refused.hint().unwrap().contains("keys"), "{refused}");
 }

@@ -276,6 +276,16 @@ impl Client {
         self.results_of(&Request::Results { flow, take })
     }
 
+    /// Tells that the rows taken of a component are still read. A device of files waits with further ones for as long as this is
+    /// told, or rows are taken, every few seconds.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn reads(&self, flow: u64, component: &str) -> Result<(), ClientError> {
+        let component = component.to_owned();
+        self.done(&Request::Reads { flow, component }).map(drop)
+    }
+
     /// Ends a flow. Returns its last results.
     ///
     /// # Errors

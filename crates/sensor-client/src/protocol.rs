@@ -55,6 +55,13 @@ pub enum Request {
         /// Of this component only, by its label, whose table is forgotten: what comes later is in the next answer.
         take: Option<String>,
     },
+    /// The user still reads the rows that were taken of a component: a device of files waits with further ones.
+    Reads {
+        /// The flow.
+        flow: u64,
+        /// The component, by its label.
+        component: String,
+    },
     /// Ends a flow of this connection; its last results are the answer.
     Close {
         /// Which.

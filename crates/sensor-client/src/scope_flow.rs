@@ -1,6 +1,7 @@
 //! A flow on devices of many sensors: opened on all at the same time, asked on all at the same time.
 
 use std::collections::BTreeMap;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -82,6 +83,8 @@ pub struct ScopeFlow {
 struct Inner {
     sensors: Arc<Sensors>,
     stack: String,
+    /// Files that its components write to; a sensor elsewhere refuses them.
+    files: Vec<OwnedFd>,
     /// How often numbers come by themselves; zero: when they are asked for.
     push: Duration,
     members: Vec<(Member, Mutex<State>)>,
@@ -128,6 +131,7 @@ impl ScopeFlow {
         sensors: &Arc<Sensors>,
         members: Vec<Member>,
         stack: &str,
+        files: &[OwnedFd],
         push: Duration,
     ) -> Result<ScopeFlow, ClientError> {
         let new = |member| {
@@ -145,6 +149,9 @@ impl ScopeFlow {
         let inner = Arc::new(Inner {
             sensors: Arc::clone(sensors),
             stack: stack.to_owned(),
+            files: (files.iter())
+                .map(OwnedFd::try_clone)
+                .collect::<Result<_, _>>()?,
             push,
             members: members.into_iter().map(new).collect(),
             is_over: Mutex::new(false),
@@ -168,6 +175,15 @@ impl ScopeFlow {
     /// How many members it has.
     pub fn size(&self) -> usize {
         self.inner.members.len()
+    }
+
+    /// Whether no more comes to any member that has the flow, as far as they have told.
+    pub fn is_over(&self) -> bool {
+        let states = self.inner.members.iter().map(|(_, state)| lock(state));
+        let mut flows = states
+            .filter_map(|state| Some(state.flow.as_ref()?.readings()))
+            .peekable();
+        flows.peek().is_some() && flows.all(|readings| readings.latest(0).is_over())
     }
 
     /// How each member is.
@@ -356,7 +372,8 @@ impl Inner {
 
     fn open(&self, member: &Member, state: &Mutex<State>) {
         let client = self.sensors.client(member);
-        let opened = client.and_then(|client| client.open(&member.device, &self.stack, &[]));
+        let files: Vec<BorrowedFd<'_>> = self.files.iter().map(OwnedFd::as_fd).collect();
+        let opened = client.and_then(|client| client.open(&member.device, &self.stack, &files));
         let opened = opened.and_then(|flow| match self.push.is_zero() {
             true => Ok(flow),
             false => flow.push(self.push).map(|()| flow),

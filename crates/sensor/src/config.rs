@@ -39,6 +39,8 @@ pub struct Config {
     pub socket: PathBuf,
     /// The user that the process becomes once devices are open, if it is root.
     pub user: Option<String>,
+    /// Interfaces that flows may send packets onto, of users with the right to it.
+    pub inject: Vec<String>,
     /// What is captured, by name.
     pub devices: BTreeMap<String, DeviceConfig>,
     /// Stacks that always run, by name.
@@ -58,6 +60,7 @@ impl Default for Config {
         Config {
             socket: PathBuf::from(DEFAULT_SOCKET),
             user: None,
+            inject: Vec::new(),
             devices: BTreeMap::new(),
             stacks: BTreeMap::new(),
             users: BTreeMap::new(),

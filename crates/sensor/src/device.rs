@@ -2,7 +2,8 @@
 
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -43,6 +44,8 @@ pub(crate) struct Opened {
     pub(crate) config: DeviceConfig,
     source: Source,
     describes: String,
+    /// Link types of its packets, as far as they are known.
+    links: Vec<LinkType>,
     stop: StopHandle,
     orders: Arc<Orders<Order>>,
     /// How long it waits for a flow's user who does not read; `None`: not at all.
@@ -77,6 +80,22 @@ fn orders(name: &str) -> Result<Arc<Orders<Order>>, Error> {
     orders.map(Arc::new)
 }
 
+/// The link types that a source knows of.
+fn links(source: &dyn PacketSource) -> Vec<LinkType> {
+    let links: BTreeSet<LinkType> = source.interfaces().iter().map(|it| it.link).collect();
+    links.into_iter().collect()
+}
+
+/// The link types at the beginning of a file: formats may tell them with the first packets.
+fn links_of(file: io::Result<HandedInput>, name: &str) -> Vec<LinkType> {
+    let source = file.ok().and_then(|file| open_reader(file, name).ok());
+    source.map_or_else(Vec::new, |mut source| {
+        // What is wrong with it is told when it is read.
+        let _ = source.next_batch();
+        links(&*source)
+    })
+}
+
 impl Opened {
     pub(crate) fn open(name: &str, config: &DeviceConfig) -> Result<Opened, Error> {
         let stop = StopHandle::default();
@@ -105,6 +124,7 @@ impl Opened {
         };
         Ok(Opened {
             config: config.clone(),
+            links: links(&*source),
             source,
             describes,
             stop,
@@ -117,6 +137,7 @@ impl Opened {
     /// A device of a user's file. It waits for its user as long as it takes: there is nobody else.
     pub(crate) fn of_user(file: HandedInput, who: Who) -> Result<Opened, Error> {
         let describes = format!("a file of user {}", who.0);
+        let links = links_of(file.again(), &describes);
         Ok(Opened {
             config: DeviceConfig {
                 files: vec![PathBuf::from(&describes)],
@@ -125,6 +146,7 @@ impl Opened {
             source: open_reader(file, &describes)?,
             orders: orders(&describes)?,
             describes,
+            links,
             stop: StopHandle::default(),
             patience: Some(Duration::MAX),
             is_own: true,
@@ -146,11 +168,7 @@ impl Opened {
         };
         let always = stacks.clone();
         let runner = Runner::new(Program { stacks }, &options)?;
-        let links = self.source.interfaces().iter().map(|it| it.link);
-        let mut links: Vec<LinkType> = links.collect();
-        if links.is_empty() {
-            links.push(LinkType::ETHERNET);
-        }
+        let links = self.links.clone();
         let state = match holds {
             true => State::Holding,
             false => State::Reading,
@@ -194,7 +212,7 @@ pub(crate) struct Device {
     pub(crate) describes: String,
     orders: Arc<Orders<Order>>,
     /// Link types of its packets, as far as they are known.
-    links: Vec<LinkType>,
+    pub(crate) links: Vec<LinkType>,
     stop: StopHandle,
     thread: Mutex<Option<JoinHandle<Ledger>>>,
 }
@@ -288,7 +306,10 @@ impl Device {
     pub(crate) fn prepare(&self, stack: &mut Stack) -> Result<(), SettingError> {
         let workers = usize::from(self.config.workers);
         stack.place(workers, self.config.files.is_empty());
-        stack.prepare(&self.links)
+        match self.links.is_empty() {
+            true => stack.prepare(&[LinkType::ETHERNET]),
+            false => stack.prepare(&self.links),
+        }
     }
 
     /// Has these stacks run from the next packet on, and further flows. Those that failed stay over, unless they begin `anew`.

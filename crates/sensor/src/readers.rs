@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use flowgauge_sensor_client::layout::{self, Body, RECORD_HEADER, record_len};
 use flowgauge_sensor_client::protocol::Results;
-use flowgauge_stack::{PacketSink, Packets, ResultValue, Selection, SharedSink, Stack};
+use flowgauge_stack::{PacketSink, Packets, ResultValue, Selection, SharedRows, SharedSink, Stack};
 use flowgauge_sys::shared::{BODY_BYTES, EventWriter, Pool};
 use flowgauge_wire::Nanos;
 use parking_lot::Mutex;
@@ -25,6 +25,10 @@ const ENTRIES: u32 = 512;
 const MOST_AREA: usize = 1 << 20;
 /// Bytes that a stack keeps for flows that have no room, while its device waits: what was on its way when it began to.
 const MOST_PENDING: usize = 64 << 20;
+
+/// How long a device of files waits for a user who does not read the rows of a full table. Not longer, as programs may apply
+/// functions whose rows they never read.
+const ROWS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The component whose packets are shared.
 pub(crate) const TO_BUFFER: &str = "to_buffer";
@@ -343,11 +347,53 @@ struct Reading {
     /// What came when some had no room: which do not have it yet.
     pending: VecDeque<(Event, Vec<u8>, Vec<Arc<FlowRing>>)>,
     pending_bytes: usize,
+    /// Tables whose rows are taken.
+    tables: Vec<TakenTable>,
+}
+
+/// A component's table whose rows are taken.
+struct TakenTable {
+    label: String,
+    rows: SharedRows,
+    /// Since when it is full, or a sign came that its rows are read.
+    since: Option<Instant>,
 }
 
 impl Readers {
     pub(crate) fn set_patience(&self, patience: Option<Duration>) {
-        self.0.lock().patience = patience;
+        let state = &mut *self.0.lock();
+        if core::mem::replace(&mut state.patience, patience) == patience {
+            return;
+        }
+        for table in &state.tables {
+            table.rows.wait(patience.is_some());
+        }
+    }
+
+    /// Whether no table would lose rows if packets came: it is waited for who reads them.
+    pub(crate) fn has_room(&self) -> bool {
+        let tables = &mut self.0.lock().tables;
+        tables.iter_mut().all(|table| {
+            if !table.rows.is_full() {
+                table.since = None;
+                return true;
+            }
+            let since = *table.since.get_or_insert_with(Instant::now);
+            let is_late = since.elapsed() > ROWS_PATIENCE;
+            if is_late {
+                table.rows.wait(false);
+            }
+            is_late
+        })
+    }
+
+    /// The rows of a table are taken, or those that were are read: whoever does that goes on being waited for.
+    pub(crate) fn reads(&self, label: &str) {
+        let state = &mut *self.0.lock();
+        if let Some(table) = state.tables.iter_mut().find(|table| table.label == label) {
+            table.rows.wait(state.patience.is_some());
+            table.since = None;
+        }
     }
 
     /// Has the packets that come to a stack's `to_buffer` go to them. Tables, which they may take, are no other stack's.
@@ -355,7 +401,13 @@ impl Readers {
         for (place, node) in (0..).zip(Arc::make_mut(&mut stack.nodes)) {
             let mut result = node.info.result.iter();
             if result.any(|result| !result.columns.is_empty()) {
-                node.settings.attach(());
+                let rows = SharedRows::default();
+                node.settings.attach(Arc::clone(&rows));
+                self.0.lock().tables.push(TakenTable {
+                    label: node.label.clone(),
+                    rows,
+                    since: None,
+                });
             }
             if node.info.name == TO_BUFFER {
                 let sink: SharedSink = Arc::new(Sink {

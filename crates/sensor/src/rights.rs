@@ -35,6 +35,8 @@ pub struct Rights {
     pub memory: u64,
     /// Processors that the user's flows may take: 0.5 is half of one.
     pub cpu: f64,
+    /// May send packets onto the interfaces that the configuration names for it.
+    pub inject: bool,
     /// May see everybody's flows, reload and stop the sensor.
     pub admin: bool,
 }
@@ -50,6 +52,7 @@ impl Default for Rights {
             most_flows: 64,
             memory: 64 << 20,
             cpu: 0.5,
+            inject: false,
             admin: false,
         }
     }
@@ -221,6 +224,7 @@ impl Rights {
             packets: Visible::Payload,
             most_flows: u32::MAX,
             cpu: f64::INFINITY,
+            inject: true,
             admin: true,
             ..Rights::default()
         }
@@ -357,6 +361,9 @@ impl Rights {
         if node.info.kind == ComponentKind::Thread {
             return Err(refused("the sensor decides about threads"));
         }
+        if name == "inject" && !self.inject {
+            return Err(refused("it sends packets, and inject = true allows it"));
+        }
         if (node.info.effects)(&node.settings) && !writes_to_user(node) {
             return Err(refused("it reads or writes something outside of the flow"));
         }
@@ -394,14 +401,25 @@ impl Rights {
     }
 }
 
-/// Whether a component writes to a file that came with the flow, and to nothing else.
+/// Whether a component writes to a file or socket that came with the flow, and to nothing else.
 fn writes_to_user(node: &Node) -> bool {
     const ELSEWHERE: [&str; 4] = ["to", "rotate_size", "rotate_time", "rotate_files"];
 
     let settings = &node.settings;
-    let file = settings.text("file").and_then(files::handed_number);
+    let is_handed = |option| {
+        settings
+            .text(option)
+            .and_then(files::handed_number)
+            .is_some()
+    };
+    let is_there = |option| settings.setting(option).is_some();
+    match node.info.name {
+        "flow_export" => return is_handed(if is_there("to") { "to" } else { "file" }),
+        "inject" => return is_handed("to") && !is_there("interface"),
+        _ => {}
+    }
     matches!(node.info.name, "output" | "result_to_file")
-        && file.is_some()
+        && is_handed("file")
         && ELSEWHERE
             .iter()
             .all(|option| settings.setting(option).is_none())

@@ -16,12 +16,12 @@ use flowgauge_sensor_client::protocol::{
     Answer, DeviceStatus, Refusal, Status, UserStatus, send_answer,
 };
 use flowgauge_stack::Stack;
-use flowgauge_sys::files::Handed;
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
 use flowgauge_sys::{privileges, process};
 use flowgauge_wire::Ledger;
 use parking_lot::Mutex;
 
+use self::own_files::Came;
 use crate::accounts::{Account, Accounts, Who};
 use crate::config::{Checked, Config, ConfigError, DeviceConfig};
 use crate::device::{Device, NewFlow, Opened};
@@ -173,7 +173,7 @@ struct Flow {
     ring: Arc<FlowRing>,
     readers: Arc<Readers>,
     /// What its components write to.
-    files: Vec<Handed>,
+    files: Vec<Came>,
 }
 
 impl Flow {
@@ -688,6 +688,17 @@ impl State {
         let listener = Arc::clone(self.shared.get(interface)?);
         let people = Arc::clone(people);
         Some(Sharing::new(listener, device, people, memory, grace))
+    }
+
+    /// Interfaces that flows of a device may send packets onto: never the one that it captures.
+    fn may_be_sent_onto(&self, device: &str) -> Vec<String> {
+        let captured = self
+            .devices
+            .get(device)
+            .and_then(|it| it.config.interface(device));
+        let interfaces = self.checked.config.inject.iter();
+        let others = interfaces.filter(|name| captured.is_none_or(|captured| captured != *name));
+        others.cloned().collect()
     }
 
     fn device(&self, name: &str) -> Result<Arc<Device>, String> {

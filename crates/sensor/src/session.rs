@@ -73,6 +73,10 @@ fn answer(
         Request::Results { flow, take } => {
             Answer::Results(sensor.results(asker, flow, take.as_deref())?)
         }
+        Request::Reads { flow, component } => {
+            sensor.reads(asker, flow, &component)?;
+            Answer::Done(Vec::new())
+        }
         Request::Close { flow } => Answer::Results(sensor.close(asker, flow)?),
         Request::CreateDevice => Answer::Device(sensor.create_device(asker, files)?),
         Request::DeleteDevice { device } => {

@@ -9,6 +9,7 @@
 //! [`Component::close`] was called for it.
 
 use core::cell::RefCell;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -358,6 +359,46 @@ pub trait PacketSink: Send + Sync {
 
 /// A sink that several components may have.
 pub type SharedSink = Arc<dyn PacketSink>;
+
+/// Rows of a component's result that somebody takes, whom the source of its packets may wait for
+/// ([attached](crate::Settings::attach) as [`SharedRows`]).
+#[derive(Debug, Default)]
+pub struct TakenRows {
+    is_waited_for: AtomicBool,
+    is_full: AtomicBool,
+}
+
+/// Rows that several instances of a component may have.
+pub type SharedRows = Arc<TakenRows>;
+
+impl TakenRows {
+    /// Rows that a component keeps at most, as what was on its way when the source began to wait still comes.
+    pub const MOST: usize = 32 << 10;
+
+    /// Of a component that has `kept` rows and keeps `most` otherwise: whether one more is kept without the oldest being lost.
+    pub fn keep(&self, kept: usize, most: usize) -> bool {
+        if kept < most {
+            return true;
+        }
+        self.is_full.store(true, Ordering::Relaxed);
+        self.is_waited_for.load(Ordering::Relaxed) && kept < TakenRows::MOST
+    }
+
+    /// Of a component: its rows were taken.
+    pub fn take(&self) {
+        self.is_full.store(false, Ordering::Relaxed);
+    }
+
+    /// Of the source: whether it waits for whoever takes them.
+    pub fn wait(&self, waits: bool) {
+        self.is_waited_for.store(waits, Ordering::Relaxed);
+    }
+
+    /// Whether rows would be lost if more came.
+    pub fn is_full(&self) -> bool {
+        self.is_waited_for.load(Ordering::Relaxed) && self.is_full.load(Ordering::Relaxed)
+    }
+}
 
 /// What is known of one direction of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

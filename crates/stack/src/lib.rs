@@ -70,7 +70,8 @@ pub use check::{Checked, check};
 pub use component::{
     Branches, Component, ComponentInfo, ComponentKind, Failure, Input, Items, Outlet, Output,
     PacketSink, Packets, Parallel, PerKey, Received, RecordItem, RequireEngine, ResultInfo,
-    ResultValue, SettingError, SharedSink, StreamChunk, StreamEnd, StreamInfo,
+    ResultValue, SettingError, SharedRows, SharedSink, StreamChunk, StreamEnd, StreamInfo,
+    TakenRows,
 };
 pub use diagnostic::{Diagnostic, Severity};
 pub use flowgauge_record::results::{Cell, Merge, Table, TableColumn};

@@ -65,10 +65,8 @@ impl Handed {
     /// # Errors
     /// It is none.
     pub fn new(file: OwnedFd, known_as: u64) -> io::Result<Handed> {
-        static NUMBERS: AtomicU64 = AtomicU64::new(1);
-
         check_handed(&file, OFlags::WRONLY)?;
-        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let number = next_handed();
         HANDED.lock().insert(number, file.into());
         Ok(Handed { number, known_as })
     }
@@ -83,6 +81,12 @@ impl Drop for Handed {
     fn drop(&mut self) {
         HANDED.lock().remove(&self.number);
     }
+}
+
+/// A number for what another process has opened.
+pub(crate) fn next_handed() -> u64 {
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    NUMBERS.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The number in a name of the form `fd:0`, with a mark behind it or not.
@@ -117,6 +121,15 @@ impl HandedInput {
     pub fn new(file: OwnedFd) -> io::Result<HandedInput> {
         check_handed(&file, OFlags::RDONLY)?;
         let file = file.into();
+        Ok(HandedInput { file, at: 0 })
+    }
+
+    /// The same file once more, from its beginning.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn again(&self) -> io::Result<HandedInput> {
+        let file = self.file.try_clone()?;
         Ok(HandedInput { file, at: 0 })
     }
 }

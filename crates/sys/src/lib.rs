@@ -4,6 +4,7 @@
 pub mod affinity;
 pub mod blocks;
 pub mod checksum;
+pub mod datagrams;
 mod dynamic;
 pub mod ending;
 pub mod files;

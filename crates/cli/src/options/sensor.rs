@@ -131,8 +131,16 @@ pub(crate) struct FlowOptions {
     #[command(flatten)]
     pub(crate) sensor: SensorAt,
     /// The device; of sensors of other machines host:eth0, several separated by commas, or a scope: campus/*
-    #[arg(short = 'd', long, value_name = "DEVICE")]
-    pub(crate) device: String,
+    #[arg(
+        short = 'd',
+        long,
+        value_name = "DEVICE",
+        required_unless_present = "read"
+    )]
+    pub(crate) device: Option<String>,
+    /// In place of a device, a capture file, which the sensor reads for this flow alone
+    #[arg(short = 'r', long, value_name = "FILE", conflicts_with_all = ["device", "start", "sensor"])]
+    pub(crate) read: Option<PathBuf>,
     /// Begin reading the device's files once the flow is there
     #[arg(long)]
     pub(crate) start: bool,

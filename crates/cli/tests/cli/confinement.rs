@@ -150,6 +150,7 @@ fn stack(info: &ComponentInfo, option: &OptionInfo, value: &str) -> String {
         ("result_to_file", _) => {
             format!("count {{ as = c }} - result_to_file {{ of = c, header = x, {value} }}")
         }
+        ("flow_export", _) => format!("flows - flow_export {{ {value} }}"),
         ("logs", _) => format!("flows - logs {{ {value} }}"),
         ("flows", "applications") => format!("flows {{ classify = yes, {value} }} - output"),
         ("transactions", "applications") => {
@@ -258,7 +259,8 @@ fn no_option_of_any_component_leads_out_of_the_folder() {
             ways.extend(["../new", "link/new", "/proc/self/root/new"].map(str::to_owned));
             ways.push(format!("{outside}/new"));
         }
-        if option.kind == OptionKind::OutputFile {
+        // Names of flow_export are as they are written.
+        if option.kind == OptionKind::OutputFile && info.name != "flow_export" {
             // Known when the first packet comes.
             ways.push(format!("%.f{outside}/new"));
             ways.push(".%.f./out/new".to_owned());

@@ -105,6 +105,7 @@ static void filters(void)
     };
     unsigned at;
     int fd, fid;
+    FILE *rules;
     for (at = 0; at < sizeof one / sizeof *one; at++) {
         fd = open_flow();
         OK(mapi_apply_function(fd, one[at].function, one[at].text) == 1);
@@ -114,6 +115,25 @@ static void filters(void)
         printf("%s %llu\n", one[at].name, number(fd, fid));
         OK(mapi_close_flow(fd) == 0);
     }
+    /* Requests with other addresses, by rules in a file. */
+    rules = fopen("www.rl", "w");
+    OK(rules != NULL);
+    fputs("include \"layouts.rli\"\n\nfilter www\n  eh:Ethernet_IPv4 ih:IPv4_TCP th:TCP with [dest=80~2] p:*\n     =>\n"
+          "  eh with [e_dest=0#6,e_src=0#6]\n  ih with [src=0~4,dest=0~4]\n  th\n  p;\n", rules);
+    fclose(rules);
+    fd = open_flow();
+    OK(mapi_apply_function(fd, "RULER", "no.rl") == -1);
+    OK(mapi_apply_function(fd, "RULER", "filter f * => nothing;") == -1);
+    OK(mapi_apply_function(fd, "RULER", "www.rl") == 1);
+    OK(mapi_apply_function(fd, "PKT_COUNTER") == 2);
+    OK(mapi_apply_function(fd, "BYTE_COUNTER") == 3);
+    OK(mapi_apply_function(fd, "BPF_FILTER", "tcp dst port 80 and src host 0.0.0.0 and ether src 0:0:0:0:0:0") == 4);
+    OK(mapi_apply_function(fd, "PKT_COUNTER") == 5);
+    OK(mapi_connect(fd) == 0);
+    finish(fd);
+    printf("rewritten %llu %llu %llu\n", number(fd, 2), number(fd, 5), number(fd, 3));
+    OK(mapi_close_flow(fd) == 0);
+
     fd = open_flow();
     OK(mapi_apply_function(fd, "STR_SEARCH", "GET /", 66, 5) == 1);
     fid = mapi_apply_function(fd, "PKT_COUNTER");

@@ -1,5 +1,7 @@
 /* Threads, fork, and a sensor that is killed, started again and stopped. argv: a device that holds, a trace */
 #include "check.h"
+#include <mapi/function.h>
+#include <mapi/threshold.h>
 #include <pthread.h>
 #include <sys/wait.h>
 
@@ -48,10 +50,69 @@ static void *read_wrong(void *unused)
     return NULL;
 }
 
+static void take(const struct mapipkt *packet)
+{
+    (void)packet;
+}
+
+static int see(void *state, const struct mapipkt *packet)
+{
+    (void)packet;
+    return state == NULL;
+}
+
+static void nothing(void *state, void *result)
+{
+    (void)state;
+    memset(result, 0, 8);
+}
+
+static const mapi_function_t functions[] = {{"SEE", "sees packets", "", 0, 8, NULL, see, nothing, NULL}};
+
 static void *wait_for_packet(void *fd)
 {
     FAILS(mapi_get_next_pkt(*(int *)fd, 2) != NULL, 5123);
     return NULL;
+}
+
+static void *wait_for_loop(void *fd)
+{
+    FAILS(mapi_loop(*(int *)fd, 2, -1, take) >= 0, 5123);
+    return NULL;
+}
+
+static void *wait_for_bucket(void *fd)
+{
+    FAILS(mapi_read_results(*(int *)fd, 2) != NULL, 5123);
+    return NULL;
+}
+
+static void *wait_for_threshold(void *fd)
+{
+    FAILS(mapi_read_results(*(int *)fd, 3) != NULL, 5123);
+    return NULL;
+}
+
+static void *wait_for_own(void *fd)
+{
+    FAILS(mapi_get_next_pkt(*(int *)fd, 5) != NULL, 5123);
+    FAILS(mapi_read_results(*(int *)fd, 4) != NULL, 5123);
+    return NULL;
+}
+
+/* A flow on which all that waits in a program can wait. */
+static int open_waiting(void)
+{
+    static const mapi_library_t library = {MAPI_LIBRARY_VERSION, "lifelib", functions, 1};
+    int fd = mapi_create_flow(device);
+    OK(mapi_add_library(&library) > 0);
+    OK(mapi_apply_function(fd, "PKT_COUNTER") == 1);
+    OK(mapi_apply_function(fd, "BUCKET", fd, 1, "1s", 1) == 2);
+    OK(mapi_apply_function(fd, "THRESHOLD", TYPE_ULL, fd, 1, 1000000ULL, GT_BOUND) == 3);
+    OK(mapi_apply_function(fd, "SEE") == 4);
+    OK(mapi_apply_function(fd, "TO_BUFFER", WAIT) == 5);
+    OK(mapi_connect(fd) == 0);
+    return fd;
 }
 
 static int open_flow(void)
@@ -127,12 +188,27 @@ static void dies(int fd)
     mapi_flow_info_t info;
     mapi_device_info_t of_device;
     struct mapi_stat stat;
-    pthread_t waiting;
+    void *(*const waits[])(void *) = {wait_for_bucket, wait_for_threshold, wait_for_own};
+    pthread_t waiting, looping, all[3];
+    char *offline;
+    int at, held = open_waiting(), looped = open_flow();
     int other = mapi_create_flow(device);
     OK(other > fd && mapi_apply_function(other, "PKT_COUNTER") == 1);
     OK(pthread_create(&waiting, NULL, wait_for_packet, &fd) == 0);
+    OK(pthread_create(&looping, NULL, wait_for_loop, &looped) == 0);
+    for (at = 0; at < 3; at++)
+        OK(pthread_create(&all[at], NULL, waits[at], &held) == 0);
+    OK((offline = mapi_create_offline_device(trace, MFF_PCAP)) != NULL);
     say("kill");
     OK(pthread_join(waiting, NULL) == 0);
+    OK(pthread_join(looping, NULL) == 0);
+    for (at = 0; at < 3; at++)
+        OK(pthread_join(all[at], NULL) == 0);
+    FAILS(mapi_start_offline_device(offline) != -1, 5123);
+    FAILS(mapi_delete_offline_device(offline) != -1, 5123);
+    FAILS(mapi_create_offline_device(trace, MFF_PCAP) != NULL, 5123);
+    FAILS(mapi_close_flow(held) == 0, 5123);
+    FAILS(mapi_close_flow(looped) == 0, 5123);
     FAILS(mapi_read_results(fd, 1) != NULL, 5123);
     FAILS(mapi_get_next_pkt(fd, 2) != NULL, 5123);
     FAILS(mapi_get_flow_info(fd, &info) == 0, 5123);
@@ -148,6 +224,7 @@ static void dies(int fd)
     FAILS(mapi_connect(other) != -2, 5123);
     FAILS(mapi_close_flow(fd) == 0, 5123);
     FAILS(mapi_close_flow(fd) == 0, 6145);
+    FAILS(mapi_start_offline_device(offline) != -1, 3200);
     fd = open_flow();
     OK(mapi_is_sensor_down(fd) == 0 && number(fd, 1) == 0);
     OK(mapi_close_flow(fd) == 0);

@@ -1,5 +1,6 @@
 /* Each call with bad arguments and in a wrong state. argv: a device that holds. */
 #include "check.h"
+#include <mapi/binop.h>
 #include <mapi/pktinfo.h>
 #include <mapi/res2file.h>
 #include <mapi/topx.h>
@@ -32,7 +33,9 @@ static void devices(const char *device)
     char unknown[] = "nowhere";
     mapi_device_info_t info;
     struct mapi_stat stat;
-    int id = 0, found = 0;
+    mapi_flow_info_t flow;
+    char *offline[3];
+    int id = 0, found = 0, fd, at;
     FAILS(mapi_create_flow("nowhere") != -1, 3200);
     FAILS(mapi_create_flow(NULL) != -1, 6151);
     FAILS(mapi_create_flow("host1:eth0, host2:eth0") != -1, 6160);
@@ -44,6 +47,20 @@ static void devices(const char *device)
     FAILS(mapi_start_offline_device(NULL) != -1, 6151);
     FAILS(mapi_start_offline_device(device) != -1, 3200);
     FAILS(mapi_delete_offline_device(unknown) != -1, 3200);
+    /* A device keeps its number, whichever come and go. */
+    fd = mapi_create_flow(device);
+    OK(mapi_get_flow_info(fd, &flow) == 0);
+    id = flow.devid;
+    OK(mapi_close_flow(fd) == 0);
+    for (at = 0; at < 3; at++)
+        OK((offline[at] = mapi_create_offline_device("mix.pcap", MFF_PCAP)) != NULL);
+    OK(mapi_get_device_info(id, &info) == 0 && strcmp(info.device, device) == 0);
+    OK(mapi_delete_offline_device(offline[1]) == 0);
+    OK(mapi_get_device_info(id + 1, &info) == 0 && strcmp(info.device, offline[0]) == 0);
+    FAILS(mapi_get_device_info(id + 2, &info) != -1, 6151);
+    OK(mapi_get_next_device_info(id + 1, &info) == 0 && info.id == id + 3);
+    OK(mapi_delete_offline_device(offline[0]) == 0 && mapi_delete_offline_device(offline[2]) == 0);
+    id = 0;
     while (mapi_get_next_device_info(id, &info) == 0) {
         OK(info.id > id && info.link_speed > 0);
         id = info.id;
@@ -98,16 +115,68 @@ static void functions(int fd)
     FAILS(mapi_apply_function(fd, "COOKING", 1000, 30, 1, 9) != -1, 7004);
     FAILS(mapi_apply_function(fd, "ANONYMIZE", "IP,VERSION,ZERO") != -1, 7001);
     FAILS(mapi_apply_function(fd, "ANONYMIZEIP", "short") != -1, 7001);
-    FAILS(mapi_apply_function(fd, "FLOW_REPORT", "IPFIX", "host:2055") != -1, 7002);
+    FAILS(mapi_apply_function(fd, "FLOW_REPORT", "IPFIX", "nowhere") != -1, 7002);
     FAILS(mapi_apply_function(fd, "SYNC", "1,nobody") != -1, 7001);
     FAILS(mapi_apply_function(fd, "THRESHOLD", 9, fd, count, 1ULL, 1) != -1, 7001);
     FAILS(mapi_apply_function(fd, "TO_FILE", MFF_DAG_ERF, "x.erf", 0ULL) != -1, 7006);
     FAILS(mapi_apply_function(fd, "TO_FILE", MFF_PCAP, NULL, 0ULL) != -1, 6155);
     FAILS(mapi_apply_function(fd, "RES2FILE", "1@1", "1", "TEST", "x", "5s", 1) != -1, 7002);
-    FAILS(mapi_apply_function(fd, "RES2FILE", "1,1", "1@1", "TEST", "x", "5s", 1) != -1, 7001);
+    FAILS(mapi_apply_function(fd, "RES2FILE", "1,1", "1@2", "TEST", "x", "5s", 1) != -1, 7001);
     FAILS(mapi_apply_function(fd, "RES2FILE", "1", "1", "TEST", NULL, "5s", 1) != -1, 6155);
     FAILS(mapi_apply_function(fd, "RES2FILE", "1", "1", "TEST", "x", "-25s", 1) != -1, 7005);
     FAILS(mapi_apply_function(fd, "RES2FILE", "no", "such", "TEST", "x", "5s", 234) != -1, 7011);
+    FAILS(mapi_apply_function(fd, "RES2FILE", "9", "1", "TEST", "x", "5s", 1) != -1, 7001);
+    FAILS(mapi_apply_function(fd, "RES2FILE", "1", "9", "TEST", "x", "5s", 1) != -1, 7002);
+    FAILS(mapi_apply_function(fd, "RES2FILE", NULL, "1", "TEST", "x", "5s", 1) != -1, 7001);
+    FAILS(mapi_apply_function(fd, "RES2FILE", "1", NULL, "TEST", "x", "5s", 1) != -1, 7002);
+    FAILS(mapi_apply_function(fd, "RES2FILE", "1", "1", NULL, "x", "5s", 1) != -1, 7003);
+    FAILS(mapi_apply_function(fd, "RES2FILE", "1", "1", "TEST", "x", NULL, 1) != -1, 7005);
+    /* What means nothing. */
+    FAILS(mapi_apply_function(fd, "ANONYMIZE", "") != -1, 7001);
+    FAILS(mapi_apply_function(fd, "ANONYMIZE", " ; ") != -1, 7001);
+    FAILS(mapi_apply_function(fd, "ETHEREAL", "") != -1, 7001);
+    FAILS(mapi_apply_function(fd, "REGEXP", "") != -1, 7001);
+    FAILS(mapi_apply_function(fd, "PROTINFO", "") != -1, 7001);
+    FAILS(mapi_apply_function(fd, "SYNC", "") != -1, 7001);
+    FAILS(mapi_apply_function(fd, "STR_SEARCH", "", 0, 0) != -1, 3505);
+    FAILS(mapi_apply_function(fd, "STR_SEARCH", "a", 0, -1) != -1, 7003);
+    FAILS(mapi_apply_function(fd, "SAMPLE", -1, 2) != -1, 7001);
+    FAILS(mapi_apply_function(fd, "SAMPLE", 101, 3) != -1, 7001);
+    FAILS(mapi_apply_function(fd, "HASHSAMP", 10, -1) != -1, 7002);
+    FAILS(mapi_apply_function(fd, "HASH", -1) != -1, 7001);
+    FAILS(mapi_apply_function(fd, "PKTINFO", -1) != -1, 7001);
+    FAILS(mapi_apply_function(fd, "TO_BUFFER", 2) != -1, 7001);
+    FAILS(mapi_apply_function(fd, "BUCKET", fd, count, "0", 1) != -1, 7003);
+    FAILS(mapi_apply_function(fd, "BUCKET", fd, count, "", 1) != -1, 7003);
+    FAILS(mapi_apply_function(fd, "STATS", fd, count, "often") != -1, 7003);
+    FAILS(mapi_apply_function(fd, "DIST", fd, count, "1", "x", "1") != -1, 7004);
+    FAILS(mapi_apply_function(fd, "STARTSTOP", "+2s", "+1s") != -1, 7002);
+    FAILS(mapi_apply_function(fd, "STARTSTOP", "2026-11-22 10:00:00", "2026-11-22 09:00:00") != -1, 7002);
+    FAILS(mapi_apply_function(fd, "BURST", 0, 100, 0) != -1, 7003);
+    FAILS(mapi_apply_function(fd, "BURST", -1, 100, 10) != -1, 7001);
+    FAILS(mapi_apply_function(fd, "BURST", 0, 100, 10, -1) != -1, 7004);
+    FAILS(mapi_apply_function(fd, "BURST", 0, 100, 10, 1, 1, 1, 0) != -1, 7000);
+    FAILS(mapi_apply_function(fd, "COOKING", 0) != -1, 7001);
+    FAILS(mapi_apply_function(fd, "COOKING", 100, -1) != -1, 7002);
+    FAILS(mapi_apply_function(fd, "COOKING", 100, 1, 2) != -1, 7003);
+    FAILS(mapi_apply_function(fd, "TOP", 0, TOPX_TCP, TOPX_TCP_DSTPORT) != -1, 7001);
+    FAILS(mapi_apply_function(fd, "TOP", 5, TOPX_TCP, TOPX_TCP_DSTPORT, 3) != -1, 7004);
+    FAILS(mapi_apply_function(fd, "TOP", 5, TOPX_TCP, TOPX_TCP_DSTPORT, 1, -1) != -1, 7005);
+    FAILS(mapi_apply_function(fd, "EXPIRED_FLOWS", 0) != -1, 7001);
+    FAILS(mapi_apply_function(fd, "EXPIRED_FLOWS", 10, 0) != -1, 7002);
+    FAILS(mapi_apply_function(fd, "EXPIRED_FLOWS", 10, 10, 0) != -1, 7003);
+    FAILS(mapi_apply_function(fd, "THRESHOLD", 192, fd, count, 1ULL, 1) != -1, 7001);
+    FAILS(mapi_apply_function(fd, "THRESHOLD", 2, fd, count, 1ULL, 3) != -1, 7005);
+    FAILS(mapi_apply_function(fd, "THRESHOLD", 2, fd, count, 1ULL, 1, -1) != -1, 7011);
+    FAILS(mapi_apply_function(fd, "THRESHOLD", 2, fd, count, 1ULL, 1, 0, 0) != -1, 7000);
+    FAILS(mapi_apply_function(fd, "THRESHOLD", 2, fd, count, 1ULL, 1, 0, 1, -1) != -1, 7000);
+    /* Files are opened when they are named. */
+    FAILS(mapi_apply_function(fd, "TO_FILE", MFF_PCAP, "/no/such/folder/x.pcap", 0ULL) != -1, 6155);
+    FAILS(mapi_apply_function(fd, "TO_FILE", MFF_PCAP, "", 0ULL) != -1, 6155);
+    FAILS(mapi_apply_function(fd, "TO_FILE", MFF_PCAP, "x.pcap", -1LL) != -1, 7003);
+    FAILS(mapi_apply_function(fd, "RES2FILE", "1", "1", "TEST", "/no/such/folder/x", "5s", 1) != -1, 6155);
+    /* Results of what has none. */
+    FAILS(mapi_apply_function(fd, "BINOP", ADD, fd, count, fd, 9) != -1, 6147);
     FAILS(mapi_apply_function_array(fd, "SAMPLE", array, 2) != -1, 7002);
     FAILS(mapi_apply_function_array(fd, "SAMPLE", NULL, 2) != -1, 7001);
     OK(mapi_apply_function_array(fd, "SAMPLE", array, 1) == 2);
@@ -181,11 +250,11 @@ int main(int argc, char *argv[])
     devices(argv[1]);
     libraries();
     fd = mapi_create_flow(argv[1]);
-    OK(fd == 1);
+    OK(fd == 2);
     functions(fd);
     states(fd);
     /* A flow without functions. */
     fd = mapi_create_flow(argv[1]);
-    OK(fd == 2 && mapi_connect(fd) == 0 && mapi_close_flow(fd) == 0);
+    OK(fd == 3 && mapi_connect(fd) == 0 && mapi_close_flow(fd) == 0);
     return 0;
 }

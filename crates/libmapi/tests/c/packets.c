@@ -95,6 +95,23 @@ int main(int argc, char *argv[])
     OK(mapi_close_flow(fd) == 0 && mapi_close_flow(other) == 0);
     OK(mapi_delete_offline_device(device) == 0);
 
+    /* Two buffers of one flow, read in turn: of what one keeps while the other is read nothing is lost. */
+    fd = open_flow(argv[1]);
+    OK(mapi_apply_function(fd, "TO_BUFFER", WAIT) == 1);
+    OK(mapi_apply_function(fd, "BPF_FILTER", "udp port 53") == 2);
+    OK(mapi_apply_function(fd, "TO_BUFFER", WAIT) == 3);
+    OK(mapi_connect(fd) == 0);
+    begin();
+    OK(mapi_loop(fd, 3, 10, take) == 0 && count == 10);
+    begin();
+    OK(mapi_loop(fd, 1, -1, take) == 0);
+    printf("loop %llu %llx\n", count, hash);
+    begin();
+    OK(mapi_loop(fd, 3, -1, take) == 0);
+    printf("rest %llu\n", count);
+    OK(mapi_get_next_pkt(fd, 1) == NULL && mapi_get_next_pkt(fd, 3) == NULL);
+    OK(mapi_close_flow(fd) == 0);
+
     /* What streams are, and with other addresses. */
     fd = open_flow(argv[1]);
     OK(mapi_apply_function(fd, "COOKING", 1000, 30, 0, BOTH_SIDE) == 1);
@@ -106,6 +123,23 @@ int main(int argc, char *argv[])
         if (packet->caplen > 1000 + 60 || packet->wlen != packet->caplen)
             failed("COOKING", __LINE__);
     printf("cooked %d\n", at);
+    OK(mapi_close_flow(fd) == 0);
+
+    /* Streams as packets, and as segments again. */
+    fd = open_flow(argv[1]);
+    OK(mapi_apply_function(fd, "COOKING", 20000, 30, 0, BOTH_SIDE) == 1);
+    OK(mapi_apply_function(fd, "BPF_FILTER", "tcp") == 2);
+    OK(mapi_apply_function(fd, "TO_FILE", MFF_PCAP, "cooked.pcap", 0ULL) == 3);
+    OK(mapi_apply_function(fd, "UNCOOK") == 4);
+    OK(mapi_apply_function(fd, "TO_FILE", MFF_PCAP, "uncooked.pcap", 0ULL) == 5);
+    OK(mapi_connect(fd) == 0);
+    finish(fd);
+    OK(mapi_close_flow(fd) == 0);
+
+    /* A filter for another link type than the trace's, which has no Ethernet. */
+    fd = open_flow("cooked.pcap");
+    FAILS(mapi_apply_function(fd, "BPF_FILTER", "ether host 2:0:0:0:0:1") != -1, 1025);
+    OK(mapi_apply_function(fd, "BPF_FILTER", "tcp port 80") == 1);
     OK(mapi_close_flow(fd) == 0);
 
     /* Files. */

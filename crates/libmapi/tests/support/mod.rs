@@ -69,8 +69,13 @@ impl Running {
 
     /// Runs a program of `tests/c` to its end, in the sensor's folder. Returns what it prints.
     pub(crate) fn run(&self, program: &Path, arguments: &[&str]) -> String {
-        text(&success(&mut command(program, &self.folder, arguments)).stdout)
+        run(program, &self.folder, arguments)
     }
+}
+
+/// The same, in the folder of a sensor that is a process of its own: this one keeps its rights, and the program has them.
+pub(crate) fn run(program: &Path, folder: &tempfile::TempDir, arguments: &[&str]) -> String {
+    text(&success(&mut command(program, folder, arguments)).stdout)
 }
 
 /// A program of `tests/c` in a sensor's folder.

@@ -101,3 +101,28 @@ pub(crate) fn packets(file: &Path) -> Vec<Packet> {
     }
     packets
 }
+
+/// A trace of UDP datagrams on Ethernet to a port.
+pub(crate) fn datagrams<'a>(all: impl Iterator<Item = &'a [u8]>, port: u16) -> Vec<u8> {
+    let mut trace = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
+        trace.extend(word.to_ne_bytes());
+    }
+    for datagram in all {
+        let (udp, ip) = (8 + datagram.len() as u16, 28 + datagram.len() as u16);
+        let mut frame = vec![0; 12];
+        frame.extend([8, 0, 0x45, 0]);
+        frame.extend(ip.to_be_bytes());
+        frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1]);
+        frame.extend(port.to_be_bytes());
+        frame.extend(port.to_be_bytes());
+        frame.extend(udp.to_be_bytes());
+        frame.extend([0, 0]);
+        frame.extend(datagram);
+        for word in [1, 0, frame.len() as u32, frame.len() as u32] {
+            trace.extend(word.to_ne_bytes());
+        }
+        trace.extend(frame);
+    }
+    trace
+}

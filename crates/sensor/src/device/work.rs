@@ -229,9 +229,11 @@ impl Work {
             self.is_settled = true;
             for served in &self.served {
                 self.is_settled &= served.readers.settle();
+                self.is_settled &= self.state != State::Reading || served.readers.has_room();
             }
             match self.state {
                 State::Reading if self.is_settled => self.read(),
+                State::Reading => self.tell_now_and_then(false),
                 State::Ended if self.is_settled && !self.is_told => {
                     self.tell();
                     self.is_told = true;

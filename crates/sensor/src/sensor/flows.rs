@@ -6,7 +6,10 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flowgauge_capture::filter::{DEFAULT_SNAP_LEN, FilterSet};
 use flowgauge_sensor_client::protocol::{OpenedFlow, Refusal, Results};
+use flowgauge_stack::Stack;
+use flowgauge_wire::LinkType;
 
 use super::own_files::name_files;
 use super::{Asker, Flow, Sensor};
@@ -71,10 +74,12 @@ impl Sensor {
         device: &str,
         text: &str,
     ) -> Result<(), Refusal> {
-        let (_, rights) = self.place(asker, rights, device)?;
+        let (place, rights) = self.place(asker, rights, device)?;
         rights.allow_text(text)?;
         let account = self.account(asker, &rights);
-        self.in_turn(&account, || checked(&rights, text).map(drop))
+        self.in_turn(&account, || {
+            fits(&checked(&rights, text)?.stack, &place.links)
+        })
     }
 
     /// A new flow, and descriptors of the memory that is shared with its user.
@@ -97,7 +102,9 @@ impl Sensor {
         let (made, files) = self.in_turn(&account, || {
             let mut made = checked(&rights, text)?;
             made.stack.name = Some(format!("flow {number}"));
-            let files = name_files(&mut made.stack, files)?;
+            fits(&made.stack, &place.links)?;
+            let interfaces = self.state.lock().may_be_sent_onto(device);
+            let files = name_files(&mut made.stack, files, &interfaces)?;
             readers.attach(&mut made.stack);
             let prepared = place.prepare(&mut made.stack);
             prepared.map_err(|error| Refusal::new(error.message))?;
@@ -174,7 +181,24 @@ impl Sensor {
     ) -> Result<Results, Refusal> {
         let device = self.state.lock().device_of(asker, number)?;
         let results = device.results(asker.who(), number, take.map(str::to_owned));
-        results.map_err(Refusal::new)
+        let results = results.map_err(Refusal::new)?;
+        if let Some(label) = take {
+            self.reads(asker, number, label)?;
+        }
+        Ok(results)
+    }
+
+    /// A user reads the rows that were taken of a component: more of them are waited with.
+    ///
+    /// # Errors
+    /// When it has no such flow.
+    pub(crate) fn reads(&self, asker: &Asker, flow: u64, component: &str) -> Result<(), Refusal> {
+        let state = self.state.lock();
+        state.device_of(asker, flow)?;
+        if let Some(flow) = state.flows.get(&flow) {
+            flow.readers.reads(component);
+        }
+        Ok(())
     }
 
     /// Ends a flow of a connection.
@@ -206,6 +230,25 @@ impl Sensor {
         self.place(asker, rights, device)?.0.start();
         Ok(())
     }
+}
+
+/// Whether the capture filters of a flow can be for packets of these link types, as they are before something makes others.
+fn fits(stack: &Stack, links: &[LinkType]) -> Result<(), Refusal> {
+    let nodes = stack
+        .nodes
+        .iter()
+        .take_while(|node| node.info.name != "cook");
+    for node in nodes.filter(|node| node.info.name == "filter") {
+        let expression = node.settings.text("expression").unwrap_or_default();
+        let mut filters = FilterSet::new(expression, DEFAULT_SNAP_LEN, None);
+        for link in links {
+            filters.for_link(*link).map_err(|error| Refusal {
+                hint: error.hint(),
+                ..Refusal::new(format!("{}: error: expression: {error}", node.label))
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// The stack of a flow, with what is forced before it.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use flowgauge_sensor_client::protocol::Refusal;
 use flowgauge_stack::Stack;
+use flowgauge_sys::datagrams::{HandedSocket, SendsTo};
 use flowgauge_sys::files::{self, Handed, HandedInput};
 
 use super::{Asker, Opened, Sensor, State};
@@ -76,30 +77,66 @@ impl Sensor {
     }
 }
 
-/// Names the files that came with a flow in the place of `fd:0` and so on.
+/// What came with a flow, for its components.
+pub(super) enum Came {
+    File(#[expect(dead_code, reason = "it is there as long as this is")] Handed),
+    Socket(#[expect(dead_code, reason = "it is there as long as this is")] HandedSocket),
+}
+
+/// The options that a descriptor may stand in.
+const PLACES: [&str; 2] = ["file", "to"];
+
+/// Names the files and sockets that came with a flow in the place of `fd:0` and so on. Packets are sent onto `interfaces` only.
 ///
 /// # Errors
 /// One that is not there, or that nobody may write to.
-pub(super) fn name_files(stack: &mut Stack, files: Vec<OwnedFd>) -> Result<Vec<Handed>, Refusal> {
+pub(super) fn name_files(
+    stack: &mut Stack,
+    files: Vec<OwnedFd>,
+    interfaces: &[String],
+) -> Result<Vec<Came>, Refusal> {
     let mut files: Vec<Option<OwnedFd>> = files.into_iter().map(Some).collect();
     let mut handed = Vec::new();
     for node in Arc::make_mut(&mut stack.nodes) {
-        let Some(number) = node.settings.text("file").and_then(files::handed_number) else {
+        let text = |option: &&str| node.settings.text(option).and_then(files::handed_number);
+        let found = PLACES
+            .iter()
+            .find_map(|option| Some((*option, text(option)?)));
+        let Some((option, number)) = found else {
             continue;
         };
         let unwritten = |why: &dyn core::fmt::Display| {
             Refusal::with_hint(
                 format!("{}: fd:{number} cannot be written: {why}", node.label),
-                "fd:0 is the first descriptor that comes with the flow, of a file on a disk; each is for one component",
+                "fd:0 is the first descriptor that comes with the flow, of a file on a disk, or a socket; each is for one component",
             )
         };
         let file = usize::try_from(number)
             .ok()
             .and_then(|at| files.get_mut(at)?.take());
         let file = file.ok_or_else(|| unwritten(&"it did not come"))?;
-        let file = Handed::new(file, number).map_err(|error| unwritten(&error))?;
-        node.settings.set_text("file", file.name());
-        handed.push(file);
+        let (name, came) = match option {
+            "file" => {
+                let file = Handed::new(file, number).map_err(|error| unwritten(&error))?;
+                (file.name(), Came::File(file))
+            }
+            _ => {
+                let socket = HandedSocket::new(file).map_err(|error| unwritten(&error))?;
+                match (socket.to(), node.info.name) {
+                    (SendsTo::Port, "flow_export") => {}
+                    (SendsTo::Interface(name), "inject") if interfaces.contains(name) => {}
+                    (SendsTo::Interface(name), "inject") => {
+                        let error = format!("nothing may be sent onto {name}");
+                        let hint = "inject in the sensor's configuration, beside the rights of users, names the interfaces that flows may send onto";
+                        return Err(Refusal::with_hint(error, hint));
+                    }
+                    _ => return Err(unwritten(&"it is a socket of another kind")),
+                }
+                (socket.name(), Came::Socket(socket))
+            }
+        };
+        node.settings.set_text(option, name);
+        handed.push(came);
     }
     Ok(handed)
 }

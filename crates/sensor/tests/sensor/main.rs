@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 
+mod functions;
 mod fuzzed;
 #[path = "../../../../fuzz/harness/sensor.rs"]
 mod harness;

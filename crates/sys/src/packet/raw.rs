@@ -82,6 +82,18 @@ pub(crate) fn bind(fd: &OwnedFd, interface: i32, protocol: u16) -> io::Result<()
     check(status)
 }
 
+/// The number of the interface that it is bound to; 0: to none.
+pub(crate) fn bound_interface(fd: &OwnedFd) -> io::Result<u32> {
+    // SAFETY: sockaddr_ll is plain integers, for which zeroes are valid.
+    let mut address: libc::sockaddr_ll = unsafe { core::mem::zeroed() };
+    let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, the size of `address`.
+    let status =
+        unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
+    check(status)?;
+    Ok(address.sll_ifindex.cast_unsigned())
+}
+
 pub(crate) fn check(status: i32) -> io::Result<()> {
     if status < 0 {
         Err(io::Error::last_os_error())
