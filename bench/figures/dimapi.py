@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-FUNCTIONS = {1: "bytes", 8: "count count2:count count3:count count4:count count5:count count6:count count7:count bytes"}
+FUNCTIONS = {1: "bytes", 8: " ".join(f"count {{ as = c{number} }}" for number in range(7)) + " bytes"}
 
 
 def main():
