@@ -15,8 +15,11 @@ use flowgauge_sensor_client::{ScopeFlow, Sensors, scope};
 
 /// Bytes on loopback so far, with 14 of each frame.
 fn wire() -> u64 {
-    let text = fs::read_to_string("/sys/class/net/lo/statistics/tx_bytes").unwrap_or_default();
-    text.trim().parse().unwrap_or(0)
+    let text = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+    let mut lines = text.lines();
+    let numbers = lines.find_map(|line| line.trim_start().strip_prefix("lo:"));
+    let sent = numbers.and_then(|numbers| numbers.split_whitespace().nth(8));
+    sent.and_then(|sent| sent.parse().ok()).unwrap_or(0)
 }
 
 /// Processor time of this process, in seconds.
