@@ -224,12 +224,16 @@ impl Patient<'_> {
 
 impl io::Read for Patient<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.tcp.set_read_timeout(Some(self.left()?))?;
-        match self.tcp.read(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                Err(io::ErrorKind::TimedOut.into())
+        loop {
+            self.tcp.set_read_timeout(Some(self.left()?))?;
+            match self.tcp.read(buffer) {
+                // The process was stopped and goes on.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                read => return read,
             }
-            read => read,
         }
     }
 }
