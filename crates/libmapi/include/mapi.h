@@ -23,6 +23,10 @@
  *
  * RESULTS of a function belong to the library. They are valid until the function is read again or its flow is closed.
  *
+ * SCOPES. A device with a colon is one of another machine: "host:eth0", "host:2233:eth0", "[2001:db8::1]:eth0". Several, and names of
+ * scopes ("host1:eth0, host2:eth1, campus/eth0"), are one flow; results are a vector with an entry for each, in this order. Of a
+ * member that is down or late res points to zeros, ts and size are 0; it neither blocks nor fails the others.
+ *
  * UNITS. Times in packets and results are seconds since 1970 in 32.32 fixed point; mapi_results_t.ts is microseconds since 1970.
  *
  * THREADS. Every call may be made from every thread. A child of fork() cannot use its parent's flows and devices; it creates its
@@ -142,6 +146,22 @@ typedef struct mapi_libfunct_info {
     char devtype[MAPI_STR_LENGTH];
 } mapi_libfunct_info_t;
 
+/* [ours] How a member of a scope is. */
+enum mapi_member_state {
+    MAPI_MEMBER_OK,
+    MAPI_MEMBER_DOWN,    /* its sensor cannot be reached, and is tried again */
+    MAPI_MEMBER_REFUSED, /* its sensor does not have the device or a function, or not for this user */
+    MAPI_MEMBER_LATE     /* its sensor did not answer within a second */
+};
+
+typedef struct mapi_member_info {
+    char name[MAPI_STR_LENGTH];
+    enum mapi_member_state state;
+    time_t since;                      /* when it became so */
+    unsigned generation;               /* how often its flow was set up; with each its results begin anew */
+    char reason[MAPI_ERRORSTR_LENGTH]; /* why it is not ok */
+} mapi_member_info_t;
+
 struct mapi_stat {
     unsigned int ps_recv;
     unsigned int ps_drop;
@@ -195,6 +215,8 @@ int mapi_read_error(int *err_no, char *errorstr);
 int mapi_get_scope_size(int fd);
 int mapi_is_remote(int fd);
 int mapi_is_sensor_down(int fd);
+/* [ours] Members are counted from 0, in the order of the scope. */
+int mapi_get_member_info(int fd, int member, mapi_member_info_t *info);
 int mapi_set_authdata(int fd, const char *credential);
 int mapi_authenticate(int fd, const char *user, const char *password, const char *vo);
 

@@ -1,7 +1,7 @@
 //! The structures of `mapi.h`. A test compiles the header and compares sizes and offsets.
 
 use core::ffi::{c_char, c_int, c_longlong, c_uint, c_ulonglong, c_void};
-use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// `MAPI_STR_LENGTH`.
 pub(crate) const TEXT: usize = 256;
@@ -14,6 +14,16 @@ pub struct RawResults {
     pub(crate) res: AtomicPtr<c_void>,
     pub(crate) ts: c_ulonglong,
     pub(crate) size: c_int,
+}
+
+impl RawResults {
+    pub(crate) fn copy(&self) -> RawResults {
+        RawResults {
+            res: AtomicPtr::new(self.res.load(Ordering::Relaxed)),
+            ts: self.ts,
+            size: self.size,
+        }
+    }
 }
 
 /// `struct mapipkt`; its bytes go on behind it.
@@ -85,6 +95,17 @@ pub struct RawLibraryFunctionInfo {
     pub(crate) descr: [c_char; 1024],
     pub(crate) argdescr: [c_char; TEXT],
     pub(crate) devtype: [c_char; TEXT],
+}
+
+/// `mapi_member_info_t`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RawMemberInfo {
+    pub(crate) name: [c_char; TEXT],
+    pub(crate) state: c_uint,
+    pub(crate) since: libc::time_t,
+    pub(crate) generation: c_uint,
+    pub(crate) reason: [c_char; 512],
 }
 
 /// `struct mapi_stat`.

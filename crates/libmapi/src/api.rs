@@ -8,11 +8,12 @@ use std::sync::{Once, RwLockWriteGuard};
 
 use flowgauge_mapi::{Argument, Error, Function};
 use flowgauge_sensor_client::protocol::DeviceStatus;
+use flowgauge_sys::process;
 
 use crate::abi::RawLibrary;
 use crate::abi::{
-    RawDeviceInfo, RawFlowInfo, RawFunctionInfo, RawLibraryFunctionInfo, RawLibraryInfo, RawPacket,
-    RawResults, RawStat, text,
+    RawDeviceInfo, RawFlowInfo, RawFunctionInfo, RawLibraryFunctionInfo, RawLibraryInfo,
+    RawMemberInfo, RawPacket, RawResults, RawStat, text,
 };
 use crate::devices;
 use crate::error::{
@@ -21,7 +22,7 @@ use crate::error::{
 };
 use crate::own;
 use crate::results;
-use crate::session::{self, State, Status};
+use crate::session::{self, Descriptor, Handle, State, Status};
 
 /// `mapi_handler`.
 pub type Handler = Option<unsafe extern "C" fn(*const RawPacket)>;
@@ -229,7 +230,7 @@ unsafe fn apply_with(
 }
 
 /// The flow of a call that also takes a function.
-fn of_pair(fd: c_int, fid: c_int) -> Result<std::sync::Arc<session::Flow>, Error> {
+fn of_pair(fd: c_int, fid: c_int) -> Result<Handle, Error> {
     let found = session::flow(fd);
     let is_yet = found
         .as_ref()
@@ -422,13 +423,13 @@ pub unsafe extern "C" fn mapi_read_error(err_no: *mut c_int, errstr: *mut c_char
 /// `mapi_get_scope_size`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mapi_get_scope_size(fd: c_int) -> c_int {
-    call(|| session::flow(fd).map(|_| 1)).unwrap_or(-1)
+    call(|| session::flow(fd).map(|flow| flow.size() as c_int)).unwrap_or(-1)
 }
 
 /// `mapi_is_remote`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mapi_is_remote(fd: c_int) -> c_int {
-    status(call(|| session::flow(fd).map(drop)))
+    call(|| session::flow(fd).map(|flow| c_int::from(flow.is_remote()))).unwrap_or(-1)
 }
 
 /// `mapi_is_sensor_down`.
@@ -437,10 +438,42 @@ pub extern "C" fn mapi_is_sensor_down(fd: c_int) -> c_int {
     call(|| session::flow(fd).map(|flow| c_int::from(flow.is_gone()))).unwrap_or(-1)
 }
 
+/// `mapi_get_member_info`.
+///
+/// # Safety
+/// `info` is NULL or memory for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mapi_get_member_info(
+    fd: c_int,
+    member: c_int,
+    info: *mut RawMemberInfo,
+) -> c_int {
+    status(call(|| {
+        let flow = session::flow(fd)?;
+        let found = usize::try_from(member).ok().and_then(|at| flow.member(at));
+        let found = found.map(|found| RawMemberInfo {
+            name: text(&found.name),
+            state: found.state,
+            since: session::seconds(found.since) as libc::time_t,
+            generation: found.generation,
+            reason: text(&found.reason),
+        });
+        let unknown = || {
+            let what = format!(
+                "flow {fd} has no member {member}: it has {}, from 0",
+                flow.size()
+            );
+            Error::new(Error::number_of(1), what)
+        };
+        // SAFETY: the caller's promise.
+        unsafe { tell(info, found.ok_or_else(unknown), 2) }
+    }))
+}
+
 fn no_credentials(fd: c_int) -> c_int {
     status(call(|| {
         session::flow(fd)?;
-        let what = "credentials belong to flows on other machines, which are not built yet";
+        let what = "sensors of other machines are told who asks by this machine's key (FLOWGAUGE_KEYS); credentials are not built yet";
         Err(Error::new(NOT_BUILT, what))
     }))
 }
@@ -462,14 +495,14 @@ pub extern "C" fn mapi_authenticate(
     no_credentials(fd)
 }
 
-fn flow_info(flow: &session::Flow) -> Result<RawFlowInfo, Error> {
+fn flow_info(flow: &dyn Descriptor) -> Result<RawFlowInfo, Error> {
     let status = flow.status()?;
     let since = flow.since() as libc::time_t;
     Ok(RawFlowInfo {
-        uid: flow.user(),
-        fd: flow.fd,
-        devid: flow.device_id,
-        device: text(&flow.device),
+        uid: process::user(),
+        fd: flow.fd(),
+        devid: flow.device_id(),
+        device: text(flow.device()),
         num_functions: flow.functions().len() as c_uint,
         start: since,
         end: flow.until() as libc::time_t,
@@ -503,7 +536,7 @@ pub unsafe extern "C" fn mapi_get_next_flow_info(fd: c_int, info: *mut RawFlowIn
         let next = session::flow_after(fd);
         let next = next.ok_or_else(|| Error::new(FLOW_INFO, "there is no further flow"));
         // SAFETY: the caller's promise.
-        unsafe { tell(info, next.and_then(|flow| flow_info(&flow)), 1) }
+        unsafe { tell(info, next.and_then(|flow| flow_info(&*flow)), 1) }
     }))
 }
 
@@ -737,7 +770,7 @@ fn begin() {
     extern "C" fn in_child() {
         HELD.with_borrow_mut(|held| {
             if let Some(mut state) = held.take() {
-                *state = State::new();
+                state.begin_anew();
             }
         });
     }

@@ -48,7 +48,9 @@ pub(crate) fn take() -> Option<Error> {
 /// An error of the connection to the sensor; of what it refuses with this number.
 pub(crate) fn of_client(error: &ClientError, refused: i32) -> Error {
     let number = match error {
+        ClientError::Refused(refusal) if refusal.is_passing => SOCKET,
         ClientError::Refused(refusal) if is_about_rights(refusal) => RIGHTS,
+        ClientError::Nobody => RIGHTS,
         ClientError::Refused(_) => refused,
         _ => SOCKET,
     };

@@ -6,6 +6,7 @@
 //! ```text
 //!  api        the functions of mapi.h: pointers checked, panics caught, errors noted
 //!  session    the flows of this process, its connection to the sensor
+//!  scope      flows that have members on many sensors
 //!  devices    devices of the sensor, and trace files
 //!  own        functions of the program's own, and the thread of a flow that runs them
 //!  packets    packets of TO_BUFFER
@@ -20,4 +21,5 @@ mod error;
 mod own;
 mod packets;
 mod results;
+mod scope;
 mod session;

@@ -84,6 +84,21 @@ pub(crate) fn size(call: &Call) -> usize {
     }
 }
 
+/// The result of a function that has seen nothing.
+pub(crate) fn nothing(call: &Call) -> Vec<u8> {
+    let none = Map::new();
+    match call.function.result {
+        Shape::Number(_) | Shape::File => number(0).to_vec(),
+        Shape::Own(bytes) => vec![0; bytes],
+        Shape::Nothing | Shape::Packets => Vec::new(),
+        Shape::ExpiredFlows => expired(call, None, &mut Rows::new()),
+        Shape::Bucket | Shape::Sample | Shape::Threshold => one(call, &Row(&none)),
+        Shape::Stats | Shape::Dist | Shape::Burst | Shape::Top | Shape::Times => {
+            table(call, &[], 0)
+        }
+    }
+}
+
 /// A number, in the eight bytes that programs may read.
 pub(crate) fn number(value: i128) -> [u8; 8] {
     (value as u64).to_ne_bytes()

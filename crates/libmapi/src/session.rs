@@ -3,33 +3,42 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use flowgauge_link::KeyFolder;
 use flowgauge_mapi::{Argument, Call, Error, OWN, PASSED, Shape, Target, label};
-use flowgauge_sensor_client::protocol::Results;
-use flowgauge_sensor_client::{Client, DEFAULT_SOCKET, Reading, Readings};
-use flowgauge_sys::process;
+use flowgauge_sensor_client::protocol::{DeviceStatus, Results};
+use flowgauge_sensor_client::scope::Member;
+use flowgauge_sensor_client::{Client, DEFAULT_SOCKET, Reading, Readings, Sensors};
 use serde_json::{Map, Value};
 
 use crate::abi::{RawPacket, RawResults};
 use crate::devices::{INTERFACE, create_device, devices};
 use crate::error::{
-    self, CONNECTED_TWICE, NO_DEVICE, NO_FLOW_YET, NOT_BUILT, NOT_CONNECTED, SOCKET, UNKNOWN_FLOW,
-    UNKNOWN_FUNCTION, of_client, of_function,
+    self, CONNECTED_TWICE, NO_DEVICE, NO_FLOW_YET, NOT_BUILT, NOT_CONNECTED, RIGHTS, SOCKET,
+    UNKNOWN_FLOW, UNKNOWN_FUNCTION, of_client, of_function,
 };
 use crate::own::{self, Chain, Instance};
 use crate::packets::Packets;
 use crate::results::{self, Row, Rows};
+use crate::scope::Scope;
 
 /// The environment's variable that names another socket than the default one.
 const SOCKET_VARIABLE: &str = "FLOWGAUGE_SENSOR";
+/// The environment's variable that names the key with which sensors of other machines are asked.
+const IDENTITY_VARIABLE: &str = "FLOWGAUGE_IDENTITY";
 /// How often a program that waits for a result looks for it, at first and later.
-const FIRST_LOOK: Duration = Duration::from_millis(2);
-const LAST_LOOK: Duration = Duration::from_millis(50);
+pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(2);
+pub(crate) const LAST_LOOK: Duration = Duration::from_millis(50);
+/// How long the numbers and tables of a sensor of another machine are waited for.
+pub(crate) const ANSWER: Duration = Duration::from_secs(1);
+/// Why nothing comes.
+pub(crate) const GONE: &str = "the sensor has gone; flows begin anew when it is back";
 /// How often the sensor hears that rows are read.
 const TELL: Duration = Duration::from_secs(1);
 /// How often it is looked whether the sensor is still there.
@@ -42,7 +51,9 @@ static STATE: RwLock<State> = RwLock::new(State::new());
 /// What a process has.
 pub(crate) struct State {
     client: Option<Client>,
-    flows: BTreeMap<c_int, Arc<Flow>>,
+    /// Those of other machines.
+    sensors: Option<Arc<Sensors>>,
+    flows: BTreeMap<c_int, Handle>,
     /// Offline devices, by name.
     pub(crate) offline: BTreeMap<String, usize>,
     /// Devices in the order in which they were seen first: a device keeps its number.
@@ -53,6 +64,7 @@ impl State {
     pub(crate) const fn new() -> State {
         State {
             client: None,
+            sensors: None,
             flows: BTreeMap::new(),
             offline: BTreeMap::new(),
             devices: Vec::new(),
@@ -68,6 +80,82 @@ impl State {
         });
         at as c_int + 1
     }
+
+    /// Begins anew in the child of a fork. Connections to other machines are the parent's, and would be ended for both.
+    pub(crate) fn begin_anew(&mut self) {
+        let before = core::mem::replace(self, State::new());
+        let scopes = before.flows.into_values();
+        let scopes: Vec<Handle> = scopes
+            .filter(|flow| matches!(flow, Handle::Scope(_)))
+            .collect();
+        core::mem::forget((scopes, before.sensors));
+    }
+}
+
+/// What a descriptor stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum Handle {
+    Flow(Arc<Flow>),
+    Scope(Arc<Scope>),
+}
+
+impl Deref for Handle {
+    type Target = dyn Descriptor;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Handle::Flow(flow) => &**flow,
+            Handle::Scope(scope) => &**scope,
+        }
+    }
+}
+
+/// What can be done with a descriptor.
+pub(crate) trait Descriptor {
+    fn fd(&self) -> c_int;
+    fn device(&self) -> &str;
+    fn device_id(&self) -> c_int;
+    /// Applies a function. Returns its number.
+    fn apply(&self, name: &str, arguments: Arguments<'_>) -> Result<c_int, Error>;
+    /// The functions that were applied.
+    fn functions(&self) -> Vec<Call>;
+    /// Begins it.
+    fn connect(&self) -> Result<(), Error>;
+    /// Whether it was connected.
+    fn was_connected(&self) -> bool;
+    /// Whether results can be asked for.
+    fn is_connected(&self) -> Result<(), Error>;
+    /// The result of a function. Waits for it where MAPI does.
+    fn read(&self, fid: c_int) -> Result<*mut RawResults, Error>;
+    /// The next packet of a `TO_BUFFER`. `None`: there is none, or no further one.
+    fn next(&self, fid: c_int) -> Result<Option<*mut RawPacket>, Error>;
+    /// Packets that came to a function, and that it passed.
+    fn passed(&self, fid: usize) -> Result<(u64, u64), Error>;
+    fn status(&self) -> Result<Status, Error>;
+    /// When it was opened, in seconds since 1970; 0: not yet.
+    fn since(&self) -> u64;
+    /// When its device came to its end, in seconds since 1970; 0: not yet.
+    fn until(&self) -> u64;
+    fn is_closed(&self) -> bool;
+    fn close(&self) -> Result<(), Error>;
+    /// Whether a sensor has gone.
+    fn is_gone(&self) -> bool;
+    /// Whether a sensor is of another machine.
+    fn is_remote(&self) -> bool;
+    /// How many members it has.
+    fn size(&self) -> usize;
+    /// How a member is, counted from 0.
+    fn member(&self, at: usize) -> Option<MemberInfo>;
+}
+
+/// How a member of a descriptor is.
+pub(crate) struct MemberInfo {
+    pub(crate) name: String,
+    /// As `enum mapi_member_state` counts them.
+    pub(crate) state: u32,
+    pub(crate) since: SystemTime,
+    pub(crate) generation: u32,
+    pub(crate) reason: String,
 }
 
 /// What there is, for a look.
@@ -80,7 +168,7 @@ pub(crate) fn state_mut() -> std::sync::RwLockWriteGuard<'static, State> {
     STATE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -92,7 +180,6 @@ pub(crate) struct Flow {
     pub(crate) device_id: c_int,
     /// The device is an interface.
     is_live: bool,
-    user: u32,
     client: Client,
     /// The flow has its device for itself: it starts and ends with it.
     owns_device: bool,
@@ -185,11 +272,36 @@ pub(crate) fn client() -> Result<Client, Error> {
     if let Some(client) = state.client.as_ref().filter(|client| !client.is_gone()) {
         return Ok(client.clone());
     }
-    let socket = std::env::var(SOCKET_VARIABLE);
-    let socket = socket.as_deref().unwrap_or(DEFAULT_SOCKET);
-    let client = Client::connect(Path::new(socket)).map_err(|error| of_client(&error, SOCKET))?;
+    let client = Client::connect(&socket()).map_err(|error| of_client(&error, SOCKET))?;
     state.client = Some(client.clone());
     Ok(client)
+}
+
+/// Where the sensor of this machine is asked.
+fn socket() -> PathBuf {
+    let socket = std::env::var_os(SOCKET_VARIABLE);
+    socket.map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from)
+}
+
+/// Connections to the sensors of members, which scopes share.
+fn sensors(members: &[Member]) -> Result<Arc<Sensors>, Error> {
+    if members.iter().all(|member| member.address.is_none()) {
+        return Ok(Arc::new(Sensors::new(socket(), None)));
+    }
+    let mut state = state_mut();
+    if let Some(sensors) = &state.sensors {
+        return Ok(Arc::clone(sensors));
+    }
+    let name = std::env::var(IDENTITY_VARIABLE).ok();
+    let identity = KeyFolder::usual().identity(name.as_deref());
+    let identity = identity.map_err(|error| {
+        let hint = error.hint().unwrap_or_default();
+        let what =
+            format!("sensors of other machines want to know who asks: {error}; hint: {hint}");
+        Error::new(RIGHTS, what)
+    })?;
+    let sensors = Arc::new(Sensors::new(socket(), Some(identity)));
+    Ok(Arc::clone(state.sensors.insert(sensors)))
 }
 
 /// A flow on a device of its own.
@@ -202,9 +314,8 @@ pub(crate) fn create_offline(path: &str) -> Result<c_int, Error> {
 
 /// A flow on a device. Returns its descriptor.
 pub(crate) fn create(device: &str, owns_device: bool) -> Result<c_int, Error> {
-    if device.contains(':') {
-        let what = format!("{device}: flows on other machines are not built yet");
-        return Err(Error::new(NOT_BUILT, what));
+    if device.contains([':', ',', '/']) {
+        return create_scope(device);
     }
     let client = client()?;
     let devices = devices()?;
@@ -220,30 +331,36 @@ pub(crate) fn create(device: &str, owns_device: bool) -> Result<c_int, Error> {
         );
         Error::new(NO_DEVICE, what)
     })?;
-    let fd = DESCRIPTORS.fetch_add(1, Ordering::Relaxed) + 1;
+    let fd = next_descriptor();
     let flow = Flow {
-        fd,
-        device: device.to_owned(),
         device_id: *device_id,
-        is_live: status.source.starts_with(INTERFACE),
-        user: process::user(),
-        client,
         owns_device,
-        calls: Mutex::default(),
-        files: Mutex::default(),
-        own: Mutex::default(),
-        is_connected: AtomicBool::new(false),
-        is_closed: AtomicBool::new(false),
-        opening: Mutex::default(),
-        open: OnceLock::new(),
-        failure: Mutex::default(),
+        ..Flow::new(fd, client, status)
     };
-    state_mut().flows.insert(fd, Arc::new(flow));
+    state_mut().flows.insert(fd, Handle::Flow(Arc::new(flow)));
     Ok(fd)
 }
 
-/// The flow of a descriptor.
-pub(crate) fn flow(fd: c_int) -> Result<Arc<Flow>, Error> {
+fn next_descriptor() -> c_int {
+    DESCRIPTORS.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+/// A flow on the devices of many sensors.
+fn create_scope(text: &str) -> Result<c_int, Error> {
+    let members = flowgauge_sensor_client::scope::members(text);
+    let members = members.map_err(|error| {
+        let what = format!("{error}; hint: {}", error.hint());
+        Error::new(NO_DEVICE, what)
+    })?;
+    let number = || (next_descriptor(), state_mut().device_number(text));
+    let scope = Scope::create(text, sensors(&members)?, members, &number)?;
+    let fd = scope.fd();
+    state_mut().flows.insert(fd, Handle::Scope(scope));
+    Ok(fd)
+}
+
+/// What a descriptor stands for.
+pub(crate) fn flow(fd: c_int) -> Result<Handle, Error> {
     // What was not created, and why nobody asked yet: that is what is told.
     if fd < 0
         && let Some(before) = error::last()
@@ -262,49 +379,77 @@ pub(crate) fn flow(fd: c_int) -> Result<Arc<Flow>, Error> {
 }
 
 /// The flow with the next higher descriptor.
-pub(crate) fn flow_after(fd: c_int) -> Option<Arc<Flow>> {
+pub(crate) fn flow_after(fd: c_int) -> Option<Handle> {
     let state = state();
     let mut flows = state.flows.range(fd.max(0) + 1..);
-    flows.next().map(|(_, flow)| Arc::clone(flow))
+    flows.next().map(|(_, flow)| flow.clone())
 }
 
-fn calls_of(fd: i128) -> Option<Vec<Call>> {
+/// The functions of a descriptor.
+pub(crate) fn calls_of(fd: i128) -> Option<Vec<Call>> {
     let flow = state().flows.get(&c_int::try_from(fd).ok()?).cloned()?;
-    let calls = lock(&flow.calls).clone();
-    Some(calls)
+    Some(flow.functions())
+}
+
+/// Opens all flows that wait for nothing any more. Returns how that was for one of them.
+pub(crate) fn open_waiting(own: c_int) -> Result<(), Error> {
+    let all: Vec<Handle> = state().flows.values().cloned().collect();
+    let mut of_own = Ok(());
+    for flow in &all {
+        let Handle::Flow(flow) = flow else {
+            continue;
+        };
+        let _opening = lock(&flow.opening);
+        if !flow.may_open() {
+            continue;
+        }
+        let opened = flow.open();
+        if opened.is_ok() {
+            run_own(flow);
+        }
+        if flow.fd == own {
+            of_own = opened;
+        } else if let Err(error) = opened {
+            *lock(&flow.failure) = Some(error);
+        }
+    }
+    of_own
 }
 
 /// Ends a flow.
 pub(crate) fn close(fd: c_int) -> Result<(), Error> {
     let flow = flow(fd)?;
     state_mut().flows.remove(&fd);
-    flow.is_closed.store(true, Ordering::Relaxed);
-    if let Some(open) = flow.open.get() {
-        if let Some(own) = &open.own {
-            own.finish();
-        }
-        let closed = flow.client.close(open.number);
-        closed.map_err(|error| of_client(&error, UNKNOWN_FLOW))?;
-    }
-    if flow.owns_device {
-        let deleted = flow.client.delete_device(&flow.device);
-        deleted.map_err(|error| of_client(&error, NO_DEVICE))?;
-    }
-    Ok(())
+    flow.close()
 }
 
 impl Flow {
+    /// A flow on a device of a sensor, in no table.
+    pub(crate) fn new(fd: c_int, client: Client, device: &DeviceStatus) -> Flow {
+        Flow {
+            fd,
+            device: device.device.clone(),
+            device_id: 0,
+            is_live: device.source.starts_with(INTERFACE),
+            client,
+            owns_device: false,
+            calls: Mutex::default(),
+            files: Mutex::default(),
+            own: Mutex::default(),
+            is_connected: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            opening: Mutex::default(),
+            open: OnceLock::new(),
+            failure: Mutex::default(),
+        }
+    }
+
     fn stack(&self, calls: &[Call]) -> Result<flowgauge_mapi::Stack, Error> {
         flowgauge_mapi::stack(calls, self.fd.into(), &calls_of)
     }
 
     /// Applies a function. Returns its number.
-    pub(crate) fn apply(&self, name: &str, arguments: Arguments<'_>) -> Result<c_int, Error> {
-        if self.is_connected.load(Ordering::Relaxed) {
-            let what = "functions are applied before the flow is connected";
-            return Err(Error::new(Error::NOT_NOW, what));
-        }
-        let call = call(name, arguments)?;
+    pub(crate) fn add(&self, call: Call) -> Result<c_int, Error> {
         let mut calls = lock(&self.calls);
         for fd in sync(&call) {
             let known = fd.and_then(|fd| (fd == self.fd || flow(fd).is_ok()).then_some(()));
@@ -341,44 +486,22 @@ impl Flow {
         }
     }
 
-    /// Begins it, and others that wait for it.
-    pub(crate) fn connect(&self) -> Result<(), Error> {
-        if self.is_connected.swap(true, Ordering::Relaxed) {
-            return Err(Error::new(CONNECTED_TWICE, "the flow is connected"));
-        }
-        let all: Vec<Arc<Flow>> = state().flows.values().cloned().collect();
-        let mut own = Ok(());
-        for flow in &all {
-            let _opening = lock(&flow.opening);
-            if !flow.may_open() {
-                continue;
-            }
-            let opened = flow.open();
-            if opened.is_ok() {
-                run_own(flow);
-            }
-            if flow.fd == self.fd {
-                own = opened;
-            } else if let Err(error) = opened {
-                *lock(&flow.failure) = Some(error);
-            }
-        }
-        if own.is_err() {
-            self.is_connected.store(false, Ordering::Relaxed);
-        }
-        own
-    }
-
     /// Whether it is connected, with all flows that it waits for, and not open yet.
     fn may_open(&self) -> bool {
-        let is_connected = |flow: &Flow| flow.is_connected.load(Ordering::Relaxed);
         let calls = lock(&self.calls);
         let awaited = calls.iter().flat_map(sync).flatten().collect::<Vec<_>>();
         drop(calls);
         let mut awaited = awaited.into_iter().filter(|fd| *fd != self.fd);
         self.open.get().is_none()
-            && is_connected(self)
-            && awaited.all(|fd| flow(fd).is_ok_and(|flow| is_connected(&flow)))
+            && self.was_connected()
+            && awaited.all(|fd| flow(fd).is_ok_and(|flow| flow.was_connected()))
+    }
+
+    /// Begins it, as the member of a scope.
+    pub(crate) fn open_alone(&self) -> Result<(), Error> {
+        self.open()?;
+        self.is_connected.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     fn open(&self) -> Result<(), Error> {
@@ -426,15 +549,6 @@ impl Flow {
         Ok(())
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Relaxed)
-    }
-
-    /// Whether results can be asked for.
-    pub(crate) fn is_connected(&self) -> Result<(), Error> {
-        self.opened().map(drop)
-    }
-
     fn opened(&self) -> Result<&Open, Error> {
         self.open.get().ok_or_else(|| {
             let waits = match self.is_connected.load(Ordering::Relaxed) {
@@ -461,19 +575,44 @@ impl Flow {
             return Ok(());
         }
         if self.client.is_gone() {
-            return Err(Error::new(
-                SOCKET,
-                "the sensor has gone; flows begin anew when it is back",
-            ));
+            return Err(Error::new(SOCKET, GONE));
         }
         open.looked.store(now.max(1), Ordering::Relaxed);
         Ok(())
     }
 
-    /// What a component has counted.
+    /// Where its numbers are, once it is open.
+    pub(crate) fn readings(&self) -> Option<Readings> {
+        self.open.get().map(|open| open.readings.clone())
+    }
+
+    /// Whether nothing more comes, as far as its sensor has told.
+    pub(crate) fn is_over(&self) -> bool {
+        let open = self.open.get();
+        let last = open.map(|open| open.readings.latest(open.passed));
+        last.is_some_and(|last| last.is_last || last.has_failed)
+    }
+
+    /// Whether it has failed in its sensor.
+    pub(crate) fn has_failed(&self) -> bool {
+        let open = self.open.get();
+        open.is_some_and(|open| open.readings.latest(open.passed).has_failed)
+    }
+
+    /// What a component has counted, where a sensor elsewhere is asked for it.
+    fn new_reading(&self, open: &Open, place: usize) -> Result<Reading, Error> {
+        let is_new = Readings::refresh(core::iter::once(&open.readings), ANSWER);
+        let reading = self.reading(open, place)?;
+        match is_new[..] {
+            [true] => Ok(reading),
+            _ => Err(Error::new(SOCKET, "the sensor does not answer")),
+        }
+    }
+
+    /// What a component has counted, as it was told last.
     fn reading(&self, open: &Open, place: usize) -> Result<Reading, Error> {
         self.is_served(open)?;
-        let reading = open.readings.read(place);
+        let reading = open.readings.latest(place);
         match reading.has_failed {
             true => Err(self
                 .results(open)
@@ -485,7 +624,7 @@ impl Flow {
 
     /// All results, by a request.
     fn results(&self, open: &Open) -> Result<Results, Error> {
-        let results = self.client.results(open.number);
+        let results = self.asked().results(open.number);
         let results = results.map_err(|error| of_client(&error, UNKNOWN_FLOW))?;
         match &results.failure {
             Some(failure) => Err(Error::new(
@@ -496,20 +635,25 @@ impl Flow {
         }
     }
 
-    /// The result of a function. Waits for it where MAPI does.
-    pub(crate) fn read(&self, fid: c_int) -> Result<*mut RawResults, Error> {
+    /// Its connection, for answers that do not keep others waiting.
+    fn asked(&self) -> Client {
+        self.client.with_patience(ANSWER)
+    }
+
+    /// The result of a function, as what its sensor told last has it; tables are asked for. Waits for it where MAPI does.
+    pub(crate) fn result(&self, fid: c_int) -> Result<RawResults, Error> {
+        self.read(fid)?;
+        let function = self.function(self.opened()?, fid)?;
+        let shown = lock(&function.shown);
+        Ok(shown.results.copy())
+    }
+
+    fn read_result(&self, fid: c_int) -> Result<*mut RawResults, Error> {
         let open = self.opened()?;
         let function = self.function(open, fid)?;
         let call = &function.call;
         let shape = call.function.result;
-        let nothing = |what: &str| {
-            let what = format!("{} {what}", call.function.name);
-            Error::new(Error::NO_FUNCTION, what)
-        };
-        let has_no_samples = shape == Shape::Sample && call.number(1) == Some(0);
-        if matches!(shape, Shape::Nothing | Shape::Packets) || has_no_samples {
-            return Err(nothing("has no result that is read"));
-        }
+        has_result(call)?;
         let reading = self.reading(open, function.place)?;
         let value = reading.value.unwrap_or(0);
         let bytes = match shape {
@@ -523,7 +667,7 @@ impl Flow {
         };
         if let (Shape::Own(size), Some(own)) = (shape, &open.own) {
             let bytes = own.result(fid as usize);
-            let bytes = bytes.ok_or_else(|| nothing("has no result that is read"))?;
+            let bytes = bytes.ok_or_else(|| no_result(call))?;
             return Ok(lock(&function.shown).show(&bytes, size, reading.time));
         }
         let mut shown = lock(&function.shown);
@@ -549,7 +693,7 @@ impl Flow {
             )
         };
         let taken = || {
-            let taken = self.client.take(open.number, name);
+            let taken = self.asked().take(open.number, name);
             taken
                 .map(rows)
                 .map_err(|error| of_client(&error, UNKNOWN_FLOW))
@@ -559,7 +703,7 @@ impl Flow {
                 let mut waiting = lock(&function.waiting);
                 let (mut rows, time) = match waiting.is_empty() {
                     true => taken()?,
-                    false => (Vec::new(), open.readings.read(function.place).time),
+                    false => (Vec::new(), open.readings.latest(function.place).time),
                 };
                 let rest = rows.split_off(rows.len().min(1));
                 waiting.extend(rest);
@@ -594,7 +738,7 @@ impl Flow {
         let limit = (seconds > 0).then(|| Instant::now() + Duration::from_secs(seconds));
         let mut look = FIRST_LOOK;
         while !self.is_closed() {
-            let reading = self.reading(open, function.place)?;
+            let reading = self.new_reading(open, function.place)?;
             let mut waiting = lock(&function.waiting);
             if waiting.is_empty() && reading.rows >= least {
                 waiting.extend(take()?);
@@ -625,18 +769,26 @@ impl Flow {
             return Ok(());
         }
         *told = Instant::now();
-        let told = self.client.reads(open.number, &function.label);
+        let told = self.asked().reads(open.number, &function.label);
         told.map_err(|error| of_client(&error, UNKNOWN_FLOW))
     }
 
-    /// The next packet of a `TO_BUFFER`. `None`: there is none, or no further one.
-    pub(crate) fn next(&self, fid: c_int) -> Result<Option<*mut RawPacket>, Error> {
+    /// A packet of a `TO_BUFFER`, if one comes within `limit`.
+    pub(crate) fn next_within(
+        &self,
+        fid: c_int,
+        limit: Duration,
+    ) -> Result<Option<*mut RawPacket>, Error> {
         let open = self.opened()?;
-        let Function { call, place, .. } = self.function(open, fid)?;
-        if call.function.result != Shape::Packets {
-            let what = format!("{} keeps no packets", call.function.name);
-            return Err(Error::new(Error::NO_FUNCTION, what));
-        }
+        let place = self.function(open, fid)?.place;
+        let next = lock(&open.packets).next(place, limit, self.is_live);
+        next.inspect_err(|_| open.looked.store(0, Ordering::Relaxed))
+    }
+
+    fn next_packet(&self, fid: c_int) -> Result<Option<*mut RawPacket>, Error> {
+        let open = self.opened()?;
+        let call = &self.function(open, fid)?.call;
+        has_packets(call)?;
         let waits = call.number(0).unwrap_or(0) == 0;
         if let Some(own) = &open.own
             && own.counts(fid as usize).is_some()
@@ -648,10 +800,7 @@ impl Flow {
             }
             return Ok(packet);
         }
-        let next = |limit| {
-            let next = lock(&open.packets).next(*place, limit, self.is_live);
-            next.inspect_err(|_| open.looked.store(0, Ordering::Relaxed))
-        };
+        let next = |limit| self.next_within(fid, limit);
         if let Some(packet) = next(Duration::ZERO)? {
             return Ok(Some(packet));
         }
@@ -691,50 +840,61 @@ impl Flow {
         }
         Ok(())
     }
+}
 
-    pub(crate) fn status(&self) -> Result<Status, Error> {
-        let Some(open) = self.open.get() else {
-            return Ok(Status::Init);
-        };
-        let is_last = self.reading(open, open.passed)?.is_last;
-        Ok(
-            match is_last && open.own.as_ref().is_none_or(Chain::is_done) {
-                true => Status::Finished,
-                false => Status::Active,
-            },
-        )
+impl Descriptor for Flow {
+    fn fd(&self) -> c_int {
+        self.fd
     }
 
-    /// When it was opened, in seconds since 1970; 0: not yet.
-    pub(crate) fn since(&self) -> u64 {
-        let open = self.open.get();
-        let since = open.and_then(|open| open.since.duration_since(SystemTime::UNIX_EPOCH).ok());
-        since.map_or(0, |since| since.as_secs())
+    fn device(&self) -> &str {
+        &self.device
     }
 
-    /// When its device came to its end, in seconds since 1970; 0: not yet.
-    pub(crate) fn until(&self) -> u64 {
-        let last = self.open.get().map(|open| open.readings.read(open.passed));
-        let last = last.filter(|reading| reading.is_last);
-        last.map_or(0, |reading| reading.time / 1_000_000_000)
+    fn device_id(&self) -> c_int {
+        self.device_id
     }
 
-    /// The user that it is of.
-    pub(crate) fn user(&self) -> u32 {
-        self.user
+    fn apply(&self, name: &str, arguments: Arguments<'_>) -> Result<c_int, Error> {
+        if self.was_connected() {
+            return Err(too_late());
+        }
+        self.add(call(name, arguments)?)
     }
 
-    /// Whether its sensor has gone.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.client.is_gone()
-    }
-
-    pub(crate) fn functions(&self) -> Vec<Call> {
+    fn functions(&self) -> Vec<Call> {
         lock(&self.calls).clone()
     }
 
-    /// Packets that came to a function, and that it passed.
-    pub(crate) fn passed(&self, fid: usize) -> Result<(u64, u64), Error> {
+    /// Begins it, and others that wait for it.
+    fn connect(&self) -> Result<(), Error> {
+        if self.is_connected.swap(true, Ordering::Relaxed) {
+            return Err(connected_twice());
+        }
+        let opened = open_waiting(self.fd);
+        if opened.is_err() {
+            self.is_connected.store(false, Ordering::Relaxed);
+        }
+        opened
+    }
+
+    fn was_connected(&self) -> bool {
+        self.is_connected.load(Ordering::Relaxed)
+    }
+
+    fn is_connected(&self) -> Result<(), Error> {
+        self.opened().map(drop)
+    }
+
+    fn read(&self, fid: c_int) -> Result<*mut RawResults, Error> {
+        self.read_result(fid)
+    }
+
+    fn next(&self, fid: c_int) -> Result<Option<*mut RawPacket>, Error> {
+        self.next_packet(fid)
+    }
+
+    fn passed(&self, fid: usize) -> Result<(u64, u64), Error> {
         let Some(open) = self.open.get() else {
             return Ok((0, 0));
         };
@@ -750,6 +910,112 @@ impl Flow {
         };
         Ok((items(fid - 1)?, items(fid)?))
     }
+
+    fn status(&self) -> Result<Status, Error> {
+        let Some(open) = self.open.get() else {
+            return Ok(Status::Init);
+        };
+        let is_last = self.reading(open, open.passed)?.is_last;
+        Ok(
+            match is_last && open.own.as_ref().is_none_or(Chain::is_done) {
+                true => Status::Finished,
+                false => Status::Active,
+            },
+        )
+    }
+
+    fn since(&self) -> u64 {
+        self.open.get().map_or(0, |open| seconds(open.since))
+    }
+
+    fn until(&self) -> u64 {
+        let open = self.open.get();
+        let last = open.map(|open| open.readings.latest(open.passed));
+        let last = last.filter(|reading| reading.is_last);
+        last.map_or(0, |reading| reading.time / 1_000_000_000)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    fn close(&self) -> Result<(), Error> {
+        self.is_closed.store(true, Ordering::Relaxed);
+        if let Some(open) = self.open.get() {
+            if let Some(own) = &open.own {
+                own.finish();
+            }
+            let closed = self.client.close(open.number);
+            closed.map_err(|error| of_client(&error, UNKNOWN_FLOW))?;
+        }
+        if self.owns_device {
+            let deleted = self.client.delete_device(&self.device);
+            deleted.map_err(|error| of_client(&error, NO_DEVICE))?;
+        }
+        Ok(())
+    }
+
+    fn is_gone(&self) -> bool {
+        self.client.is_gone()
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn size(&self) -> usize {
+        1
+    }
+
+    fn member(&self, at: usize) -> Option<MemberInfo> {
+        let is_gone = self.is_gone();
+        (at == 0).then(|| MemberInfo {
+            name: self.device.clone(),
+            state: u32::from(is_gone),
+            since: SystemTime::UNIX_EPOCH + Duration::from_secs(self.since()),
+            generation: 1,
+            reason: if is_gone { GONE } else { "" }.to_owned(),
+        })
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn seconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+pub(crate) fn too_late() -> Error {
+    let what = "functions are applied before the flow is connected";
+    Error::new(Error::NOT_NOW, what)
+}
+
+pub(crate) fn connected_twice() -> Error {
+    Error::new(CONNECTED_TWICE, "the flow is connected")
+}
+
+fn no_result(call: &Call) -> Error {
+    let what = format!("{} has no result that is read", call.function.name);
+    Error::new(Error::NO_FUNCTION, what)
+}
+
+/// Whether a function has a result that is read.
+pub(crate) fn has_result(call: &Call) -> Result<(), Error> {
+    let shape = call.function.result;
+    let has_no_samples = shape == Shape::Sample && call.number(1) == Some(0);
+    match matches!(shape, Shape::Nothing | Shape::Packets) || has_no_samples {
+        true => Err(no_result(call)),
+        false => Ok(()),
+    }
+}
+
+/// Whether packets of a function are read.
+pub(crate) fn has_packets(call: &Call) -> Result<(), Error> {
+    if call.function.result == Shape::Packets {
+        return Ok(());
+    }
+    let what = format!("{} keeps no packets", call.function.name);
+    Err(Error::new(Error::NO_FUNCTION, what))
 }
 
 /// Has a thread run the functions of a flow that run in this process, until the trace has ended or the flow is closed.
@@ -793,7 +1059,7 @@ fn sync(call: &Call) -> Vec<Option<c_int>> {
 }
 
 /// The function of a name with its arguments, each as its letter says.
-fn call(name: &str, argument: Arguments<'_>) -> Result<Call, Error> {
+pub(crate) fn call(name: &str, argument: Arguments<'_>) -> Result<Call, Error> {
     let function = flowgauge_mapi::find(name);
     let function = function
         .ok_or_else(|| Error::new(UNKNOWN_FUNCTION, format!("there is no function {name}")))?;

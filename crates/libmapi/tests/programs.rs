@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 
+mod scopes;
 #[path = "../../../tests/shared/skipped.rs"]
 mod skipped;
 mod support;

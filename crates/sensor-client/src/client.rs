@@ -22,7 +22,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// A connection to a sensor. Its flows end with it. Threads that share it ask one after the other; those of a sensor elsewhere
 /// at the same time.
 #[derive(Clone, Debug)]
-pub struct Client(Arc<Transport>);
+pub struct Client {
+    transport: Arc<Transport>,
+    /// How long the answer of a sensor elsewhere may take.
+    patience: Duration,
+}
 
 #[derive(Debug)]
 enum Transport {
@@ -102,11 +106,11 @@ impl Client {
             socket: socket.display().to_string(),
             error,
         })?;
-        Ok(Client(Arc::new(Transport::Local(Local {
+        Ok(Client::of(Transport::Local(Local {
             connection: Arc::new(connection),
             asking: Mutex::new(()),
             pool: Mutex::default(),
-        }))))
+        })))
     }
 
     /// Connects to the agent of a sensor of another machine, within `patience`, and makes sure that `peer` (else the host of the
@@ -121,12 +125,28 @@ impl Client {
         patience: Duration,
     ) -> Result<Client, ClientError> {
         let remote = Remote::connect(identity, address, peer, patience)?;
-        Ok(Client(Arc::new(Transport::Remote(remote))))
+        Ok(Client::of(Transport::Remote(remote)))
+    }
+
+    fn of(transport: Transport) -> Client {
+        Client {
+            transport: Arc::new(transport),
+            patience: PATIENCE,
+        }
+    }
+
+    /// The same connection, where the answer of a sensor elsewhere may take so long.
+    #[must_use]
+    pub fn with_patience(&self, patience: Duration) -> Client {
+        Client {
+            transport: Arc::clone(&self.transport),
+            patience,
+        }
     }
 
     /// Whether the sensor has ended the connection, or is not there any more.
     pub fn is_gone(&self) -> bool {
-        match &*self.0 {
+        match &*self.transport {
             Transport::Local(local) => local.connection.is_gone(),
             Transport::Remote(remote) => remote.is_gone(),
         }
@@ -134,7 +154,7 @@ impl Client {
 
     /// What an answer to [`Request::Open`] becomes.
     fn flow(&self, opened: OpenedFlow, files: Vec<OwnedFd>) -> Result<Flow, ClientError> {
-        match &*self.0 {
+        match &*self.transport {
             Transport::Local(local) => Flow::local(self, opened, files, |file| local.pool(file)),
             Transport::Remote(remote) => {
                 let number = opened.number;
@@ -157,7 +177,7 @@ impl Client {
         files: &[BorrowedFd<'_>],
     ) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
         let asked = serde_json::to_vec(request).map_err(io::Error::from)?;
-        let answered = match &*self.0 {
+        let answered = match &*self.transport {
             Transport::Local(local) => local.ask(&asked, files)?,
             Transport::Remote(_) if !files.is_empty() => {
                 let refusal = Refusal::with_hint(
@@ -167,7 +187,7 @@ impl Client {
                 return Err(ClientError::Refused(refusal));
             }
             Transport::Remote(remote) => {
-                let answer = remote.begin(&asked)?.within(PATIENCE)?;
+                let answer = remote.begin(&asked)?.within(self.patience)?;
                 (answer_of(&answer)?, Vec::new())
             }
         };
@@ -182,7 +202,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub(crate) fn begin(&self, request: &Request) -> Result<Pending, ClientError> {
-        Ok(match &*self.0 {
+        Ok(match &*self.transport {
             Transport::Local(_) => Pending::There(Some(self.ask(request))),
             Transport::Remote(remote) => {
                 let asked = serde_json::to_vec(request).map_err(io::Error::from)?;
@@ -297,7 +317,7 @@ impl Client {
 
     /// Nothing more of a flow is wanted.
     pub(crate) fn forget(&self, flow: u64) {
-        if let Transport::Remote(remote) = &*self.0 {
+        if let Transport::Remote(remote) = &*self.transport {
             remote.forget(flow);
         }
     }

@@ -147,17 +147,23 @@ impl Readings {
     }
 
     /// Asks for the numbers of many flows at the same time, for those of them that are elsewhere and do not send them by
-    /// themselves. Whose answer did not come within `patience` is not waited for again before it is there.
-    pub fn refresh<'a>(all: impl Iterator<Item = &'a Readings>, patience: Duration) {
-        let asked = all.filter_map(|readings| match &readings.0 {
-            Numbers::Shared(_) => None,
-            Numbers::Remote(flow) => Some((flow, flow.begin_refresh()?)),
+    /// themselves. Whose answer did not come within `patience` is not waited for again before it is there. Returns of each whether
+    /// its numbers are of now.
+    pub fn refresh<'a>(all: impl Iterator<Item = &'a Readings>, patience: Duration) -> Vec<bool> {
+        let asked = all.map(|readings| match &readings.0 {
+            Numbers::Shared(_) => (None, true),
+            Numbers::Remote(flow) => match flow.begin_refresh() {
+                Some(coming) => (coming.map(|coming| (flow, coming)), true),
+                None => (None, false),
+            },
         });
         let asked: Vec<_> = asked.collect();
         let until = Instant::now() + patience;
-        for (flow, coming) in asked {
-            flow.end_refresh(coming, until);
-        }
+        let ended = asked.into_iter().map(|(asked, is_new)| match asked {
+            Some((flow, coming)) => flow.end_refresh(coming, until),
+            None => is_new,
+        });
+        ended.collect()
     }
 }
 

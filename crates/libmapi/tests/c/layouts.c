@@ -53,6 +53,11 @@ IS(sizeof(mapi_libfunct_info_t), 1792);
 AT(mapi_libfunct_info_t, argdescr, 1280);
 IS(sizeof(struct mapi_stat), 524);
 AT(struct mapi_stat, hostname, 12);
+IS(sizeof(mapi_member_info_t), 792);
+AT(mapi_member_info_t, state, 256);
+AT(mapi_member_info_t, since, 264);
+AT(mapi_member_info_t, generation, 272);
+AT(mapi_member_info_t, reason, 276);
 
 IS(sizeof(stats_t), 64);
 AT(stats_t, sum, 16);

@@ -10,7 +10,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use flowgauge_generate::{Config, Preset, generate};
+use flowgauge_link::KeyFolder;
 use flowgauge_sensor::Sensor;
+use flowgauge_sensor_agent::Agent;
 
 pub(crate) mod model;
 
@@ -85,6 +87,10 @@ fn command(program: &Path, folder: &tempfile::TempDir, arguments: &[&str]) -> Co
     command.current_dir(folder.path());
     command.env("FLOWGAUGE_SENSOR", folder.path().join("sock"));
     command
+        .env("FLOWGAUGE_KEYS", folder.path().join("keys"))
+        .env("FLOWGAUGE_SCOPES", folder.path().join("scopes"))
+        .env("FLOWGAUGE_IDENTITY", "user");
+    command
         .env("LD_LIBRARY_PATH", installed().join("lib"))
         .env("TZ", "UTC");
     command
@@ -93,9 +99,20 @@ fn command(program: &Path, folder: &tempfile::TempDir, arguments: &[&str]) -> Co
 /// The variable with the configuration of a sensor that a test wants to be.
 pub(crate) const CONFIG: &str = "FLOWGAUGE_TEST_SENSOR";
 
+/// The variable with the folder of keys of a sensor that has an agent in its process, which it tells the address of.
+const AGENT: &str = "FLOWGAUGE_TEST_AGENT";
+
 #[allow(clippy::print_stdout, reason = "whoever started it reads it")]
 pub(crate) fn serve_until_killed(config: &Path) {
     let (_, thread) = serve(config);
+    let agent = std::env::var_os(AGENT).map(|keys| {
+        let identity = KeyFolder::new(keys).identity(Some("sensor")).unwrap();
+        let socket = config.with_file_name("sock");
+        Agent::start(&identity, "127.0.0.1:0", Vec::new(), socket).unwrap()
+    });
+    if let Some(agent) = &agent {
+        println!("{}", agent.local_address());
+    }
     println!("serves");
     thread.join().unwrap();
 }
@@ -109,11 +126,27 @@ pub(crate) struct Process {
 impl Process {
     /// A sensor, which serves.
     pub(crate) fn sensor(folder: &tempfile::TempDir) -> Process {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "is_a_sensor_for_other_tests", "--nocapture"]);
-        let mut sensor = Process::start(command.env(CONFIG, folder.path().join("sensor.toml")));
+        let mut sensor = Process::start(&mut Process::sensor_command(folder));
         while sensor.line() != "serves" {}
         sensor
+    }
+
+    /// A sensor and its agent, whose address is returned.
+    pub(crate) fn sensor_and_agent(folder: &tempfile::TempDir, keys: &Path) -> (Process, String) {
+        let mut command = Process::sensor_command(folder);
+        let mut sensor = Process::start(command.env(AGENT, keys));
+        let (mut line, mut before) = (sensor.line(), String::new());
+        while line != "serves" {
+            before = core::mem::replace(&mut line, sensor.line());
+        }
+        (sensor, before)
+    }
+
+    fn sensor_command(folder: &tempfile::TempDir) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "is_a_sensor_for_other_tests", "--nocapture"]);
+        command.env(CONFIG, folder.path().join("sensor.toml"));
+        command
     }
 
     pub(crate) fn program(
@@ -141,7 +174,12 @@ impl Process {
     }
 
     pub(crate) fn go_on(&mut self) {
-        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        self.say("\n");
+    }
+
+    pub(crate) fn say(&mut self, text: &str) {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        stdin.write_all(text.as_bytes()).unwrap();
     }
 
     pub(crate) fn signal(&self, signal: &str) {

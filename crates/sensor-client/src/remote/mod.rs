@@ -344,23 +344,25 @@ impl RemoteFlow {
         self.shared.begin(|id| Asked::Read { id, flow }.message())
     }
 
-    /// Asks for the numbers, where they do not come by themselves. Nothing where an answer is owed since before.
-    pub(crate) fn begin_refresh(&self) -> Option<Coming> {
+    /// Asks for the numbers, where they do not come by themselves. Nothing where an answer is owed since before, or none can come.
+    pub(crate) fn begin_refresh(&self) -> Option<Option<Coming>> {
         let mut state = lock(&self.state);
         let is_there = |owed: &mut Coming| !matches!(owed.wait(Instant::now()), Ok(None));
         drop(state.owed.take_if(is_there));
         if state.is_pushed || state.owed.is_some() {
-            return None;
+            return state.is_pushed.then_some(None);
         }
         drop(state);
-        self.begin().ok()
+        self.begin().ok().map(Some)
     }
 
-    /// Waits for the numbers that were asked for.
-    pub(crate) fn end_refresh(&self, coming: Coming, until: Instant) {
-        if matches!(coming.wait(until), Ok(None)) {
+    /// Waits for the numbers that were asked for. Whether they came.
+    pub(crate) fn end_refresh(&self, coming: Coming, until: Instant) -> bool {
+        let answer = coming.wait(until);
+        if matches!(answer, Ok(None)) {
             lock(&self.state).owed = Some(coming);
         }
+        matches!(answer, Ok(Some(_)))
     }
 
     /// All numbers: as they came last, or asked for now. Those of a sensor that does not answer stay what they were.

@@ -1,0 +1,176 @@
+//! Programs on devices of several sensors.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
+
+use flowgauge_link::KeyFolder;
+use flowgauge_sensor_agent::Agent;
+use flowgauge_sensor_client::Client;
+
+use crate::support::model::packets;
+use crate::support::{Process, Running, compile};
+
+/// How often a state is looked for, a hundredth of a second apart.
+const LOOKS: u32 = 6000;
+
+/// Sensors whose device `held` has these traces; the keys are in the first one's folder.
+fn folders(traces: &[&str]) -> Vec<tempfile::TempDir> {
+    let folder = |trace: &&str| {
+        let device = format!("[devices.held]\nfiles = [\"{{folder}}/{trace}\"]\nhold = true\n");
+        Running::folder(&format!("{device}[remotes.user]\npackets = \"payload\"\n"))
+    };
+    let folders: Vec<tempfile::TempDir> = traces.iter().map(folder).collect();
+    let keys = KeyFolder::new(folders[0].path().join("keys"));
+    keys.create_authority().unwrap();
+    keys.add("sensor", &["127.0.0.1".to_owned()], 1).unwrap();
+    for name in ["user", "stranger"] {
+        keys.add(name, &[], 1).unwrap();
+    }
+    folders
+}
+
+/// The agents of sensors, and their devices as a scope.
+fn agents(folders: &[tempfile::TempDir]) -> (Vec<Agent>, String) {
+    let keys = KeyFolder::new(folders[0].path().join("keys"));
+    let identity = keys.identity(Some("sensor")).unwrap();
+    let agents = folders.iter().map(|folder| {
+        let socket = folder.path().join("sock");
+        Agent::start(&identity, "127.0.0.1:0", Vec::new(), socket).unwrap()
+    });
+    let agents: Vec<Agent> = agents.collect();
+    let members = (agents.iter()).map(|agent| format!("{}:held", agent.local_address()));
+    let scope = members.collect::<Vec<_>>().join(", ");
+    (agents, scope)
+}
+
+fn start(folder: &tempfile::TempDir) {
+    let client = Client::connect(&folder.path().join("sock")).unwrap();
+    client.start("held").unwrap();
+}
+
+#[test]
+fn a_program_reads_of_each_member_what_it_reads_there() {
+    let folders = folders(&["mix.pcap", "long.pcap"]);
+    let _sensors: Vec<Process> = folders.iter().map(Process::sensor).collect();
+    let (_agents, scope) = agents(&folders);
+    fs::write(
+        folders[0].path().join("scopes"),
+        format!("both = {scope}\n"),
+    )
+    .unwrap();
+    let program = compile("scope");
+    let mut programs = [
+        Process::program(&program, &folders[0], &["held"]),
+        Process::program(&program, &folders[1], &["held"]),
+        Process::program(&program, &folders[0], &["both/*"]),
+    ];
+    for program in &mut programs {
+        assert_eq!(program.line(), "connected");
+    }
+    folders.iter().for_each(start);
+    programs.iter_mut().for_each(Process::go_on);
+    let [one, other] = [0, 1].map(|at| [(); 3].map(|()| programs[at].line()));
+    let both = [(); 5].map(|()| programs[2].line());
+    assert_eq!(
+        both[1..],
+        [&one[1], &other[1], &one[2], &other[2]].map(String::clone)
+    );
+    let parsed = |line: &str| {
+        let mut words = line.split(' ').skip(1);
+        let count: u64 = words.next().unwrap().parse().unwrap();
+        (
+            count,
+            u64::from_str_radix(words.next().unwrap(), 16).unwrap(),
+        )
+    };
+    let [one, other, both] = [&one, &other, &both[..3]].map(|lines| parsed(&lines[0]));
+    assert!(one.0 > 1000 && other.0 > 1000 && one != other);
+    assert_eq!(both, (one.0 + other.0, one.1.wrapping_add(other.1)));
+    programs.iter_mut().for_each(Process::succeeds);
+}
+
+/// Compiled once.
+fn members() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| compile("members"))
+}
+
+/// Has the program look until its members are so.
+fn until(program: &mut Process, expected: &str) {
+    let mut line = String::new();
+    for _ in 0..LOOKS {
+        program.go_on();
+        line = program.line();
+        if line == expected {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("\"{line}\", not \"{expected}\"");
+}
+
+#[test]
+fn a_member_that_fails_does_not_fail_the_others_and_comes_back() {
+    let folders = folders(&["mix.pcap", "long.pcap"]);
+    let mut sensors: Vec<Process> = folders.iter().map(Process::sensor).collect();
+    let (_agents, scope) = agents(&folders);
+    // Nobody is at the second, and its sensor does not have the fourth.
+    let (first, second) = scope.split_once(", ").unwrap();
+    let scope = format!(
+        "{first}, 127.0.0.1:1:held, {second}, {}",
+        second.replace("held", "none")
+    );
+    let mut program = Process::program(members(), &folders[0], &[&scope, "held"]);
+    until(&mut program, "ok 1 0, down 0 0, ok 1 0, refused 0 0, 1");
+    start(&folders[0]);
+    let count = packets(&folders[0].path().join("mix.pcap")).len();
+    until(
+        &mut program,
+        &format!("ok 1 {count}, down 0 0, ok 1 0, refused 0 0, 1"),
+    );
+    sensors[1].kill();
+    until(
+        &mut program,
+        &format!("ok 1 {count}, down 0 0, down 1 0, refused 0 0, 1"),
+    );
+    sensors[1] = Process::sensor(&folders[1]);
+    until(
+        &mut program,
+        &format!("ok 1 {count}, down 0 0, ok 2 0, refused 0 0, 1"),
+    );
+    start(&folders[1]);
+    let other = packets(&folders[1].path().join("long.pcap")).len();
+    until(
+        &mut program,
+        &format!("ok 1 {count}, down 0 0, ok 2 {other}, refused 0 0, 1"),
+    );
+    program.say("q\n");
+    program.succeeds();
+}
+
+#[test]
+fn a_member_that_does_not_answer_is_not_waited_for() {
+    let folders = folders(&["mix.pcap", "long.pcap"]);
+    let keys = folders[0].path().join("keys");
+    let sensors = [0, 1].map(|at| Process::sensor_and_agent(&folders[at], &keys));
+    let scope = sensors
+        .each_ref()
+        .map(|(_, address)| format!("{address}:held"));
+    let scope = scope.join(", ");
+    let mut program = Process::program(members(), &folders[0], &[&scope, "held"]);
+    until(&mut program, "ok 1 0, ok 1 0, 0");
+    folders.iter().for_each(start);
+    let counts = [(0, "mix.pcap"), (1, "long.pcap")]
+        .map(|(at, trace)| packets(&folders[at].path().join(trace)).len());
+    let all = format!("ok 1 {}, ok 1 {}, 0", counts[0], counts[1]);
+    until(&mut program, &all);
+    sensors[1].0.signal("STOP");
+    until(&mut program, &format!("ok 1 {}, late 1 0, 0", counts[0]));
+    sensors[1].0.signal("CONT");
+    until(&mut program, &all);
+    program.say("q\n");
+    program.succeeds();
+}
