@@ -384,3 +384,27 @@ fn a_scope_that_nobody_serves_is_an_error() {
     let refused = ScopeFlow::open(&nobody, members, "count", &[], Duration::ZERO).unwrap_err();
     assert!(refused.hint().unwrap().contains("keys"), "{refused}");
 }
+
+/// Many members at an address where nobody answers wait for it once: all fail with the first. Whoever asks later tries again.
+#[test]
+fn members_of_a_sensor_that_does_not_answer_wait_once() {
+    let all = running(1);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let sensors = Sensors::new(all[0].socket(), Some(all[0].user.clone()));
+    let text = format!("{}:mix", silent.local_addr().unwrap());
+    let member = scope::members(&text).unwrap().remove(0);
+    let ask = || sensors.client(&member).unwrap_err();
+    let (first, others) = thread::scope(|scope| {
+        let asking: Vec<_> = (0..20).map(|_| scope.spawn(ask)).collect();
+        let errors = asking.into_iter().map(|asking| asking.join().unwrap());
+        let is_first = |error: &ClientError| matches!(error, ClientError::Unreachable(_));
+        errors.partition::<Vec<_>, _>(is_first)
+    });
+    // As many connections as were tried.
+    silent.set_nonblocking(true).unwrap();
+    let tried = silent.incoming().take_while(Result::is_ok).count();
+    assert_eq!((first.len(), others.len(), tried), (1, 19, 1));
+    assert_eq!(others[0].to_string(), first[0].to_string());
+    drop(silent);
+    assert!(matches!(ask(), ClientError::Unreachable(_)));
+}

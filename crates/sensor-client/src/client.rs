@@ -57,6 +57,9 @@ pub enum ClientError {
     /// That of another machine cannot be reached.
     #[error(transparent)]
     Unreachable(#[from] flowgauge_link::Error),
+    /// It could not be reached for another flow, which this one waited for: what was said of that, and what to do about it.
+    #[error("{0}")]
+    NotReached(String, Option<String>),
     /// It has gone, or does not answer.
     #[error("the sensor has gone: {0}")]
     Gone(#[from] io::Error),
@@ -82,6 +85,7 @@ impl ClientError {
                 "start one with flowgauge sensor run, or name its socket with --socket"
             }
             ClientError::Unreachable(error) => return error.hint(),
+            ClientError::NotReached(_, hint) => return hint.clone(),
             ClientError::Refused(refusal) => return refusal.hint.clone(),
             ClientError::Gone(_) | ClientError::Lost => {
                 "its log says why; flows begin anew when it is back"

@@ -30,7 +30,15 @@ pub struct Sensors {
     /// The socket of this machine's.
     socket: PathBuf,
     identity: Option<Identity>,
-    open: Mutex<BTreeMap<String, Arc<Mutex<Option<Client>>>>>,
+    open: Mutex<BTreeMap<String, Arc<Mutex<Open>>>>,
+}
+
+/// A connection, if there is one.
+#[derive(Debug, Default)]
+struct Open {
+    client: Option<Client>,
+    /// When it was tried last without success, and why: those who waited for that do not try in turn.
+    failed: Option<(Instant, String, Option<String>)>,
 }
 
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -52,22 +60,35 @@ impl Sensors {
     /// # Errors
     /// [`ClientError`].
     pub fn client(&self, member: &Member) -> Result<Client, ClientError> {
+        let asked = Instant::now();
         let key = member.address.clone().unwrap_or_default();
         let place = Arc::clone(lock(&self.open).entry(key).or_default());
         // Others to the same sensor wait for this one, those to other sensors do not.
         let mut place = lock(&place);
-        if let Some(client) = place.as_ref().filter(|client| !client.is_gone()) {
+        if let Some(client) = place.client.as_ref().filter(|client| !client.is_gone()) {
             return Ok(client.clone());
         }
-        *place = None;
-        let client = match (&member.address, &self.identity) {
-            (None, _) => Client::connect(&self.socket)?,
-            (Some(address), Some(identity)) => {
-                Client::connect_to(identity, address, None, CONNECT)?
+        if let Some((at, what, hint)) = &place.failed
+            && *at >= asked
+        {
+            return Err(ClientError::NotReached(what.clone(), hint.clone()));
+        }
+        place.client = None;
+        match self.connect(member) {
+            Ok(client) => Ok(place.client.insert(client).clone()),
+            Err(error) => {
+                place.failed = Some((Instant::now(), error.to_string(), error.hint()));
+                Err(error)
             }
-            (Some(_), None) => return Err(ClientError::Nobody),
-        };
-        Ok(place.insert(client).clone())
+        }
+    }
+
+    fn connect(&self, member: &Member) -> Result<Client, ClientError> {
+        match (&member.address, &self.identity) {
+            (None, _) => Client::connect(&self.socket),
+            (Some(address), Some(identity)) => Client::connect_to(identity, address, None, CONNECT),
+            (Some(_), None) => Err(ClientError::Nobody),
+        }
     }
 }
 
