@@ -19,7 +19,7 @@ use crate::session::{
     calls_of, connected_twice, has_packets, has_result, lock, open_waiting, seconds, too_late,
 };
 
-/// How long a member may take to set a flow up.
+/// How long a member may take to set a flow up, or for a table. One that does not give its numbers is not asked for tables.
 const SETUP: Duration = Duration::from_secs(5);
 /// A member that is down is tried again after this time, and twice as long after each failure, up to the last.
 const FIRST_TRY: Duration = Duration::from_millis(500);

@@ -35,7 +35,7 @@ const IDENTITY_VARIABLE: &str = "FLOWGAUGE_IDENTITY";
 /// How often a program that waits for a result looks for it, at first and later.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(2);
 pub(crate) const LAST_LOOK: Duration = Duration::from_millis(50);
-/// How long the numbers and tables of a sensor of another machine are waited for.
+/// How long the numbers of a sensor of another machine are waited for.
 pub(crate) const ANSWER: Duration = Duration::from_secs(1);
 /// Why nothing comes.
 pub(crate) const GONE: &str = "the sensor has gone; flows begin anew when it is back";
@@ -624,7 +624,7 @@ impl Flow {
 
     /// All results, by a request.
     fn results(&self, open: &Open) -> Result<Results, Error> {
-        let results = self.asked().results(open.number);
+        let results = self.client.results(open.number);
         let results = results.map_err(|error| of_client(&error, UNKNOWN_FLOW))?;
         match &results.failure {
             Some(failure) => Err(Error::new(
@@ -633,11 +633,6 @@ impl Flow {
             )),
             None => Ok(results),
         }
-    }
-
-    /// Its connection, for answers that do not keep others waiting.
-    fn asked(&self) -> Client {
-        self.client.with_patience(ANSWER)
     }
 
     /// The result of a function, as what its sensor told last has it; tables are asked for. Waits for it where MAPI does.
@@ -693,7 +688,7 @@ impl Flow {
             )
         };
         let taken = || {
-            let taken = self.asked().take(open.number, name);
+            let taken = self.client.take(open.number, name);
             taken
                 .map(rows)
                 .map_err(|error| of_client(&error, UNKNOWN_FLOW))
@@ -769,7 +764,7 @@ impl Flow {
             return Ok(());
         }
         *told = Instant::now();
-        let told = self.asked().reads(open.number, &function.label);
+        let told = self.client.reads(open.number, &function.label);
         told.map_err(|error| of_client(&error, UNKNOWN_FLOW))
     }
 

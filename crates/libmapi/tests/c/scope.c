@@ -84,8 +84,10 @@ int main(int argc, char *argv[])
     expect(6147, "there is no further sample", __LINE__);
     for (member = 0; member < size; member++) {
         for (at = 0; at < 4; at++) {
-            results = mapi_read_results(fd, fids[at]);
-            OK(results != NULL && results[member].res != NULL && results[member].ts > 0);
+            /* One that is late on a busy machine is there later. */
+            do
+                OK((results = mapi_read_results(fd, fids[at])) != NULL && results[member].res != NULL);
+            while (results[member].ts == 0);
             printf("%llx ", hash(results[member].res, at == 3 ? (size_t)results[member].size : 8));
             if (at < 2)
                 printf("%llu ", *(unsigned long long *)results[member].res);
