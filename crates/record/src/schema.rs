@@ -395,6 +395,7 @@ macro_rules! record {
     ) => {
         $crate::held::held! {
             $(#[$about_row])+
+            #[allow(rustdoc::invalid_html_tags, reason = "help is plain text")]
             pub struct $row {
                 $( $( #[doc = $help] pub $name: $same, )? $( #[doc = $help] pub $member: $other, )? )*
                 $( $(#[$about_more])* $sees $more: $of_more, )*
