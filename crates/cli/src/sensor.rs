@@ -367,8 +367,11 @@ fn flow(
 ) -> Result<(), Failure> {
     let control = Control::install()?;
     let (sensors, mut members) = sensor_agent::members(&options.sensor, options.device.as_deref())?;
+    let mut own = None;
     if let Some(path) = &options.read {
-        members[0].device = own_device(&sensors.client(&members[0]).map_err(failed)?, path)?;
+        let client = sensors.client(&members[0]).map_err(failed)?;
+        members[0].device = own_device(&client, path)?;
+        own = Some((client, members[0].device.clone(), path));
     }
     let is_scope = members.len() > 1 || members.iter().any(|member| member.address.is_some());
     let flow = ScopeFlow::open(&sensors, members, stack, files, Duration::ZERO);
@@ -386,20 +389,29 @@ fn flow(
     let every = Duration::from_nanos(options.every.0.max(1_000_000));
     let mut left = options.count.unwrap_or(u64::MAX);
     while left > 0 {
-        let mut packets = vec![VecDeque::new(); flow.size()];
-        let is_over = wait(&control, every, &mut flow, &mut packets);
+        let mut came = vec![Came::default(); flow.size()];
+        let is_over = wait(&control, every, &mut flow, &mut came);
         let states = flow.states();
-        let results = flow.results();
-        let mut known = results.iter().flatten();
-        let is_over = is_over || known.all(|results| results.is_last);
-        take(&mut flow, &mut packets);
+        let mut all = flow.results();
+        let mut known = all.iter().flatten().peekable();
+        let is_over = is_over || known.peek().is_some() && known.all(|results| results.is_last);
+        flow.refresh();
+        take(&mut flow, &mut came);
         left = if is_over { 1 } else { left };
-        let all = match left {
-            1 => flow.close(),
-            _ => results,
-        };
-        for ((results, state), packets) in all.into_iter().zip(&states).zip(packets) {
-            let results = results.map(|results| shown(results, packets, names));
+        // Rows that were told and taken are not told again.
+        for (results, came) in all.iter_mut().zip(&came) {
+            let Ok(results) = results else { continue };
+            for (at, _) in &came.rows {
+                if let Some(component) = results.components.get_mut(*at) {
+                    component.rows = Some(Vec::new());
+                }
+            }
+        }
+        if left == 1 {
+            all = flow.close();
+        }
+        for ((results, state), came) in all.into_iter().zip(&states).zip(came) {
+            let results = results.map(|results| shown(results, came, names));
             match (results, is_scope) {
                 (Ok(results), false) => {
                     print(&match options.json {
@@ -416,12 +428,26 @@ fn flow(
         }
         left -= 1;
     }
-    Ok(())
+    match own {
+        Some((client, device, path)) => file_errors(&client, &device, path),
+        None => Ok(()),
+    }
+}
+
+/// What was wrong with a file that was read.
+fn file_errors(client: &Client, device: &str, path: &Path) -> Result<(), Failure> {
+    let status = client.status().map_err(failed)?;
+    let mut devices = status.devices.into_iter();
+    let found = devices.find(|known| known.device == device);
+    match found.and_then(|found| found.errors.into_iter().next()) {
+        Some(error) => Err(Failure::run(format!("{}: {error}", path.display()), None)),
+        None => Ok(()),
+    }
 }
 
 /// Results with packets in them, and with the names that components were given.
-fn shown(mut results: Results, packets: VecDeque<Row>, names: &[String]) -> Results {
-    for (component, packet) in packets {
+fn shown(mut results: Results, came: Came, names: &[String]) -> Results {
+    for (component, packet) in came.rows.into_iter().chain(came.packets) {
         if let Some(component) = results.components.get_mut(component) {
             component.rows.get_or_insert_default().push(packet);
         }
@@ -503,12 +529,23 @@ fn own_device(client: &Client, path: &Path) -> Result<String, Failure> {
 /// A packet that came to a component, to be shown.
 type Row = (usize, serde_json::Map<String, serde_json::Value>);
 
-/// Takes the packets that wait; the last are kept.
-fn take(flow: &mut ScopeFlow, packets: &mut [VecDeque<Row>]) {
+/// What came from a member: rows of tables, and packets.
+#[derive(Clone, Default)]
+struct Came {
+    rows: Vec<Row>,
+    packets: VecDeque<Row>,
+}
+
+/// Takes rows and packets that wait; of packets the last are kept.
+fn take(flow: &mut ScopeFlow, came: &mut [Came]) {
     const KEPT: usize = 1000;
 
+    for (came, rows) in came.iter_mut().zip(flow.take_rows()) {
+        came.rows.extend(rows);
+    }
+
     while let Some((member, record, component)) = flow.next(Duration::ZERO) {
-        let packets = &mut packets[member];
+        let packets = &mut came[member].packets;
         if packets.len() == KEPT {
             packets.pop_front();
         }
@@ -531,12 +568,7 @@ fn take(flow: &mut ScopeFlow, packets: &mut [VecDeque<Row>]) {
 }
 
 /// Waits so long, or until the device has come to its end, and takes packets meanwhile. Whether the run is to end.
-fn wait(
-    control: &Control,
-    time: Duration,
-    flow: &mut ScopeFlow,
-    packets: &mut [VecDeque<Row>],
-) -> bool {
+fn wait(control: &Control, time: Duration, flow: &mut ScopeFlow, came: &mut [Came]) -> bool {
     const LOOK: Duration = Duration::from_millis(50);
 
     let until = std::time::Instant::now() + time;
@@ -545,7 +577,7 @@ fn wait(
         if control.stopped() || left.is_zero() || flow.is_over() {
             return control.stopped();
         }
-        take(flow, packets);
+        take(flow, came);
         std::thread::sleep(left.min(LOOK));
     }
 }

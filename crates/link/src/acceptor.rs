@@ -34,6 +34,8 @@ pub struct ListenerOptions {
     pub allowed: Vec<String>,
     /// Connections at once, beside those that have not said yet who they are.
     pub most_connections: usize,
+    /// ... and of one name.
+    pub most_of_a_name: usize,
     /// A connection that has not said by then who it is and what it wants is closed.
     pub handshake_timeout: Duration,
     /// A connection that says nothing, or no whole frame, for so long is closed.
@@ -53,6 +55,7 @@ impl ListenerOptions {
             address: address.into(),
             allowed: Vec::new(),
             most_connections: 256,
+            most_of_a_name: usize::MAX,
             handshake_timeout: Duration::from_secs(10),
             silence: Duration::from_secs(30),
             max_frame: 4 << 20,
@@ -63,12 +66,20 @@ impl ListenerOptions {
 }
 
 /// A connection that counts as long as this lives.
-struct Open<'a>(&'a Shared, Writer);
+struct Open<'a>(&'a Shared, Writer, String);
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         // In this order: a peer that sees its connection closed may come again at once.
-        self.0.counts.lock().connections -= 1;
+        let mut counts = self.0.counts.lock();
+        counts.connections -= 1;
+        if let Some(of_name) = counts.connections_of.get_mut(&self.2) {
+            *of_name -= 1;
+            if *of_name == 0 {
+                counts.connections_of.remove(&self.2);
+            }
+        }
+        drop(counts);
         self.1.close();
     }
 }
@@ -101,6 +112,7 @@ struct Counts {
     handshakes: usize,
     handshakes_of: BTreeMap<IpAddr, usize>,
     connections: usize,
+    connections_of: BTreeMap<String, usize>,
     told: Option<Instant>,
     untold: u64,
 }
@@ -226,7 +238,8 @@ impl Shared {
         let error = match entered {
             Ok((secured, opening, answer)) => {
                 // Also when what serves it panics.
-                let _open = Open(self, secured.writer.clone());
+                let name = secured.reader.peer().name.clone();
+                let _open = Open(self, secured.writer.clone(), name);
                 // Who serves it knows better what an error means.
                 return drop(service.serve(secured, opening, answer));
             }
@@ -296,7 +309,12 @@ impl Shared {
         if counts.connections >= self.options.most_connections {
             return Some((Refusal::Full, format!("{}", counts.connections)));
         }
+        let of_name = counts.connections_of.get(name).copied().unwrap_or(0);
+        if of_name >= self.options.most_of_a_name {
+            return Some((Refusal::Full, format!("{of_name} of {name}")));
+        }
         counts.connections += 1;
+        *counts.connections_of.entry(name.clone()).or_insert(0) += 1;
         None
     }
 

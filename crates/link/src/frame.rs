@@ -200,8 +200,17 @@ pub(crate) const ITEMS_OVERHEAD: usize = 1 + 8 + 4 + 8;
 impl Frame {
     /// Writes it.
     pub(crate) fn write(&self, writer: &Writer) -> Result<(), Error> {
+        self.write_until(writer, None)
+    }
+
+    /// Writes it until then at most.
+    pub(crate) fn write_until(
+        &self,
+        writer: &Writer,
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
         let (head, payload) = self.encode();
-        writer.write(&[&head, payload])
+        writer.write_until(&[&head, payload], deadline)
     }
 
     /// Reads one of at most `most` bytes, until `deadline`.

@@ -11,6 +11,8 @@ use crate::frame::{Answer, Frame, Opening, VERSION};
 use crate::identity::Identity;
 use crate::secure::{Peer, Reader, Secured, Writer};
 
+/// How long the other side may take to receive a message: who does not is disconnected.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest message to who connected.
 const MOST_SENT: usize = 64 << 20;
 
@@ -43,7 +45,13 @@ impl MessageSender {
             });
         }
         let payload = Arc::new(parts.concat());
-        Frame::Message { payload }.write(&self.writer)
+        let deadline = Instant::now() + PATIENCE;
+        let sent = Frame::Message { payload }.write_until(&self.writer, Some(deadline));
+        if sent.is_err() {
+            // Half a message is none.
+            self.writer.abort();
+        }
+        sent
     }
 
     /// Ends the conversation, also for who waits in [`Conversation::receive`].

@@ -356,6 +356,15 @@ impl Writer {
     /// Writes these one after the other. Waits as long as the peer lets it, until somebody closes
     /// the connection.
     pub(crate) fn write(&self, parts: &[&[u8]]) -> Result<(), Error> {
+        self.write_until(parts, None)
+    }
+
+    /// The same, until then at most: what was not written is lost then, and the connection cannot be used any more.
+    pub(crate) fn write_until(
+        &self,
+        parts: &[&[u8]],
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
         let mut outgoing = self.shared.outgoing.lock();
         outgoing.clear();
         let failed = |error| failed(error, "write to", &self.shared.peer.address, Instant::now());
@@ -367,7 +376,7 @@ impl Writer {
             tls.write_tls(&mut *outgoing).map_err(failed)?;
         }
         drop(tls);
-        self.drain(&outgoing, None).map_err(failed)
+        self.drain(&outgoing, deadline).map_err(failed)
     }
 
     fn drain(&self, bytes: &[u8], deadline: Option<Instant>) -> io::Result<()> {

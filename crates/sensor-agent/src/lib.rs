@@ -17,6 +17,8 @@ use flowgauge_link::{Error, Identity, ListenerOptions, MessageSender, Responder}
 use flowgauge_sensor_client::remote::message::SERVICE;
 use parking_lot::Mutex;
 
+/// Connections of a user.
+const MOST_OF_A_USER: usize = 32;
 /// The longest request, with what is around it.
 const MOST_REQUEST: usize = 64 << 10;
 
@@ -56,6 +58,7 @@ impl Agent {
         let options = ListenerOptions {
             allowed,
             max_frame: MOST_REQUEST,
+            most_of_a_name: MOST_OF_A_USER,
             silence: Duration::from_secs(30),
             ..ListenerOptions::new(address)
         };

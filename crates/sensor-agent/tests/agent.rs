@@ -237,6 +237,30 @@ fn users_elsewhere_have_the_rights_of_their_certificates_names() {
 }
 
 #[test]
+fn a_reload_judges_users_elsewhere_by_their_own_rights() {
+    let running = Running::start();
+    let (user, counter) = (
+        running.remote(),
+        running.remote_of(&running.identity("counter")),
+    );
+    let _flows = [&user, &counter].map(|client| client.open("mix", "count", &[]).unwrap());
+    let local = running.local();
+    local.reload().unwrap();
+    assert_eq!(running.flows(), 2);
+    let file = running.folder.path().join("sensor.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("[remotes.user]", "[remotes.other]")).unwrap();
+    let said = local.reload().unwrap();
+    assert!(
+        said.iter().any(|line| line.contains("rights have changed")),
+        "{said:?}"
+    );
+    until("the user's flow has ended", || running.flows() == 1);
+    assert!(user.open("mix", "count", &[]).is_err());
+    counter.status().unwrap();
+}
+
+#[test]
 fn flows_end_with_their_connection() {
     let running = Running::start();
     let (one, other) = (running.remote(), running.remote());

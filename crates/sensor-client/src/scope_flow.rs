@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use flowgauge_link::Identity;
+use serde_json::{Map, Value};
 
 use crate::client::{Client, ClientError, Pending};
 use crate::flow::{Flow, Packet, Reading, Readings};
@@ -204,7 +205,7 @@ impl ScopeFlow {
         let mut flows = states
             .filter_map(|state| Some(state.flow.as_ref()?.readings()))
             .peekable();
-        flows.peek().is_some() && flows.all(|readings| readings.latest(0).is_over())
+        flows.peek().is_some() && flows.all(|readings| readings.latest(0).is_last)
     }
 
     /// How each member is.
@@ -256,6 +257,40 @@ impl ScopeFlow {
             flow,
             take: Some(component.to_owned()),
         })
+    }
+
+    /// Takes the rows that wait in tables of components that keep them to be taken, as far as members have told: by member, each
+    /// with the place of its component.
+    pub fn take_rows(&self) -> Vec<Vec<(usize, Map<String, Value>)>> {
+        let all = self.inner.members.iter().map(|(_, state)| {
+            let state = lock(state);
+            let Some(flow) = state.flow.as_ref().filter(|_| state.owed.is_none()) else {
+                return Vec::new();
+            };
+            let (readings, client, number) =
+                (flow.readings(), flow.client().clone(), flow.number());
+            let components = flow.opened().components.clone();
+            drop(state);
+            let waiting = components.iter().enumerate();
+            let waiting = waiting.filter(|(at, _)| readings.latest(*at).rows > 0);
+            let rows = waiting.flat_map(|(at, label)| {
+                let taken = client.take(number, label).map(|taken| taken.components);
+                let its = taken.unwrap_or_default().into_iter();
+                let its = its.filter(|component| component.component == *label);
+                its.flat_map(move |component| component.rows.unwrap_or_default())
+                    .map(move |row| (at, row))
+            });
+            rows.collect()
+        });
+        all.collect()
+    }
+
+    /// Asks all members for what their components have counted.
+    pub fn refresh(&self) {
+        let states = self.inner.members.iter().map(|(_, state)| lock(state));
+        let readings = states.filter_map(|state| Some(state.flow.as_ref()?.readings()));
+        let readings: Vec<Readings> = readings.collect();
+        Readings::refresh(readings.iter(), ANSWER);
     }
 
     /// Ends the flow. Returns its last results.

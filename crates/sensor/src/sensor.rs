@@ -244,6 +244,13 @@ impl Asker {
             None => Who::local(self.peer.user),
         }
     }
+
+    fn rights(&self, people: &People) -> Rights {
+        match &self.remote {
+            Some((_, name)) => people.rights_of(name),
+            None => people.rights(self.peer, &self.groups),
+        }
+    }
 }
 
 impl Sensor {
@@ -484,7 +491,7 @@ impl Sensor {
     fn admit(&self, asker: &Asker) -> Result<(), Refusal> {
         let rights = self.rights(asker);
         let is_agent = asker.remote.is_none() && self.people.is_agent(asker.peer);
-        let hint = "the sensor's configuration has the rights of users";
+        let hint = "the sensor's configuration has the rights of users, in remotes those of other machines, in agents who may speak for them";
         if rights.is_nothing() && !is_agent {
             return Err(Refusal::with_hint("you have no rights here", hint));
         }
@@ -586,10 +593,7 @@ impl Sensor {
     }
 
     pub(crate) fn rights(&self, asker: &Asker) -> Rights {
-        match &asker.remote {
-            Some((_, name)) => self.people.rights_of(name),
-            None => self.people.rights(asker.peer, &asker.groups),
-        }
+        asker.rights(&self.people)
     }
 
     /// How it is; of flows those of the asker, or all for who may see them.

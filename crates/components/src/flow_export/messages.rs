@@ -151,8 +151,14 @@ impl Messages {
         message.extend(version.to_be_bytes());
         message.extend(count.to_be_bytes());
         let boot = self.boot.unwrap_or_default();
-        message.extend(uptime(self.clock, boot).to_be_bytes());
-        message.extend(seconds(self.clock).to_be_bytes());
+        // Version 9 has no more than seconds: the time since the start has to be that of this second, as collectors find the
+        // start by both.
+        let clock = match version {
+            9 => Nanos(self.clock.0 - self.clock.0 % 1_000_000_000),
+            _ => self.clock,
+        };
+        message.extend(uptime(clock, boot).to_be_bytes());
+        message.extend(seconds(clock).to_be_bytes());
         if version == 5 {
             message.extend(((self.clock.0 % 1_000_000_000) as u32).to_be_bytes());
             message.extend((sequence as u32).to_be_bytes());

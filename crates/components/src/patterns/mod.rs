@@ -20,7 +20,7 @@ use flowgauge_stack::{
 };
 use flowgauge_stream::engine::{ApplicationConfig, Budget, ChunkFlags, Mode};
 use flowgauge_stream::{Chunk, Handler, Needs, Shard, Stream, StreamIdentity};
-use flowgauge_wire::Nanos;
+use flowgauge_wire::{LinkType, Nanos};
 use parking_lot::Mutex;
 
 use crate::chunked::{self, Chunked, Handling, Held, Usual};
@@ -72,8 +72,8 @@ options! {
 /// What the copies on several cores share.
 struct Shared {
     wanted: Wanted,
-    /// Compiled when the first of them starts.
-    set: OnceLock<Arc<PatternSet>>,
+    /// Compiled when the first of them is to start.
+    set: OnceLock<Result<Arc<PatternSet>, Failure>>,
     /// Matches found and wanted.
     matches: AtomicU64,
     /// Where they are counted: patterns that were not found.
@@ -237,11 +237,8 @@ impl Shared {
 
     /// The patterns, compiled.
     fn compiled(&self) -> Result<Arc<PatternSet>, Failure> {
-        if let Some(set) = self.set.get() {
-            return Ok(Arc::clone(set));
-        }
-        let set = Arc::new(self.wanted.compile()?);
-        Ok(Arc::clone(self.set.get_or_init(|| set)))
+        let compile = || self.wanted.compile().map(Arc::new);
+        self.set.get_or_init(compile).clone()
     }
 
     /// A copy has come to its end; of the last one the counts of all.
@@ -507,6 +504,11 @@ fn last_packet(stream: &Stream<'_>) -> Nanos {
 }
 
 impl Component for Patterns {
+    /// Compiling may take seconds. What is wrong is told when it starts.
+    fn expect(&mut self, _links: &[LinkType]) {
+        let _ = self.shared.compiled();
+    }
+
     fn start(&mut self) -> Result<(), Failure> {
         let set = self.shared.compiled()?;
         self.state.with(|state| {
@@ -600,7 +602,7 @@ impl Component for Patterns {
         // Of several copies the last one knows what all have found.
         let shared = &self.shared;
         let is_alone = shared.copies.load(Ordering::Relaxed) == 1;
-        if let Some(set) = shared.set.get().filter(|_| self.is_last || is_alone) {
+        if let Some(Ok(set)) = shared.set.get().filter(|_| self.is_last || is_alone) {
             shared.tell(set, &mut account);
         }
         Some(Box::new(account))

@@ -64,14 +64,14 @@ impl Sensor {
             let what = "socket and user stay what they were until the sensor is started again";
             said.push(what.to_owned());
         }
-        if (&old.users, &old.groups) != (&new.users, &new.groups) {
+        if (&old.users, &old.groups, &old.remotes) != (&new.users, &new.groups, &new.remotes) {
             said.push("rights have changed".to_owned());
         }
         let before = core::mem::replace(&mut state.checked, checked);
         self.people.change(&state.checked.config);
         let mut ended = state.end_forbidden(&self.people, said);
         for flow in state.flows.values() {
-            let rights = self.people.rights(flow.by.peer, &flow.by.groups);
+            let rights = flow.by.rights(&self.people);
             flow.account.set_share(rights.cpu);
         }
         let gone = state.devices.keys();
@@ -195,7 +195,7 @@ impl State {
         let owners = self.owners.clone();
         let why = "its user may not have it any more";
         let ended = self.end(why, |_, flow| {
-            let rights = people.rights(flow.by.peer, &flow.by.groups);
+            let rights = flow.by.rights(people);
             let (rights, may_use) = match owners.contains_key(&flow.device) {
                 true => (rights.on_own(), true),
                 false => (rights.clone(), rights.may_use(&flow.device)),
