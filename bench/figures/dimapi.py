@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Sensors of other machines: bytes and times of scopes, beside the figures of the DiMAPI thesis (5.1 to 5.6).
 
-    cargo build --release -p flowgauge-cli; cargo build --release -p flowgauge-sensor-agent --example scope
-    sudo bench/figures/dimapi.py target/release/flowgauge target/release/examples/scope [SENSORS]
+    cargo build --release -p flowgauge-cli -p flowgauge-libmapi
+    cargo build --release -p flowgauge-sensor-agent --example scope
+    sudo bench/figures/dimapi.py target/release/flowgauge target/release/examples/scope target/release/libmapi.so [SENSORS]
 
 Starts sensors and agents as processes in a network namespace of their own, where nothing else is on loopback, and ends them.
 Bytes are those of loopback (TCP, IP and 14 bytes of each frame).
 """
+import ctypes
 import json
 import os
 import subprocess
@@ -18,18 +20,18 @@ FUNCTIONS = {1: "bytes", 8: " ".join(f"count {{ as = c{number} }}" for number in
 
 
 def main():
-    program, scope = map(os.path.abspath, sys.argv[1:3])
-    sensors = int(sys.argv[3]) if len(sys.argv) > 3 else 15
+    program, scope, library = map(os.path.abspath, sys.argv[1:4])
+    sensors = int(sys.argv[4]) if len(sys.argv) > 4 else 15
     if "FLOWGAUGE_INSIDE" not in os.environ:
         os.environ["FLOWGAUGE_INSIDE"] = "1"
         words = ["unshare", "-n", sys.executable, *sys.argv]
         sys.exit(subprocess.run(words).returncode)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     with tempfile.TemporaryDirectory() as folder:
-        run(program, scope, sensors, folder)
+        run(program, scope, library, sensors, folder)
 
 
-def run(program, scope, count, folder):
+def run(program, scope, library, count, folder):
     def keys(*words):
         subprocess.run([program, "keys", *words, "--keys", f"{folder}/keys"], check=True, capture_output=True)
 
@@ -52,6 +54,9 @@ def run(program, scope, count, folder):
         of = lambda device, members: ",".join(f"{host}:{device}" for host in members)
         for functions, stack in FUNCTIONS.items():
             ask(scope, folder, f"{functions} functions", of("real", members), stack, 5, 100)
+        os.environ["FLOWGAUGE_KEYS"], os.environ["FLOWGAUGE_IDENTITY"] = f"{folder}/keys", "user"
+        for functions in (1, 8):
+            program_of_mapi(ctypes.CDLL(library), of("real", members), functions)
         ask(scope, folder, "packets of one", of("full", members[:1]), "to_buffer", 30, 100)
     finally:
         for process in processes:
@@ -66,6 +71,37 @@ def start(processes, words, ready):
     while ready not in (line := process.stderr.readline()):
         if not line:
             sys.exit(f"{words}: ended")
+
+
+def program_of_mapi(mapi, members, functions):
+    """What a program of MAPI sends and receives: the first flow connects to the sensors, the second is measured."""
+    for what in ("first flow", "further flow"):
+        before, begun = wire_bytes(), time.monotonic()
+        flow = mapi.mapi_create_flow(members.encode())
+        for _ in range(functions):
+            mapi.mapi_apply_function_counted(flow, 0, b"BYTE_COUNTER")
+        connected = mapi.mapi_connect(flow)
+        milliseconds = round((time.monotonic() - begun) * 1000, 3)
+        assert flow > 0 and connected == 0, (flow, connected)
+        print(json.dumps({"what": f"libmapi, {functions} functions", "step": what, "ms": milliseconds, "wire_bytes": wire_bytes() - before}), flush=True)
+    mapi.mapi_read_results.restype = ctypes.c_void_p
+    for what, interval in (("pull", 0), ("push", 100)):
+        assert mapi.mapi_set_option(flow, 1, ctypes.c_ulonglong(interval)) == 0
+        time.sleep(0.3)
+        before, begun, times = wire_bytes(), time.monotonic(), []
+        for _ in range(50):
+            asked = time.monotonic()
+            assert mapi.mapi_read_results(flow, 1)
+            times.append(time.monotonic() - asked)
+            time.sleep(0.1)
+        kbit = (wire_bytes() - before) * 8e-3 / (time.monotonic() - begun)
+        median = sorted(times)[25] * 1000
+        print(json.dumps({"what": f"libmapi, {functions} functions", "step": what, "read_ms": round(median, 3), "kbit_per_s": round(kbit, 1)}), flush=True)
+
+
+def wire_bytes():
+    with open("/proc/self/net/dev", encoding="utf-8") as file:
+        return next(int(line.split()[9]) for line in file if line.lstrip().startswith("lo:"))
 
 
 def ask(scope, folder, what, members, stack, seconds, interval):

@@ -544,15 +544,11 @@ fn take(flow: &mut ScopeFlow, came: &mut [Came]) {
         came.rows.extend(rows);
     }
 
-    while let Some((member, record, component)) = flow.next(Duration::ZERO) {
+    let mut take = |member: usize, packet: Packet<'_>| {
         let packets = &mut came[member].packets;
         if packets.len() == KEPT {
             packets.pop_front();
         }
-        let packet = Packet {
-            component,
-            record: &record,
-        };
         let bytes = packet.bytes().iter();
         let bytes: String = bytes.map(|byte| format!("{byte:02x}")).collect();
         let nanos = ((packet.time() & u64::from(u32::MAX)) * 1_000_000_000) >> 32;
@@ -563,8 +559,9 @@ fn take(flow: &mut ScopeFlow, came: &mut [Came]) {
             ("bytes", bytes.into()),
         ];
         let row = row.map(|(name, value)| (name.to_owned(), value));
-        packets.push_back((component, row.into_iter().collect()));
-    }
+        packets.push_back((packet.component, row.into_iter().collect()));
+    };
+    while flow.next(Duration::ZERO, &mut take).is_some() {}
 }
 
 /// Waits so long, or until the device has come to its end, and takes packets meanwhile. Whether the run is to end.

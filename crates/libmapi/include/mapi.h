@@ -162,6 +162,13 @@ typedef struct mapi_member_info {
     char reason[MAPI_ERRORSTR_LENGTH]; /* why it is not ok */
 } mapi_member_info_t;
 
+/* [ours] What mapi_set_option sets of a flow with members on other machines. On one of this machine it changes nothing. */
+enum mapi_option {
+    MAPI_PUSH_INTERVAL = 1, /* milliseconds between two results of members, which come by themselves; 0 (default): they are asked for */
+    MAPI_PREFETCH,          /* bytes of packets that a member sends before more are asked for; default 4194304 */
+    MAPI_MERGE_BY_TIME      /* packets come by capture time, and wait so many milliseconds for earlier ones of interfaces; 0 (default): in turn */
+};
+
 struct mapi_stat {
     unsigned int ps_recv;
     unsigned int ps_drop;
@@ -217,6 +224,7 @@ int mapi_is_remote(int fd);
 int mapi_is_sensor_down(int fd);
 /* [ours] Members are counted from 0, in the order of the scope. */
 int mapi_get_member_info(int fd, int member, mapi_member_info_t *info);
+int mapi_set_option(int fd, enum mapi_option option, unsigned long long value);
 int mapi_set_authdata(int fd, const char *credential);
 int mapi_authenticate(int fd, const char *user, const char *password, const char *vo);
 

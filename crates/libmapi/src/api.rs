@@ -1,10 +1,11 @@
 //! The functions of `mapi.h`. Each checks what it was given, calls into the crate with panics caught, and notes its error.
 
 use core::cell::RefCell;
-use core::ffi::{CStr, c_char, c_int, c_uint};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
 use core::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Once, RwLockWriteGuard};
+use std::time::Duration;
 
 use flowgauge_mapi::{Argument, Error, Function};
 use flowgauge_sensor_client::protocol::DeviceStatus;
@@ -22,7 +23,7 @@ use crate::error::{
 };
 use crate::own;
 use crate::results;
-use crate::session::{self, Descriptor, Handle, State, Status};
+use crate::session::{self, Descriptor, Handle, Setting, State, Status};
 
 /// `mapi_handler`.
 pub type Handler = Option<unsafe extern "C" fn(*const RawPacket)>;
@@ -467,6 +468,29 @@ pub unsafe extern "C" fn mapi_get_member_info(
         };
         // SAFETY: the caller's promise.
         unsafe { tell(info, found.ok_or_else(unknown), 2) }
+    }))
+}
+
+/// `mapi_set_option`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mapi_set_option(fd: c_int, option: c_int, value: c_ulonglong) -> c_int {
+    status(call(|| {
+        let flow = session::flow(fd)?;
+        let millis = Duration::from_millis(value);
+        let setting = match option {
+            1 => Setting::Push(millis),
+            2 if value > 0 => Setting::Prefetch(value),
+            3 => Setting::ByTime((value > 0).then_some(millis)),
+            2 => {
+                let what = "MAPI_PREFETCH: 0 bytes are no packet";
+                return Err(Error::new(Error::number_of(2), what));
+            }
+            _ => {
+                let what = format!("there is no option {option}");
+                return Err(Error::new(Error::number_of(1), what));
+            }
+        };
+        flow.set(setting)
     }))
 }
 

@@ -66,7 +66,7 @@ fn with_hint(error: &ClientError) -> String {
 
 fn is_about_rights(refusal: &Refusal) -> bool {
     let hint = refusal.hint.as_deref().unwrap_or_default();
-    hint.contains("rights of users") || refusal.error.contains("not for you")
+    hint.contains("rights of users")
 }
 
 /// Why the sensor refuses a function: MAPI's number of it, by the option that the sensor names.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use flowgauge_mapi::Error;
+use flowgauge_sensor_client::layout;
 
 use crate::abi::RawPacket;
 use crate::error::{SOCKET, of_client};
@@ -49,24 +50,52 @@ impl Packets {
             }));
             return Ok(Some(self.current.as_mut_ptr().cast()));
         }
+        if self.time_of_next(place, limit, is_live)?.is_none() {
+            return Ok(None);
+        }
+        let next = self.flow.next(Duration::ZERO);
+        let next = next.map_err(|error| of_client(&error, SOCKET))?;
+        Ok(next.map(|packet| packet.record.as_ptr().cast::<RawPacket>().cast_mut()))
+    }
+
+    /// When the next packet of a component was captured, in seconds since 1970 as a fixed point of 32.32 bits.
+    pub(crate) fn time_of_next(
+        &mut self,
+        place: usize,
+        limit: Duration,
+        is_live: bool,
+    ) -> Result<Option<u64>, Error> {
+        if let Some(record) = self.held.get(&place).and_then(VecDeque::front) {
+            return Ok(Some(layout::time_of(record)));
+        }
         loop {
             if self.held_bytes > MOST_HELD && !is_live {
                 let what = "the packets of another TO_BUFFER of the flow wait: read them in turn";
                 return Err(Error::new(Error::ARGUMENTS, what));
             }
-            let next = self.flow.next(limit);
-            let Some(packet) = next.map_err(|error| of_client(&error, SOCKET))? else {
-                return Ok(None);
-            };
-            if packet.component == place {
-                return Ok(Some(packet.record.as_ptr().cast::<RawPacket>().cast_mut()));
+            let next = self.flow.peek(limit);
+            match next.map_err(|error| of_client(&error, SOCKET))? {
+                None => return Ok(None),
+                Some((component, time)) if component == place => return Ok(Some(time)),
+                Some(_) => {}
             }
+            let other = self.flow.next(Duration::ZERO);
             // Of an interface what finds no room is lost.
-            if self.held_bytes <= MOST_HELD {
+            if let Some(packet) = other.map_err(|error| of_client(&error, SOCKET))?
+                && self.held_bytes <= MOST_HELD
+            {
                 self.held_bytes += packet.record.len();
                 let held = self.held.entry(packet.component).or_default();
                 held.push_back(packet.record.into());
             }
         }
+    }
+
+    /// How a sensor elsewhere sends: numbers every so often by themselves (zero: when they are asked for), and so many bytes of
+    /// packets before more are asked for.
+    pub(crate) fn transfer(&self, push: Duration, prefetch: u64) -> Result<(), Error> {
+        self.flow.set_prefetch(prefetch);
+        let pushed = self.flow.push(push);
+        pushed.map_err(|error| of_client(&error, SOCKET))
     }
 }

@@ -3,38 +3,36 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use flowgauge_mapi::{Call, Error, Shape};
+use flowgauge_sensor_client::members::{Held, Members, Trouble, each, keep_trying};
 use flowgauge_sensor_client::scope::Member;
-use flowgauge_sensor_client::{Client, Readings, Sensors};
+use flowgauge_sensor_client::turns::{Head, Next, Turns};
+use flowgauge_sensor_client::{Readings, Sensors};
 
 use crate::abi::{RawPacket, RawResults};
 use crate::error::{NO_DEVICE, NOT_BUILT, NOT_CONNECTED, SOCKET, of_client};
 use crate::results;
 use crate::session::{
-    ANSWER, Arguments, Descriptor, FIRST_LOOK, Flow, GONE, LAST_LOOK, MemberInfo, Status, call,
-    calls_of, connected_twice, has_packets, has_result, lock, open_waiting, seconds, too_late,
+    ANSWER, Arguments, Descriptor, FIRST_LOOK, Flow, LAST_LOOK, MemberInfo, Setting, Status,
+    Transfer, call, calls_of, connected_twice, has_packets, has_result, lock, new_numbers,
+    open_waiting, seconds, too_late,
 };
 
 /// How long a member may take to set a flow up, or for a table. One that does not give its numbers is not asked for tables.
 const SETUP: Duration = Duration::from_secs(5);
-/// A member that is down is tried again after this time, and twice as long after each failure, up to the last.
-const FIRST_TRY: Duration = Duration::from_millis(500);
-const LAST_TRY: Duration = Duration::from_secs(10);
-/// Threads that ask members at once.
-const MOST_THREADS: usize = 32;
 
 /// A flow that has members.
 #[derive(Debug)]
 pub(crate) struct Scope {
-    fd: c_int,
-    device_id: c_int,
+    /// Its descriptor and the number of its device, once a member was there.
+    numbers: OnceLock<(c_int, c_int)>,
     text: String,
     sensors: Arc<Sensors>,
-    places: Vec<Place>,
+    members: Members<Arc<Flow>>,
     /// Who applies functions, connects, or adds a member that is back.
     setup: Mutex<()>,
     calls: Mutex<Vec<Call>>,
@@ -43,33 +41,17 @@ pub(crate) struct Scope {
     /// What the program was given of functions.
     shown: Mutex<BTreeMap<c_int, Shown>>,
     turn: Mutex<Turn>,
+    /// How members send, where the program has said so.
+    transfer: Mutex<Option<Transfer>>,
+    /// Flows that failed and are still in their sensors.
+    failed: Mutex<Vec<Arc<Flow>>>,
     is_closed: AtomicBool,
-    is_over: Mutex<bool>,
-    ended: Condvar,
 }
 
-/// A member.
-#[derive(Debug)]
-struct Place {
-    member: Member,
-    state: Mutex<State>,
-}
-
-/// How a member is.
-#[derive(Debug)]
-struct State {
-    flow: Option<Arc<Flow>>,
-    /// Why there is none.
-    error: Option<Error>,
-    /// It did not answer when it was asked last.
-    is_late: bool,
-    since: SystemTime,
-    /// How often its flow was set up.
-    generation: u32,
-    try_at: Instant,
-    delay: Duration,
-    /// A flow that failed and is still in its sensor.
-    failed: Option<Arc<Flow>>,
+impl Held for Flow {
+    fn is_gone(&self) -> bool {
+        Descriptor::is_gone(self)
+    }
 }
 
 /// A vector of results, until the function is read again.
@@ -84,31 +66,8 @@ struct Shown {
 /// Whose packet is next, and whose the program has.
 #[derive(Debug, Default)]
 struct Turn {
-    at: usize,
+    turns: Turns,
     _current: Option<Arc<Flow>>,
-}
-
-/// Does something with all of many at once. Results are in their order.
-fn each<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let size = all.len().div_ceil(MOST_THREADS).max(1);
-    let some = |some: &[T]| some.iter().map(&work).collect::<Vec<R>>();
-    if all.len() <= 1 {
-        return some(all);
-    }
-    thread::scope(|scope| {
-        let started = all.chunks(size).map(|chunk| {
-            let thread = thread::Builder::new().spawn_scoped(scope, || some(chunk));
-            thread.map_err(|_| chunk)
-        });
-        let started: Vec<_> = started.collect();
-        let done = started.into_iter().flat_map(|started| match started {
-            Ok(thread) => thread
-                .join()
-                .unwrap_or_else(|fault| std::panic::resume_unwind(fault)),
-            Err(chunk) => some(chunk),
-        });
-        done.collect()
-    })
 }
 
 /// The error that says most: not that one cannot be reached, where another says why.
@@ -120,103 +79,96 @@ fn is_passing(error: &Error) -> bool {
     error.number == SOCKET
 }
 
+fn trouble(error: &Error) -> Trouble {
+    Trouble {
+        what: error.message.clone(),
+        hint: None,
+        is_passing: is_passing(error),
+    }
+}
+
 impl Scope {
-    /// A flow on all members. `number` gives its descriptor and the number of its device, once there is one.
+    /// A flow on all members.
     pub(crate) fn create(
         text: &str,
         sensors: Arc<Sensors>,
         members: Vec<Member>,
-        number: &dyn Fn() -> (c_int, c_int),
     ) -> Result<Arc<Scope>, Error> {
-        let found = each(&members, |member| find(&sensors, member));
-        if found.iter().all(Result::is_err) {
-            let error = first(found.into_iter().filter_map(Result::err));
-            return Err(error.unwrap_or_else(unreachable));
-        }
-        let (fd, device_id) = number();
-        let places = members.into_iter().zip(found).map(|(member, found)| {
-            let mut state = State {
-                flow: None,
-                error: None,
-                is_late: false,
-                since: SystemTime::now(),
-                generation: 0,
-                try_at: Instant::now(),
-                delay: FIRST_TRY,
-                failed: None,
-            };
-            match found {
-                Ok(found) => state.begin(found.flow(fd)),
-                Err(error) => state.fail(error),
-            }
-            Place {
-                member,
-                state: Mutex::new(state),
-            }
-        });
         let scope = Arc::new(Scope {
-            fd,
-            device_id,
+            numbers: OnceLock::new(),
             text: text.to_owned(),
             sensors,
-            places: places.collect(),
+            members: Members::new(members),
             setup: Mutex::default(),
             calls: Mutex::default(),
             since: OnceLock::new(),
             shown: Mutex::default(),
             turn: Mutex::default(),
+            transfer: Mutex::default(),
+            failed: Mutex::default(),
             is_closed: AtomicBool::new(false),
-            is_over: Mutex::new(false),
-            ended: Condvar::new(),
         });
-        let looking = Arc::downgrade(&scope);
-        // Without it, members that go do not come back.
-        let _ = thread::Builder::new()
-            .name("mapi-scope".to_owned())
-            .spawn(move || look(&looking));
+        let errors = scope.revive();
+        if errors.len() == scope.members.size() {
+            return Err(first(errors.into_iter()).unwrap_or_else(unreachable));
+        }
+        keep_trying(
+            Arc::downgrade(&scope),
+            |scope| &scope.members,
+            |scope| drop(scope.revive()),
+        );
         Ok(scope)
     }
 
     /// The members that are there, and their flows.
     fn flows(&self) -> Vec<(usize, Arc<Flow>)> {
-        let flows = self.places.iter().enumerate().filter_map(|(at, place)| {
-            let mut state = lock(&place.state);
-            state.look();
-            Some((at, Arc::clone(state.flow.as_ref()?)))
-        });
-        flows.collect()
+        let flows = self.members.map(|flow| Arc::clone(flow));
+        let flows = flows.into_iter().enumerate();
+        flows.filter_map(|(at, flow)| Some((at, flow?))).collect()
     }
 
-    /// Does something to the flows of all members that are there. Those that fail are left out from then on, unless all do.
-    fn on_all(&self, work: impl Fn(&Flow) -> Result<(), Error> + Sync) -> Result<(), Error> {
-        let flows = self.flows();
-        let done = each(&flows, |(_, flow)| work(flow));
-        let is_done = done.iter().any(Result::is_ok);
+    /// Whether a function can be applied, as far as its arguments say: what one sensor says of it holds for all. What a member's
+    /// user may not have it tells when the flow is connected.
+    fn check(&self, call: &Call, stack: &str) -> Result<(), Error> {
         let mut errors = Vec::new();
-        for ((at, flow), done) in flows.iter().zip(done) {
-            if let Err(error) = done {
-                if is_done || is_passing(&error) {
-                    self.fail(*at, flow, error.clone());
+        for (at, flow) in self.flows() {
+            match flow.check(call, stack) {
+                Ok(()) => return Ok(()),
+                Err(error) if is_passing(&error) => {
+                    self.fail(at, &flow, &error);
+                    errors.push(error);
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        Err(first(errors.into_iter()).unwrap_or_else(unreachable))
+    }
+
+    /// Opens the flows of all members that are there. Those that fail are left out from then on, unless all do.
+    fn open_all(&self, calls: &[Call]) -> Result<(), Error> {
+        let flows = self.flows();
+        let opened = each(&flows, |(_, flow)| self.open(flow, calls));
+        let is_open = opened.iter().any(Result::is_ok);
+        let mut errors = Vec::new();
+        for ((at, flow), opened) in flows.iter().zip(opened) {
+            if let Err(error) = opened {
+                if is_open || is_passing(&error) {
+                    self.fail(*at, flow, &error);
                 }
                 errors.push(error);
             }
         }
-        match is_done {
+        match is_open {
             true => Ok(()),
             false => Err(first(errors.into_iter()).unwrap_or_else(unreachable)),
         }
     }
 
     /// Notes that a member's flow has failed.
-    fn fail(&self, at: usize, flow: &Arc<Flow>, error: Error) {
-        let mut state = lock(&self.places[at].state);
-        if state
-            .flow
-            .as_ref()
-            .is_some_and(|its| Arc::ptr_eq(its, flow))
-        {
-            state.fail(error);
-        }
+    fn fail(&self, at: usize, flow: &Arc<Flow>, error: &Error) {
+        let is_it = |its: &Arc<Flow>| Arc::ptr_eq(its, flow);
+        let failed = self.members.fail(at, trouble(error), is_it);
+        lock(&self.failed).extend(failed.filter(|flow| !Descriptor::is_gone(&**flow)));
     }
 
     /// The function of a number, of a flow that is connected.
@@ -224,7 +176,7 @@ impl Scope {
         self.is_connected()?;
         let at = usize::try_from(fid).ok().and_then(|fid| fid.checked_sub(1));
         let found = at.and_then(|at| lock(&self.calls).get(at).cloned());
-        let unknown = || format!("flow {} has no function {fid}", self.fd);
+        let unknown = || format!("flow {} has no function {fid}", self.fd());
         found.ok_or_else(|| Error::new(Error::NO_FUNCTION, unknown()))
     }
 
@@ -238,11 +190,9 @@ impl Scope {
         let came = Readings::refresh(with.iter().map(|(readings, ..)| readings), ANSWER);
         let mut there = Vec::new();
         for ((_, at, flow), came) in with.into_iter().zip(came) {
-            let mut state = lock(&self.places[at].state);
-            state.look();
-            state.set_late(!came);
+            self.members.set_late(at, !came);
             if came {
-                there.push((at, Arc::clone(&flow)));
+                there.push((at, flow));
             }
         }
         there
@@ -265,12 +215,8 @@ impl Scope {
         for ((at, flow), result) in there.into_iter().zip(results) {
             match result {
                 Ok(result) => good.push((at, flow, result)),
-                Err(error) if flow.has_failed() => self.fail(at, &flow, error),
-                Err(error) if is_passing(&error) => {
-                    let mut state = lock(&self.places[at].state);
-                    state.look();
-                    state.set_late(true);
-                }
+                Err(error) if flow.has_failed() => self.fail(at, &flow, &error),
+                Err(error) if is_passing(&error) => self.members.set_late(at, true),
                 Err(error) => reasons.push(error),
             }
         }
@@ -280,12 +226,10 @@ impl Scope {
         }
     }
 
-    /// A packet that is there, of the members in turn. `Err(None)`: nothing more comes.
+    /// A packet that is there. `Err(None)`: nothing more comes.
     fn next_there(&self, fid: c_int) -> Result<Option<*mut RawPacket>, Option<Error>> {
         let mut turn = lock(&self.turn);
-        let mut flows = self.flows();
-        let from = flows.partition_point(|(at, _)| *at < turn.at);
-        flows.rotate_left(from);
+        let flows: BTreeMap<usize, Arc<Flow>> = self.flows().into_iter().collect();
         if flows.is_empty() {
             return Err(Some(unreachable()));
         }
@@ -293,107 +237,76 @@ impl Scope {
             1 => LAST_LOOK,
             _ => Duration::ZERO,
         };
-        let mut is_over = true;
-        for (at, flow) in flows {
+        let mut error = None;
+        let next = turn.turns.next(flows.keys().copied(), |at| {
+            let flow = &flows[&at];
             // In this order: what came before the end is taken.
-            let is_last = flow.is_over();
-            match flow.next_within(fid, limit) {
-                Ok(Some(packet)) => {
-                    turn.at = at + 1;
-                    turn._current = Some(flow);
-                    return Ok(Some(packet));
-                }
+            let is_over = flow.is_over();
+            match flow.time_of_next(fid, limit) {
+                Ok(Some(time)) => return Head::Packet(time),
                 Ok(None) if flow.has_failed() => {
-                    self.fail(at, &flow, Error::new(SOCKET, "the flow has failed"));
+                    self.fail(at, flow, &Error::new(SOCKET, "the flow has failed"));
                 }
-                Ok(None) => is_over &= is_last,
-                Err(error) if is_passing(&error) => self.fail(at, &flow, error),
-                Err(error) => return Err(Some(error)),
+                Ok(None) if is_over => {}
+                Ok(None) => {
+                    return Head::Nothing {
+                        is_live: flow.is_live(),
+                    };
+                }
+                Err(passing) if is_passing(&passing) => self.fail(at, flow, &passing),
+                Err(other) => error = Some(other),
             }
+            Head::Over
+        });
+        match (next, error) {
+            (Next::Take(at), _) => {
+                let packet = flows[&at].next_within(fid, Duration::ZERO);
+                turn._current = Some(Arc::clone(&flows[&at]));
+                packet.map_err(Some)
+            }
+            (_, Some(error)) => Err(Some(error)),
+            (Next::Wait, None) => Ok(None),
+            (Next::Over, None) => Err(None),
         }
-        if is_over { Err(None) } else { Ok(None) }
     }
 
-    /// Sets flows up anew where members are down and it is time to try.
-    fn revive(&self) {
-        let now = Instant::now();
-        let due = self.places.iter().filter(|place| {
-            let mut state = lock(&place.state);
-            state.look();
-            let is_down = state.error.as_ref().is_some_and(is_passing);
-            is_down && state.try_at <= now
-        });
-        let due: Vec<&Place> = due.collect();
-        each(&due, |place| {
-            let failed = lock(&place.state).failed.take();
-            if let Some(failed) = failed {
-                let _ = failed.close();
-            }
-            let revived = find(&self.sensors, &place.member)
-                .and_then(|found| self.follow(place, Arc::new(found.flow(self.fd))));
-            if let Err(error) = revived {
-                lock(&place.state).fail(error);
-            }
-        });
+    /// Opens the flow of a member.
+    fn open(&self, flow: &Flow, calls: &[Call]) -> Result<(), Error> {
+        flow.open_alone(calls.to_vec())?;
+        let transfer = *lock(&self.transfer);
+        transfer.map_or(Ok(()), |transfer| flow.transfer(transfer))
     }
 
-    /// Brings the flow of a member to where those of others are.
-    fn follow(&self, place: &Place, flow: Arc<Flow>) -> Result<(), Error> {
+    /// Sets flows up anew where members are down and it is time to try. Returns why it failed.
+    fn revive(&self) -> Vec<Error> {
+        for failed in core::mem::take(&mut *lock(&self.failed)) {
+            let _ = failed.close();
+        }
+        let revive = |at, member: &Member| self.set_up(at, member);
+        self.members.try_again(revive, trouble)
+    }
+
+    /// Brings a member to where the others are.
+    fn set_up(&self, at: usize, member: &Member) -> Result<(), Error> {
+        let failed = |error| {
+            let error = of_client(&error, NO_DEVICE);
+            Error::new(error.number, format!("{member}: {}", error.message))
+        };
+        let client = self.sensors.device(member).map_err(failed)?;
+        let client = client.with_patience(SETUP);
+        let (fd, _) = *self.numbers.get_or_init(|| new_numbers(&self.text));
         loop {
-            let calls = lock(&self.calls).clone();
-            for call in calls.iter().skip(flow.functions().len()) {
-                flow.add(call.clone())?;
-            }
             let was_connected = self.was_connected();
-            if was_connected && !flow.was_connected() {
-                flow.open_alone()?;
+            let flow = Arc::new(Flow::new(fd, client.clone(), &member.device));
+            if was_connected {
+                self.open(&flow, &self.functions())?;
             }
             let setup = lock(&self.setup);
-            let is_same = lock(&self.calls).len() == calls.len();
-            if self.is_closed() {
+            if self.was_connected() == was_connected {
+                let put = self.members.put(at, flow);
                 drop(setup);
-                return flow.close();
+                return put.or_else(|unwanted| unwanted.close());
             }
-            if is_same && self.was_connected() == was_connected {
-                lock(&place.state).begin_with(flow);
-                return Ok(());
-            }
-        }
-    }
-}
-
-/// A member's device, which is there.
-struct Found {
-    client: Client,
-    status: flowgauge_sensor_client::protocol::DeviceStatus,
-}
-
-impl Found {
-    fn flow(self, fd: c_int) -> Flow {
-        Flow::new(fd, self.client, &self.status)
-    }
-}
-
-fn find(sensors: &Sensors, member: &Member) -> Result<Found, Error> {
-    let failed = |error| {
-        let error = of_client(&error, NO_DEVICE);
-        Error::new(error.number, format!("{member}: {}", error.message))
-    };
-    let client = sensors.client(member).map_err(failed)?.with_patience(SETUP);
-    let devices = client.status().map_err(failed)?.devices;
-    let mut known = devices.iter();
-    match known.find(|status| status.device == member.device) {
-        Some(status) => Ok(Found {
-            status: status.clone(),
-            client,
-        }),
-        None => {
-            let known: Vec<&str> = devices.iter().map(|known| known.device.as_str()).collect();
-            let what = format!(
-                "{member}: the sensor has no such device, but {}",
-                known.join(", ")
-            );
-            Err(Error::new(NO_DEVICE, what))
         }
     }
 }
@@ -405,63 +318,9 @@ fn unreachable() -> Error {
     )
 }
 
-impl State {
-    fn begin(&mut self, flow: Flow) {
-        self.begin_with(Arc::new(flow));
-    }
-
-    fn begin_with(&mut self, flow: Arc<Flow>) {
-        self.flow = Some(flow);
-        self.error = None;
-        self.is_late = false;
-        self.since = SystemTime::now();
-        self.generation += 1;
-        self.delay = FIRST_TRY;
-    }
-
-    /// Notes whether it has gone.
-    fn look(&mut self) {
-        if self.flow.as_ref().is_some_and(|flow| flow.is_gone()) {
-            self.fail(Error::new(SOCKET, GONE));
-        }
-    }
-
-    fn fail(&mut self, error: Error) {
-        let flow = self.flow.take();
-        if flow.is_some() || self.error.is_none() {
-            self.since = SystemTime::now();
-        }
-        self.failed = flow.filter(|flow| !flow.is_gone());
-        self.error = Some(error);
-        self.is_late = false;
-        self.try_at = Instant::now() + self.delay;
-        self.delay = (self.delay * 2).min(LAST_TRY);
-    }
-
-    fn set_late(&mut self, is_late: bool) {
-        if self.flow.is_some() && self.is_late != is_late {
-            self.is_late = is_late;
-            self.since = SystemTime::now();
-        }
-    }
-}
-
-/// Sets flows up anew until the scope is closed.
-fn look(scope: &Weak<Scope>) {
-    while let Some(scope) = scope.upgrade() {
-        let is_over = lock(&scope.is_over);
-        let waited = scope.ended.wait_timeout(is_over, FIRST_TRY);
-        let is_over = *waited.unwrap_or_else(PoisonError::into_inner).0;
-        if is_over {
-            return;
-        }
-        scope.revive();
-    }
-}
-
 impl Descriptor for Scope {
     fn fd(&self) -> c_int {
-        self.fd
+        self.numbers.get().map_or(0, |numbers| numbers.0)
     }
 
     fn device(&self) -> &str {
@@ -469,7 +328,7 @@ impl Descriptor for Scope {
     }
 
     fn device_id(&self) -> c_int {
-        self.device_id
+        self.numbers.get().map_or(0, |numbers| numbers.1)
     }
 
     fn apply(&self, name: &str, arguments: Arguments<'_>) -> Result<c_int, Error> {
@@ -485,17 +344,38 @@ impl Descriptor for Scope {
         }
         let mut calls = lock(&self.calls).clone();
         calls.push(call.clone());
-        let stack = flowgauge_mapi::stack(&calls, self.fd.into(), &calls_of)?;
+        let stack = flowgauge_mapi::stack(&calls, self.fd().into(), &calls_of)?;
         if !stack.targets.is_empty() {
             let what = format!(
                 "{name} writes on this machine, to which sensors of others cannot; hint: have packets (TO_BUFFER) or results come, and write them"
             );
             return Err(Error::new(Error::FILE, what));
         }
-        self.on_all(|flow| flow.add(call.clone()).map(drop))?;
+        self.check(&call, &stack.text)?;
         let fid = calls.len() as c_int;
         *lock(&self.calls) = calls;
         Ok(fid)
+    }
+
+    fn set(&self, setting: Setting) -> Result<(), Error> {
+        let mut transfer = lock(&self.transfer);
+        let mut new = transfer.unwrap_or_default();
+        match setting {
+            Setting::Push(every) => new.push = every,
+            Setting::Prefetch(bytes) => new.prefetch = bytes,
+            Setting::ByTime(patience) => {
+                lock(&self.turn).turns.by_time(patience);
+                return Ok(());
+            }
+        }
+        *transfer = Some(new);
+        drop(transfer);
+        for (at, flow) in self.flows() {
+            if let Err(error) = flow.transfer(new) {
+                self.fail(at, &flow, &error);
+            }
+        }
+        Ok(())
     }
 
     fn functions(&self) -> Vec<Call> {
@@ -507,11 +387,11 @@ impl Descriptor for Scope {
         if self.was_connected() {
             return Err(connected_twice());
         }
-        self.on_all(Flow::open_alone)?;
+        self.open_all(&self.functions())?;
         let _ = self.since.set(SystemTime::now());
         drop(setup);
         // Those on this machine that waited for it.
-        open_waiting(self.fd)
+        open_waiting(self.fd())
     }
 
     fn was_connected(&self) -> bool {
@@ -537,7 +417,7 @@ impl Descriptor for Scope {
             size: 0,
         };
         let mut new = Shown {
-            results: self.places.iter().map(|_| none()).collect(),
+            results: (0..self.size()).map(|_| none()).collect(),
             _flows: Vec::new(),
             _zeros: zeros,
         };
@@ -613,8 +493,7 @@ impl Descriptor for Scope {
         // Whoever adds a member sees it, or its flow is seen here.
         let setup = lock(&self.setup);
         self.is_closed.store(true, Ordering::Relaxed);
-        *lock(&self.is_over) = true;
-        self.ended.notify_all();
+        self.members.end();
         drop(setup);
         // A member that has gone has ended its flow.
         each(&self.flows(), |(_, flow)| flow.close().ok());
@@ -622,35 +501,31 @@ impl Descriptor for Scope {
     }
 
     fn is_gone(&self) -> bool {
-        self.flows().len() < self.places.len()
+        self.flows().len() < self.size()
     }
 
     fn is_remote(&self) -> bool {
-        self.places
-            .iter()
-            .any(|place| place.member.address.is_some())
+        self.members.all().any(|member| member.address.is_some())
     }
 
     fn size(&self) -> usize {
-        self.places.len()
+        self.members.size()
     }
 
     fn member(&self, at: usize) -> Option<MemberInfo> {
-        let place = self.places.get(at)?;
-        let mut state = lock(&place.state);
-        state.look();
-        let (number, reason) = match &state.error {
-            Some(error) if is_passing(error) => (1, error.message.as_str()),
-            Some(error) => (2, error.message.as_str()),
-            None if state.is_late => (3, "it does not answer"),
-            None => (0, ""),
+        let state = self.members.state(at)?;
+        let (number, reason) = match state.state {
+            "down" => (1, ""),
+            "refused" => (2, ""),
+            "late" => (3, "it does not answer"),
+            _ => (0, ""),
         };
         Some(MemberInfo {
-            name: place.member.to_string(),
+            name: state.member.to_string(),
             state: number,
             since: state.since,
             generation: state.generation,
-            reason: reason.to_owned(),
+            reason: state.trouble.map_or(reason.to_owned(), |it| it.what),
         })
     }
 }

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use flowgauge_link::KeyFolder;
 use flowgauge_mapi::{Argument, Call, Error, OWN, PASSED, Shape, Target, label};
-use flowgauge_sensor_client::protocol::{DeviceStatus, Results};
+use flowgauge_sensor_client::protocol::Results;
 use flowgauge_sensor_client::scope::Member;
-use flowgauge_sensor_client::{Client, DEFAULT_SOCKET, Reading, Readings, Sensors};
+use flowgauge_sensor_client::{Client, DEFAULT_SOCKET, PREFETCH, Reading, Readings, Sensors};
 use serde_json::{Map, Value};
 
 use crate::abi::{RawPacket, RawResults};
-use crate::devices::{INTERFACE, create_device, devices};
+use crate::devices::{create_device, devices};
 use crate::error::{
     self, CONNECTED_TWICE, NO_DEVICE, NO_FLOW_YET, NOT_BUILT, NOT_CONNECTED, RIGHTS, SOCKET,
     UNKNOWN_FLOW, UNKNOWN_FUNCTION, of_client, of_function,
@@ -38,7 +38,7 @@ pub(crate) const LAST_LOOK: Duration = Duration::from_millis(50);
 /// How long the numbers of a sensor of another machine are waited for.
 pub(crate) const ANSWER: Duration = Duration::from_secs(1);
 /// Why nothing comes.
-pub(crate) const GONE: &str = "the sensor has gone; flows begin anew when it is back";
+const GONE: &str = "the sensor has gone; flows begin anew when it is back";
 /// How often the sensor hears that rows are read.
 const TELL: Duration = Duration::from_secs(1);
 /// How often it is looked whether the sensor is still there.
@@ -117,6 +117,8 @@ pub(crate) trait Descriptor {
     fn device_id(&self) -> c_int;
     /// Applies a function. Returns its number.
     fn apply(&self, name: &str, arguments: Arguments<'_>) -> Result<c_int, Error>;
+    /// Sets how its members send.
+    fn set(&self, setting: Setting) -> Result<(), Error>;
     /// The functions that were applied.
     fn functions(&self) -> Vec<Call>;
     /// Begins it.
@@ -146,6 +148,35 @@ pub(crate) trait Descriptor {
     fn size(&self) -> usize;
     /// How a member is, counted from 0.
     fn member(&self, at: usize) -> Option<MemberInfo>;
+}
+
+/// What can be set of a descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Setting {
+    /// Results come every so often by themselves; zero: they are asked for.
+    Push(Duration),
+    /// Bytes of packets that a member may send before more are asked for.
+    Prefetch(u64),
+    /// Packets come by capture time, and wait so long for earlier ones; nothing: they come of the members in turn.
+    ByTime(Option<Duration>),
+}
+
+/// How the sensors of other machines send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transfer {
+    /// [`Setting::Push`].
+    pub(crate) push: Duration,
+    /// [`Setting::Prefetch`].
+    pub(crate) prefetch: u64,
+}
+
+impl Default for Transfer {
+    fn default() -> Transfer {
+        Transfer {
+            push: Duration::ZERO,
+            prefetch: PREFETCH,
+        }
+    }
 }
 
 /// How a member of a descriptor is.
@@ -178,8 +209,6 @@ pub(crate) struct Flow {
     pub(crate) fd: c_int,
     pub(crate) device: String,
     pub(crate) device_id: c_int,
-    /// The device is an interface.
-    is_live: bool,
     client: Client,
     /// The flow has its device for itself: it starts and ends with it.
     owns_device: bool,
@@ -201,6 +230,8 @@ pub(crate) struct Flow {
 #[derive(Debug)]
 struct Open {
     number: u64,
+    /// The device is an interface.
+    is_live: bool,
     packets: Mutex<Packets>,
     readings: Readings,
     functions: Vec<Function>,
@@ -320,7 +351,7 @@ pub(crate) fn create(device: &str, owns_device: bool) -> Result<c_int, Error> {
     let client = client()?;
     let devices = devices()?;
     let found = devices.iter().find(|(_, known)| known.device == device);
-    let (device_id, status) = found.ok_or_else(|| {
+    let (device_id, _) = found.ok_or_else(|| {
         let known: Vec<&str> = devices
             .values()
             .map(|known| known.device.as_str())
@@ -335,10 +366,15 @@ pub(crate) fn create(device: &str, owns_device: bool) -> Result<c_int, Error> {
     let flow = Flow {
         device_id: *device_id,
         owns_device,
-        ..Flow::new(fd, client, status)
+        ..Flow::new(fd, client, device)
     };
     state_mut().flows.insert(fd, Handle::Flow(Arc::new(flow)));
     Ok(fd)
+}
+
+/// The descriptor of a new scope, and the number of its device.
+pub(crate) fn new_numbers(text: &str) -> (c_int, c_int) {
+    (next_descriptor(), state_mut().device_number(text))
 }
 
 fn next_descriptor() -> c_int {
@@ -352,8 +388,7 @@ fn create_scope(text: &str) -> Result<c_int, Error> {
         let what = format!("{error}; hint: {}", error.hint());
         Error::new(NO_DEVICE, what)
     })?;
-    let number = || (next_descriptor(), state_mut().device_number(text));
-    let scope = Scope::create(text, sensors(&members)?, members, &number)?;
+    let scope = Scope::create(text, sensors(&members)?, members)?;
     let fd = scope.fd();
     state_mut().flows.insert(fd, Handle::Scope(scope));
     Ok(fd)
@@ -425,12 +460,11 @@ pub(crate) fn close(fd: c_int) -> Result<(), Error> {
 
 impl Flow {
     /// A flow on a device of a sensor, in no table.
-    pub(crate) fn new(fd: c_int, client: Client, device: &DeviceStatus) -> Flow {
+    pub(crate) fn new(fd: c_int, client: Client, device: &str) -> Flow {
         Flow {
             fd,
-            device: device.device.clone(),
+            device: device.to_owned(),
             device_id: 0,
-            is_live: device.source.starts_with(INTERFACE),
             client,
             owns_device: false,
             calls: Mutex::default(),
@@ -468,8 +502,7 @@ impl Flow {
         calls.push(call.clone());
         let mut files = lock(&self.files);
         let checked = self.stack(&calls).and_then(|stack| {
-            let checked = self.client.check(&self.device, &stack.text);
-            checked.map_err(|error| of_function(&call, &error))?;
+            self.check(&call, &stack.text)?;
             let new = stack.targets.iter().skip(files.len()).map(Target::open);
             files.extend(new.collect::<Result<Vec<_>, _>>()?);
             if call.function.is_own() {
@@ -486,6 +519,12 @@ impl Flow {
         }
     }
 
+    /// Whether its sensor takes a function, with those before it.
+    pub(crate) fn check(&self, call: &Call, stack: &str) -> Result<(), Error> {
+        let checked = self.client.check(&self.device, stack);
+        checked.map_err(|error| of_function(call, &error))
+    }
+
     /// Whether it is connected, with all flows that it waits for, and not open yet.
     fn may_open(&self) -> bool {
         let calls = lock(&self.calls);
@@ -498,7 +537,8 @@ impl Flow {
     }
 
     /// Begins it, as the member of a scope.
-    pub(crate) fn open_alone(&self) -> Result<(), Error> {
+    pub(crate) fn open_alone(&self, calls: Vec<Call>) -> Result<(), Error> {
+        *lock(&self.calls) = calls;
         self.open()?;
         self.is_connected.store(true, Ordering::Relaxed);
         Ok(())
@@ -534,6 +574,7 @@ impl Flow {
         let open = Open {
             own: (!own.is_empty()).then(|| Chain::new(own, keeps)),
             number: opened.number(),
+            is_live: opened.opened().is_live,
             readings: opened.readings(),
             functions,
             passed: place(PASSED),
@@ -760,7 +801,7 @@ impl Flow {
     /// Lets the sensor know now and then that the rows it gave are read: a trace file waits with further ones.
     fn tell_of_reading(&self, open: &Open, function: &Function) -> Result<(), Error> {
         let mut told = lock(&function.told);
-        if self.is_live || told.elapsed() < TELL {
+        if open.is_live || told.elapsed() < TELL {
             return Ok(());
         }
         *told = Instant::now();
@@ -776,8 +817,30 @@ impl Flow {
     ) -> Result<Option<*mut RawPacket>, Error> {
         let open = self.opened()?;
         let place = self.function(open, fid)?.place;
-        let next = lock(&open.packets).next(place, limit, self.is_live);
+        let next = lock(&open.packets).next(place, limit, open.is_live);
         next.inspect_err(|_| open.looked.store(0, Ordering::Relaxed))
+    }
+
+    /// When the next packet of a `TO_BUFFER` was captured, if one comes within `limit`, in seconds since 1970 as a fixed point of
+    /// 32.32 bits.
+    pub(crate) fn time_of_next(&self, fid: c_int, limit: Duration) -> Result<Option<u64>, Error> {
+        let open = self.opened()?;
+        let place = self.function(open, fid)?.place;
+        let next = lock(&open.packets).time_of_next(place, limit, open.is_live);
+        next.inspect_err(|_| open.looked.store(0, Ordering::Relaxed))
+    }
+
+    /// Whether its device is an interface, once it is open.
+    pub(crate) fn is_live(&self) -> bool {
+        self.open.get().is_some_and(|open| open.is_live)
+    }
+
+    /// Sets how its sensor sends, once it is open.
+    pub(crate) fn transfer(&self, transfer: Transfer) -> Result<(), Error> {
+        let Some(open) = self.open.get() else {
+            return Ok(());
+        };
+        lock(&open.packets).transfer(transfer.push, transfer.prefetch)
     }
 
     fn next_packet(&self, fid: c_int) -> Result<Option<*mut RawPacket>, Error> {
@@ -820,7 +883,7 @@ impl Flow {
             // What came before the end is taken.
             let is_last = self.reading(open, open.passed)?.is_last;
             let mut packets = lock(&open.packets);
-            let Some(packet) = packets.next(place, LAST_LOOK, self.is_live)? else {
+            let Some(packet) = packets.next(place, LAST_LOOK, open.is_live)? else {
                 if is_last {
                     break;
                 }
@@ -830,7 +893,7 @@ impl Flow {
             let passed = unsafe { own.process(packet) };
             drop(packets);
             if let Some(record) = passed {
-                own.keep(record, self.is_live, || !self.is_closed());
+                own.keep(record, open.is_live, || !self.is_closed());
             }
         }
         Ok(())
@@ -855,6 +918,11 @@ impl Descriptor for Flow {
             return Err(too_late());
         }
         self.add(call(name, arguments)?)
+    }
+
+    /// What this machine's sensor has is always there.
+    fn set(&self, _: Setting) -> Result<(), Error> {
+        Ok(())
     }
 
     fn functions(&self) -> Vec<Call> {

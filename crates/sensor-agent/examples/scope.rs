@@ -73,11 +73,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         flow.start();
         let (mut packets, mut octets) = (0_u64, 0_u64);
         while begun.elapsed() < seconds {
-            let Some((_, record, _)) = flow.next(Duration::from_millis(500)) else {
+            let next = flow.next(Duration::from_millis(500), |_, packet| packet.record.len());
+            let Some(bytes) = next else {
                 break;
             };
             packets += 1;
-            octets += record.len() as u64;
+            octets += bytes as u64;
         }
         let lost = flow.read("to_buffer").into_iter().flatten();
         let lost: u64 = lost.map(|reading| reading.lost).sum();

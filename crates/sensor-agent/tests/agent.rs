@@ -14,7 +14,7 @@ use flowgauge_link::{Identity, KeyFolder};
 use flowgauge_sensor::Sensor;
 use flowgauge_sensor_agent::Agent;
 use flowgauge_sensor_client::scope::{self, Member};
-use flowgauge_sensor_client::{Client, ClientError, Flow, Readings, ScopeFlow, Sensors};
+use flowgauge_sensor_client::{Client, ClientError, Flow, Packet, Readings, ScopeFlow, Sensors};
 
 const LONG: Duration = Duration::from_secs(60);
 const STACKS: [&str; 5] = [
@@ -122,6 +122,28 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < patience, "{what}");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Packets of two traces come by capture time, none lost or twice.
+#[test]
+fn packets_of_several_sensors_come_by_capture_time() {
+    let all = running(3);
+    let (sensors, members) = scope_of(&all);
+    let stack = "filter { tcp } to_buffer";
+    let mut flow = ScopeFlow::open(&sensors, members, stack, &[], Duration::ZERO).unwrap();
+    flow.by_time(Some(Duration::from_secs(1)));
+    assert!(flow.start().iter().all(Result::is_ok));
+    let (mut last, mut taken) = (0, vec![0; flow.size()]);
+    let mut take = |member: usize, packet: Packet<'_>| {
+        assert!(packet.time() >= last);
+        last = packet.time();
+        taken[member] += 1;
+    };
+    while flow.next(LONG, &mut take).is_some() {}
+    let counted = flow.read("to_buffer").into_iter();
+    let counted: Vec<u64> = counted.map(|reading| reading.unwrap().items).collect();
+    assert_eq!(counted, taken);
+    assert!(taken.iter().all(|taken| *taken > 1000));
 }
 
 fn packets(flow: &mut Flow) -> Vec<Vec<u8>> {
@@ -349,11 +371,13 @@ fn one_flow_on_many_sensors_goes_on_where_one_of_them_fails() {
     let started: Vec<bool> = started.iter().map(Result::is_ok).collect();
     assert_eq!(started, [false, true, true, true, false]);
     let mut taken = [0_u64; 5];
-    while let Some((member, record, component)) = flow.next(Duration::from_secs(5)) {
-        assert_eq!(component, 1);
-        assert!(record.len() > 20);
+    let take = |member: usize, packet: Packet<'_>| {
+        assert_eq!(packet.component, 1);
+        assert!(packet.record.len() > 20);
         taken[member] += 1;
-    }
+    };
+    let mut take = take;
+    while flow.next(Duration::from_secs(5), &mut take).is_some() {}
     let counted = |flow: &ScopeFlow| {
         let read = flow.read("count").into_iter();
         read.map(|reading| reading.map(|it| it.value.unwrap() as u64))
@@ -379,8 +403,8 @@ fn one_flow_on_many_sensors_goes_on_where_one_of_them_fails() {
     });
     // It is tried again, and its agent says that there is no sensor.
     until("its agent answers", || {
-        let error = flow.states()[1].error.clone();
-        error.is_some_and(|(error, _)| error.contains("its agent runs"))
+        let error = flow.states()[1].trouble.clone();
+        error.is_some_and(|it| it.what.contains("its agent runs"))
     });
     assert_eq!(states(&flow), ["refused", "down", "ok", "ok", "down"]);
     all[1].start_sensor();
@@ -409,6 +433,29 @@ fn a_scope_that_nobody_serves_is_an_error() {
     assert!(refused.hint().unwrap().contains("keys"), "{refused}");
 }
 
+/// An agent that does not take a name refuses: nobody tries again. What goes wrong is told with the member's name.
+#[test]
+fn members_whose_agents_do_not_allow_a_user_are_refused() {
+    let all = running(1);
+    let identity = all[0].identity("sensor");
+    let allowed = vec!["other".to_owned()];
+    let strict = Agent::start(&identity, "127.0.0.1:0", allowed, all[0].socket()).unwrap();
+    let sensors = Arc::new(Sensors::new(all[0].socket(), Some(all[0].user.clone())));
+    let open = |text: &str| {
+        let members = scope::members(text).unwrap();
+        ScopeFlow::open(&sensors, members, "count", &[], Duration::ZERO)
+    };
+    let strict = format!("{}:mix", strict.local_address());
+    let flow = open(&format!("mix, {strict}")).unwrap();
+    let states = flow.states();
+    assert_eq!(states[0].state, "ok");
+    assert_eq!(states[1].state, "refused");
+    let trouble = states[1].trouble.clone().unwrap();
+    assert!(trouble.what.contains("not allowed"), "{trouble:?}");
+    let error = open(&format!("{strict}, none")).unwrap_err();
+    assert!(error.to_string().starts_with(&strict), "{error}");
+}
+
 /// Many members at an address where nobody answers wait for it once: all fail with the first. Whoever asks later tries again.
 #[test]
 fn members_of_a_sensor_that_does_not_answer_wait_once() {
@@ -418,17 +465,20 @@ fn members_of_a_sensor_that_does_not_answer_wait_once() {
     let text = format!("{}:mix", silent.local_addr().unwrap());
     let member = scope::members(&text).unwrap().remove(0);
     let ask = || sensors.client(&member).unwrap_err();
-    let (first, others) = thread::scope(|scope| {
-        let asking: Vec<_> = (0..20).map(|_| scope.spawn(ask)).collect();
+    let failed = || match ask() {
+        ClientError::NotReached(error) => error,
+        other => panic!("{other}"),
+    };
+    let errors: Vec<Arc<ClientError>> = thread::scope(|scope| {
+        let asking: Vec<_> = (0..20).map(|_| scope.spawn(failed)).collect();
         let errors = asking.into_iter().map(|asking| asking.join().unwrap());
-        let is_first = |error: &ClientError| matches!(error, ClientError::Unreachable(_));
-        errors.partition::<Vec<_>, _>(is_first)
+        errors.collect()
     });
     // As many connections as were tried.
     silent.set_nonblocking(true).unwrap();
-    let tried = silent.incoming().take_while(Result::is_ok).count();
-    assert_eq!((first.len(), others.len(), tried), (1, 19, 1));
-    assert_eq!(others[0].to_string(), first[0].to_string());
+    assert_eq!(silent.incoming().take_while(Result::is_ok).count(), 1);
+    let is_first = |error: &Arc<ClientError>| Arc::ptr_eq(error, &errors[0]);
+    assert!(errors.iter().all(is_first));
     drop(silent);
-    assert!(matches!(ask(), ClientError::Unreachable(_)));
+    assert!(!is_first(&failed()));
 }

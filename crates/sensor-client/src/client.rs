@@ -15,6 +15,7 @@ use crate::protocol::{
     Answer, OpenedFlow, Refusal, Request, Results, Status, receive_answer, send,
 };
 use crate::remote::{Coming, Remote};
+use crate::scope::Member;
 
 /// How long an answer may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -57,9 +58,12 @@ pub enum ClientError {
     /// That of another machine cannot be reached.
     #[error(transparent)]
     Unreachable(#[from] flowgauge_link::Error),
-    /// It could not be reached for another flow, which this one waited for: what was said of that, and what to do about it.
-    #[error("{0}")]
-    NotReached(String, Option<String>),
+    /// It cannot be reached: told to all flows that waited for the same attempt.
+    #[error(transparent)]
+    NotReached(Arc<ClientError>),
+    /// It is one member of a scope.
+    #[error("{0}: {1}")]
+    Member(Member, Box<ClientError>),
     /// It has gone, or does not answer.
     #[error("the sensor has gone: {0}")]
     Gone(#[from] io::Error),
@@ -85,7 +89,8 @@ impl ClientError {
                 "start one with flowgauge sensor run, or name its socket with --socket"
             }
             ClientError::Unreachable(error) => return error.hint(),
-            ClientError::NotReached(_, hint) => return hint.clone(),
+            ClientError::NotReached(error) => return error.hint(),
+            ClientError::Member(_, error) => return error.hint(),
             ClientError::Refused(refusal) => return refusal.hint.clone(),
             ClientError::Gone(_) | ClientError::Lost => {
                 "its log says why; flows begin anew when it is back"
@@ -94,6 +99,21 @@ impl ClientError {
             ClientError::Confused => "client and sensor should be of the same version",
         };
         Some(hint.to_owned())
+    }
+}
+
+impl ClientError {
+    /// Whether it may be otherwise later.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            ClientError::Refused(refusal) => refusal.is_passing,
+            ClientError::Unreachable(flowgauge_link::Error::Refused { reason, .. }) => {
+                *reason == flowgauge_link::Refusal::Full
+            }
+            ClientError::NotReached(error) => error.is_passing(),
+            ClientError::Member(_, error) => error.is_passing(),
+            _ => true,
+        }
     }
 }
 

@@ -73,8 +73,7 @@ impl<'a> Packet<'a> {
 
     /// When it was captured, in seconds since 1970 as a fixed point of 32.32 bits.
     pub fn time(&self) -> u64 {
-        let bytes = self.record.first_chunk();
-        bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        layout::time_of(self.record)
     }
 
     /// Its bytes on the wire.
@@ -152,7 +151,7 @@ impl Readings {
     pub fn refresh<'a>(all: impl Iterator<Item = &'a Readings>, patience: Duration) -> Vec<bool> {
         let asked = all.map(|readings| match &readings.0 {
             Numbers::Shared(_) => (None, true),
-            Numbers::Remote(flow) => match flow.begin_refresh() {
+            Numbers::Remote(flow) => match flow.begin_refresh(patience) {
                 Some(coming) => (coming.map(|coming| (flow, coming)), true),
                 None => (None, false),
             },
@@ -297,6 +296,15 @@ impl Flow {
             Some(packets) => packets.take().map(Some),
             None => Ok(None),
         }
+    }
+
+    /// The component of the next packet, and when it was captured, as [`Packet::time`] has it, if one is there within `limit`.
+    ///
+    /// # Errors
+    /// [`ClientError::Gone`].
+    pub fn peek(&mut self, limit: Duration) -> Result<Option<(usize, u64)>, ClientError> {
+        let packets = self.packets_within(limit)?;
+        Ok(packets.map(|it| (it.component, layout::time_of(it.rest(it.at)))))
     }
 
     /// The next packets all at once: what is left of a batch, or the next one.

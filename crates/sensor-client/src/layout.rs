@@ -49,6 +49,12 @@ pub const fn record_len(captured: usize) -> usize {
     (RECORD_HEADER + captured).next_multiple_of(8)
 }
 
+/// When the packet of a record was captured, in seconds since 1970 as a fixed point of 32.32 bits.
+pub fn time_of(record: &[u8]) -> u64 {
+    let bytes = record.first_chunk();
+    bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
 /// What an event says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Body {

@@ -5,14 +5,18 @@
 mod client;
 mod flow;
 pub mod layout;
+pub mod members;
 pub mod protocol;
 pub mod remote;
 pub mod scope;
 mod scope_flow;
+pub mod turns;
 
 pub use client::{Client, ClientError};
 pub use flow::{Batch, Flow, Packet, Reading, Readings};
-pub use scope_flow::{MemberState, ScopeFlow, Sensors};
+pub use members::MemberState;
+pub use remote::PREFETCH;
+pub use scope_flow::{ScopeFlow, Sensors};
 
 /// Where users come to, unless the sensor's configuration says something else.
 pub const DEFAULT_SOCKET: &str = "/run/flowgauge/sensor.sock";

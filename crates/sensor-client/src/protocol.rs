@@ -37,7 +37,7 @@ pub enum Request {
     Check {
         /// The device.
         device: String,
-        /// Its components.
+        /// Its components; none: whether the device is there.
         stack: String,
     },
     /// A flow: a stack on a device, until it is closed or the connection ends. `fd:0` in the place of a file to be written is the
@@ -110,6 +110,9 @@ pub struct OpenedFlow {
     pub number: u64,
     /// The labels of its components.
     pub components: Vec<String>,
+    /// Its device is an interface.
+    #[serde(default)]
+    pub is_live: bool,
 }
 
 /// Why something is not done.

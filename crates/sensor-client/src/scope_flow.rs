@@ -1,29 +1,26 @@
 //! A flow on devices of many sensors: opened on all at the same time, asked on all at the same time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use flowgauge_link::Identity;
 use serde_json::{Map, Value};
 
 use crate::client::{Client, ClientError, Pending};
 use crate::flow::{Flow, Packet, Reading, Readings};
+use crate::members::{Held, MemberState, Members, Trouble, keep_trying, lock};
 use crate::protocol::{Request, Results};
 use crate::scope::Member;
+use crate::turns::{Head, Next, Turns};
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long the answer of a member is waited for; while it owes one, it is not waited for again.
 const ANSWER: Duration = Duration::from_secs(1);
-/// A member that is down is tried again after this time, and twice as long after each failure, up to the last.
-const FIRST_TRY: Duration = Duration::from_millis(500);
-const LAST_TRY: Duration = Duration::from_secs(10);
-/// Threads that connect at once.
-const CONNECTING: usize = 32;
 
 /// Connections to sensors, one for each, which flows share.
 #[derive(Debug)]
@@ -38,12 +35,10 @@ pub struct Sensors {
 #[derive(Debug, Default)]
 struct Open {
     client: Option<Client>,
+    /// Devices that are there.
+    devices: BTreeSet<String>,
     /// When it was tried last without success, and why: those who waited for that do not try in turn.
-    failed: Option<(Instant, String, Option<String>)>,
-}
-
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    failed: Option<(Instant, Arc<ClientError>)>,
 }
 
 impl Sensors {
@@ -62,26 +57,45 @@ impl Sensors {
     /// [`ClientError`].
     pub fn client(&self, member: &Member) -> Result<Client, ClientError> {
         let asked = Instant::now();
-        let key = member.address.clone().unwrap_or_default();
-        let place = Arc::clone(lock(&self.open).entry(key).or_default());
+        let place = self.place(member);
         // Others to the same sensor wait for this one, those to other sensors do not.
         let mut place = lock(&place);
         if let Some(client) = place.client.as_ref().filter(|client| !client.is_gone()) {
             return Ok(client.clone());
         }
-        if let Some((at, what, hint)) = &place.failed
+        if let Some((at, error)) = &place.failed
             && *at >= asked
         {
-            return Err(ClientError::NotReached(what.clone(), hint.clone()));
+            return Err(ClientError::NotReached(Arc::clone(error)));
         }
-        place.client = None;
+        *place = Open::default();
         match self.connect(member) {
             Ok(client) => Ok(place.client.insert(client).clone()),
             Err(error) => {
-                place.failed = Some((Instant::now(), error.to_string(), error.hint()));
-                Err(error)
+                let error = Arc::new(error);
+                place.failed = Some((Instant::now(), Arc::clone(&error)));
+                Err(ClientError::NotReached(error))
             }
         }
+    }
+
+    /// The connection to a member's sensor, which has the member's device: it is asked once for each.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn device(&self, member: &Member) -> Result<Client, ClientError> {
+        let client = self.client(member)?;
+        let place = self.place(member);
+        if !lock(&place).devices.contains(&member.device) {
+            client.check(&member.device, "")?;
+            lock(&place).devices.insert(member.device.clone());
+        }
+        Ok(client)
+    }
+
+    fn place(&self, member: &Member) -> Arc<Mutex<Open>> {
+        let key = member.address.clone().unwrap_or_default();
+        Arc::clone(lock(&self.open).entry(key).or_default())
     }
 
     fn connect(&self, member: &Member) -> Result<Client, ClientError> {
@@ -97,8 +111,7 @@ impl Sensors {
 #[derive(Debug)]
 pub struct ScopeFlow {
     inner: Arc<Inner>,
-    /// Whose turn it is to give a packet.
-    turn: usize,
+    turns: Turns,
 }
 
 #[derive(Debug)]
@@ -109,39 +122,21 @@ struct Inner {
     files: Vec<OwnedFd>,
     /// How often numbers come by themselves; zero: when they are asked for.
     push: Duration,
-    members: Vec<(Member, Mutex<State>)>,
-    is_over: Mutex<bool>,
-    ended: Condvar,
+    members: Members<Has>,
 }
 
-/// How a member is.
+/// What a member has.
 #[derive(Debug)]
-struct State {
-    flow: Option<Flow>,
-    /// Why there is none.
-    error: Option<ClientError>,
-    since: SystemTime,
-    /// How often it was opened.
-    generation: u32,
-    try_at: Instant,
-    delay: Duration,
+struct Has {
+    flow: Flow,
     /// The answer that it owes.
     owed: Option<Pending>,
 }
 
-/// How a member of a flow is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberState {
-    /// Which.
-    pub member: Member,
-    /// `ok`, `down` or `refused`.
-    pub state: &'static str,
-    /// Since when.
-    pub since: SystemTime,
-    /// Why it is not ok, and what to do about it.
-    pub error: Option<(String, Option<String>)>,
-    /// How often the flow was set up there: from the second time on its results begin anew.
-    pub generation: u32,
+impl Held for Has {
+    fn is_gone(&self) -> bool {
+        self.flow.client().is_gone()
+    }
 }
 
 impl ScopeFlow {
@@ -156,18 +151,6 @@ impl ScopeFlow {
         files: &[OwnedFd],
         push: Duration,
     ) -> Result<ScopeFlow, ClientError> {
-        let new = |member| {
-            let state = State {
-                flow: None,
-                error: None,
-                since: SystemTime::now(),
-                generation: 0,
-                try_at: Instant::now(),
-                delay: FIRST_TRY,
-                owed: None,
-            };
-            (member, Mutex::new(state))
-        };
         let inner = Arc::new(Inner {
             sensors: Arc::clone(sensors),
             stack: stack.to_owned(),
@@ -175,73 +158,59 @@ impl ScopeFlow {
                 .map(OwnedFd::try_clone)
                 .collect::<Result<_, _>>()?,
             push,
-            members: members.into_iter().map(new).collect(),
-            is_over: Mutex::new(false),
-            ended: Condvar::new(),
+            members: Members::new(members),
         });
-        inner.connect();
-        let mut states = inner.members.iter().map(|(_, state)| lock(state));
-        if states.all(|state| state.flow.is_none())
-            && let Some((_, first)) = inner.members.first()
+        let errors = inner.connect();
+        if errors.len() == inner.members.size()
+            && let Some(first) = errors.into_iter().next()
         {
-            return Err(lock(first).error.take().unwrap_or(ClientError::Nobody));
+            return Err(first);
         }
-        let looking = Arc::downgrade(&inner);
-        // Without it, members that go do not come back.
-        let _ = thread::Builder::new()
-            .name("fg-scope".to_owned())
-            .spawn(move || look(&looking));
-        Ok(ScopeFlow { inner, turn: 0 })
+        keep_trying(
+            Arc::downgrade(&inner),
+            |inner| &inner.members,
+            |inner| drop(inner.connect()),
+        );
+        Ok(ScopeFlow {
+            inner,
+            turns: Turns::default(),
+        })
     }
 
     /// How many members it has.
     pub fn size(&self) -> usize {
-        self.inner.members.len()
+        self.inner.members.size()
     }
 
     /// Whether no more comes to any member that has the flow, as far as they have told.
     pub fn is_over(&self) -> bool {
-        let states = self.inner.members.iter().map(|(_, state)| lock(state));
-        let mut flows = states
-            .filter_map(|state| Some(state.flow.as_ref()?.readings()))
+        let is_over = |has: &mut Has| has.flow.readings().latest(0).is_last;
+        let mut known = self
+            .inner
+            .members
+            .map(is_over)
+            .into_iter()
+            .flatten()
             .peekable();
-        flows.peek().is_some() && flows.all(|readings| readings.latest(0).is_last)
+        known.peek().is_some() && known.all(|is_over| is_over)
     }
 
     /// How each member is.
     pub fn states(&self) -> Vec<MemberState> {
-        let members = self.inner.members.iter();
-        let states = members.map(|(member, state)| {
-            let state = lock(state);
-            let error = state.error.as_ref();
-            MemberState {
-                member: member.clone(),
-                state: match error {
-                    None => "ok",
-                    Some(error) if is_final(error) => "refused",
-                    Some(_) => "down",
-                },
-                since: state.since,
-                error: error.map(|error| (error.to_string(), error.hint())),
-                generation: state.generation,
-            }
-        });
-        states.collect()
+        let all = 0..self.size();
+        all.filter_map(|at| self.inner.members.state(at)).collect()
     }
 
     /// What a component has counted at each member, by its label: asked of all at the same time, where they do not send it by
     /// themselves. Nothing of those that are down; of those that do not answer what they said last.
     pub fn read(&self, component: &str) -> Vec<Option<Reading>> {
-        let readings = self.inner.members.iter().map(|(_, state)| {
-            let mut state = lock(state);
-            self.inner.look_at(&mut state);
-            let flow = state.flow.as_ref()?;
-            Some((flow.readings(), flow.component(component)?))
+        let places = self.inner.members.map(|has| {
+            let place = has.flow.component(component)?;
+            Some((has.flow.readings(), place))
         });
-        let readings: Vec<_> = readings.collect();
-        let all = readings.iter().flatten().map(|(readings, _)| readings);
-        Readings::refresh(all, ANSWER);
-        let read = readings.iter();
+        let places: Vec<_> = places.into_iter().map(Option::flatten).collect();
+        self.inner.refresh();
+        let read = places.iter();
         read.map(|found| found.as_ref().map(|(readings, at)| readings.latest(*at)))
             .collect()
     }
@@ -262,15 +231,20 @@ impl ScopeFlow {
     /// Takes the rows that wait in tables of components that keep them to be taken, as far as members have told: by member, each
     /// with the place of its component.
     pub fn take_rows(&self) -> Vec<Vec<(usize, Map<String, Value>)>> {
-        let all = self.inner.members.iter().map(|(_, state)| {
-            let state = lock(state);
-            let Some(flow) = state.flow.as_ref().filter(|_| state.owed.is_none()) else {
+        let places = self.inner.members.map(|has| {
+            let flow = has.owed.is_none().then_some(&has.flow)?;
+            let components = flow.opened().components.clone();
+            Some((
+                flow.readings(),
+                flow.client().clone(),
+                flow.number(),
+                components,
+            ))
+        });
+        let all = places.into_iter().map(|place| {
+            let Some((readings, client, number, components)) = place.flatten() else {
                 return Vec::new();
             };
-            let (readings, client, number) =
-                (flow.readings(), flow.client().clone(), flow.number());
-            let components = flow.opened().components.clone();
-            drop(state);
             let waiting = components.iter().enumerate();
             let waiting = waiting.filter(|(at, _)| readings.latest(*at).rows > 0);
             let rows = waiting.flat_map(|(at, label)| {
@@ -287,50 +261,49 @@ impl ScopeFlow {
 
     /// Asks all members for what their components have counted.
     pub fn refresh(&self) {
-        let states = self.inner.members.iter().map(|(_, state)| lock(state));
-        let readings = states.filter_map(|state| Some(state.flow.as_ref()?.readings()));
-        let readings: Vec<Readings> = readings.collect();
-        Readings::refresh(readings.iter(), ANSWER);
+        self.inner.refresh();
     }
 
     /// Ends the flow. Returns its last results.
     pub fn close(&mut self) -> Vec<Result<Results, String>> {
-        self.inner.end();
+        self.inner.members.end();
         let last = self.ask(|flow| Request::Close { flow });
-        for (_, state) in &self.inner.members {
-            if let Some(flow) = lock(state).flow.take() {
-                flow.client().forget(flow.number());
-            }
+        for has in self.inner.members.take_all() {
+            has.flow.client().forget(has.flow.number());
         }
         last
     }
 
     fn ask(&self, request: impl Fn(u64) -> Request) -> Vec<Result<Results, String>> {
-        let begun = self.inner.members.iter().map(|(_, state)| {
-            let mut state = lock(state);
-            self.inner.look_at(&mut state);
-            // An answer that comes late is nobody's.
-            if state.owed.as_mut().is_some_and(|owed| owed.is_due()) {
-                return Err("it does not answer".to_owned());
-            }
-            state.owed = None;
-            let Some(flow) = &state.flow else {
-                let error = state.error.as_ref();
-                return Err(error.map_or_else(String::new, ClientError::to_string));
-            };
-            let begun = flow.client().begin(&request(flow.number()));
-            begun.map_err(|error| error.to_string())
+        let silent = || "it does not answer".to_owned();
+        let members = &self.inner.members;
+        let begun = (0..self.size()).map(|at| {
+            let begun = members.with(at, |has| {
+                // An answer that comes late is nobody's.
+                if has.owed.as_mut().is_some_and(|owed| owed.is_due()) {
+                    return Err(silent());
+                }
+                has.owed = None;
+                let begun = has.flow.client().begin(&request(has.flow.number()));
+                begun.map_err(|error| error.to_string())
+            });
+            begun.unwrap_or_else(|| {
+                let state = members.state(at);
+                let trouble = state.and_then(|state| state.trouble);
+                Err(trouble.map(|it| it.what).unwrap_or_default())
+            })
         });
         let begun: Vec<Result<Pending, String>> = begun.collect();
         let until = Instant::now() + ANSWER;
-        let members = self.inner.members.iter();
-        let answers = members.zip(begun).map(|((_, state), begun)| {
+        let answers = begun.into_iter().enumerate().map(|(at, begun)| {
             let mut pending = begun?;
-            match pending.results(until) {
+            let answer = pending.results(until);
+            members.set_late(at, matches!(answer, Ok(None)));
+            match answer {
                 Ok(Some(results)) => Ok(results),
                 Ok(None) => {
-                    lock(state).owed = Some(pending);
-                    Err("it does not answer".to_owned())
+                    members.with(at, |has| has.owed = Some(pending));
+                    Err(silent())
                 }
                 Err(error) => Err(error.to_string()),
             }
@@ -338,39 +311,57 @@ impl ScopeFlow {
         answers.collect()
     }
 
-    /// The next packet, of the members in turn, and whose it is. `None`: none came within `limit`, or none will.
-    pub fn next(&mut self, limit: Duration) -> Option<(usize, Vec<u8>, usize)> {
+    /// Has packets come by capture time ([`Turns::by_time`]); with `None` of the members in turn, as at first.
+    pub fn by_time(&mut self, patience: Option<Duration>) {
+        self.turns.by_time(patience);
+    }
+
+    /// Does something with the next packet, and whose it is. `None`: none came within `limit`, or none will.
+    pub fn next<R>(
+        &mut self,
+        limit: Duration,
+        work: impl FnOnce(usize, Packet<'_>) -> R,
+    ) -> Option<R> {
         const LOOK: Duration = Duration::from_millis(2);
 
         let until = Instant::now().checked_add(limit);
+        let members = &self.inner.members;
         loop {
-            let mut is_over = true;
-            for _ in 0..self.inner.members.len() {
-                let at = self.turn % self.inner.members.len();
-                self.turn = at + 1;
-                let mut state = lock(&self.inner.members[at].1);
-                self.inner.look_at(&mut state);
-                let Some(flow) = &mut state.flow else {
-                    continue;
-                };
-                is_over &= flow.readings().latest(0).is_over();
-                if let Ok(Some(Packet { component, record })) = flow.next(Duration::ZERO) {
-                    return Some((at, record.to_vec(), component));
+            let head = |at| {
+                let head = members.with(at, |has| {
+                    // In this order: what came before the end is taken.
+                    let is_over = has.flow.readings().latest(0).is_over();
+                    match has.flow.peek(Duration::ZERO) {
+                        Ok(Some((_, time))) => Head::Packet(time),
+                        Ok(None) if !is_over => Head::Nothing {
+                            is_live: has.flow.opened().is_live,
+                        },
+                        _ => Head::Over,
+                    }
+                });
+                head.unwrap_or(Head::Over)
+            };
+            match self.turns.next(0..members.size(), head) {
+                Next::Take(at) => {
+                    let packet = |has: &mut Has| {
+                        let next = has.flow.next(Duration::ZERO);
+                        next.ok().flatten().map(|packet| work(at, packet))
+                    };
+                    return members.with(at, packet).flatten();
                 }
+                Next::Over => return None,
+                Next::Wait if until.is_some_and(|until| Instant::now() >= until) => return None,
+                Next::Wait => thread::sleep(LOOK),
             }
-            if is_over || until.is_some_and(|until| Instant::now() >= until) {
-                return None;
-            }
-            thread::sleep(LOOK);
         }
     }
 
     /// Has the files of the members' devices read.
     pub fn start(&self) -> Vec<Result<(), ClientError>> {
-        let members = self.inner.members.iter();
-        let started = members.map(|(member, _)| {
+        let started = self.inner.members.all().map(|member| {
             let client = self.inner.sensors.client(member);
-            client.and_then(|client| client.start(&member.device))
+            let started = client.and_then(|client| client.start(&member.device));
+            started.map_err(|error| self.inner.of(member, error))
         });
         started.collect()
     }
@@ -378,112 +369,64 @@ impl ScopeFlow {
 
 impl Drop for ScopeFlow {
     fn drop(&mut self) {
-        self.inner.end();
-        for (_, state) in &self.inner.members {
-            if let Some(flow) = lock(state).flow.take() {
-                end(&flow);
-            }
-        }
+        self.inner.members.end();
+        self.inner.members.take_all().iter().for_each(end);
     }
 }
 
 impl Inner {
-    fn end(&self) {
-        *lock(&self.is_over) = true;
-        self.ended.notify_all();
+    /// Opens the flow where it is not, and can be tried again. Returns why it could not be.
+    fn connect(&self) -> Vec<ClientError> {
+        let open = |at, member: &Member| {
+            let opened = self.open(member).map_err(|error| self.of(member, error));
+            // One that nobody wants any more.
+            let put = self.members.put(at, opened?);
+            put.or_else(|has| {
+                end(&has);
+                Ok(())
+            })
+        };
+        self.members.try_again(open, |error| match error {
+            ClientError::Member(_, error) => Trouble::from(&**error),
+            error => Trouble::from(error),
+        })
     }
 
-    /// Notes that a member has gone.
-    fn look_at(&self, state: &mut State) {
-        let is_gone = |flow: &Flow| flow.client().is_gone();
-        if state.flow.as_ref().is_some_and(is_gone) {
-            state.fail(ClientError::Lost);
-        }
-    }
-
-    /// Opens the flow where it is not, and can be tried again.
-    fn connect(&self) {
-        let now = Instant::now();
-        let wanted = self.members.iter().filter(|(_, state)| {
-            let mut state = lock(state);
-            self.look_at(&mut state);
-            let is_refused = state.error.as_ref().is_some_and(is_final);
-            state.flow.is_none() && !is_refused && state.try_at <= now
-        });
-        let wanted: Vec<&(Member, Mutex<State>)> = wanted.collect();
-        let each = wanted.len().div_ceil(CONNECTING).max(1);
-        thread::scope(|scope| {
-            for some in wanted.chunks(each) {
-                let open = || {
-                    some.iter()
-                        .for_each(|(member, state)| self.open(member, state))
-                };
-                match wanted.len() {
-                    1 => open(),
-                    _ => drop(scope.spawn(open)),
-                }
-            }
-        });
-    }
-
-    fn open(&self, member: &Member, state: &Mutex<State>) {
-        let client = self.sensors.client(member);
+    fn open(&self, member: &Member) -> Result<Has, ClientError> {
+        let client = self.sensors.client(member)?;
         let files: Vec<BorrowedFd<'_>> = self.files.iter().map(OwnedFd::as_fd).collect();
-        let opened = client.and_then(|client| client.open(&member.device, &self.stack, &files));
-        let opened = opened.and_then(|flow| match self.push.is_zero() {
-            true => Ok(flow),
-            false => flow.push(self.push).map(|()| flow),
-        });
-        let mut state = lock(state);
-        match opened {
-            Ok(flow) if *lock(&self.is_over) => end(&flow),
-            Ok(flow) => {
-                state.flow = Some(flow);
-                state.error = None;
-                state.owed = None;
-                state.since = SystemTime::now();
-                state.generation += 1;
-                state.delay = FIRST_TRY;
-            }
-            Err(error) => state.fail(error),
+        let flow = client.open(&member.device, &self.stack, &files)?;
+        if !self.push.is_zero() {
+            flow.push(self.push)?;
+        }
+        Ok(Has { flow, owed: None })
+    }
+
+    /// An error, and whose it is where there are others.
+    fn of(&self, member: &Member, error: ClientError) -> ClientError {
+        match self.members.size() {
+            1 => error,
+            _ => ClientError::Member(member.clone(), Box::new(error)),
         }
     }
-}
 
-impl State {
-    fn fail(&mut self, error: ClientError) {
-        if self.flow.take().is_some() || self.error.is_none() {
-            self.since = SystemTime::now();
+    /// Asks all members for their numbers, and notes who does not answer.
+    fn refresh(&self) {
+        let readings = self.members.map(|has| has.flow.readings());
+        let readings: Vec<_> = readings.into_iter().enumerate().collect();
+        let there: Vec<_> = (readings.iter())
+            .filter_map(|(at, readings)| Some((*at, readings.as_ref()?)))
+            .collect();
+        let came = Readings::refresh(there.iter().map(|(_, readings)| *readings), ANSWER);
+        for ((at, _), came) in there.iter().zip(came) {
+            self.members.set_late(*at, !came);
         }
-        self.error = Some(error);
-        self.owed = None;
-        self.try_at = Instant::now() + self.delay;
-        self.delay = (self.delay * 2).min(LAST_TRY);
     }
 }
 
 /// Ends a flow whose last results nobody waits for.
-fn end(flow: &Flow) {
-    let number = flow.number();
-    flow.client().forget(number);
-    let _ = flow.client().begin(&Request::Close { flow: number });
-}
-
-/// Whether it will not be otherwise later.
-fn is_final(error: &ClientError) -> bool {
-    matches!(error, ClientError::Refused(refusal) if !refusal.is_passing)
-}
-
-/// Opens the flow anew where it ended, until it is over.
-fn look(inner: &Weak<Inner>) {
-    while let Some(inner) = inner.upgrade() {
-        let is_over = lock(&inner.is_over);
-        let waited = inner.ended.wait_timeout(is_over, FIRST_TRY);
-        let is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
-        if *is_over {
-            return;
-        }
-        drop(is_over);
-        inner.connect();
-    }
+fn end(has: &Has) {
+    let number = has.flow.number();
+    has.flow.client().forget(number);
+    let _ = has.flow.client().begin(&Request::Close { flow: number });
 }

@@ -282,6 +282,11 @@ const GONE: &str = "the device has ended";
 const BUSY: &str = "the device does not answer: its stacks keep it busy, or wait for something";
 
 impl Device {
+    /// Whether it is an interface.
+    pub(crate) fn is_live(&self) -> bool {
+        self.config.files.is_empty()
+    }
+
     fn ask<T>(
         &self,
         who: Option<Who>,

@@ -1,4 +1,5 @@
-/* What a program reads of each member of a scope; of a device here there is one. argv: device */
+/* What a program reads of each member of a scope; of a device here there is one. argv: device, "pushed": results come by
+ * themselves, packets by their time */
 #include "check.h"
 #include <mapi/dist.h>
 #include <mapi/expiredflowshash.h>
@@ -29,16 +30,22 @@ static unsigned long long expired(const mapi_results_t *result)
 int main(int argc, char *argv[])
 {
     int fd, sampled, samples, size, member, at, fids[6], counts[8] = {0}, is_more = 1;
-    unsigned long long packets = 0, sum = 0, hashes[8] = {0};
+    unsigned long long packets = 0, sum = 0, last = 0, hashes[8] = {0};
     struct mapipkt *packet;
     mapi_results_t *results;
     mapi_function_info_t function;
     mapi_flow_info_t flow;
-    if (argc != 2)
+    if (argc < 2)
         return 2;
     OK((fd = mapi_create_flow(argv[1])) > 0 && (sampled = mapi_create_flow(argv[1])) > 0);
     size = mapi_get_scope_size(fd);
     OK(size > 0 && size <= 8);
+    FAILS(mapi_set_option(fd, 0, 1) != -1, 7002);
+    FAILS(mapi_set_option(fd, MAPI_PREFETCH, 0) != -1, 7003);
+    if (argc > 2) {
+        OK(mapi_set_option(fd, MAPI_PUSH_INTERVAL, 5) == 0 && mapi_set_option(fd, MAPI_PREFETCH, 10000) == 0);
+        OK(mapi_set_option(fd, MAPI_MERGE_BY_TIME, 1000) == 0 && mapi_set_option(sampled, MAPI_PUSH_INTERVAL, 5) == 0);
+    }
     OK((fids[0] = mapi_apply_function(fd, "PKT_COUNTER")) == 1);
     OK((fids[1] = mapi_apply_function(fd, "BYTE_COUNTER")) == 2);
     OK((fids[2] = mapi_apply_function(fd, "PKTINFO", PKT_SIZE)) == 3);
@@ -62,6 +69,8 @@ int main(int argc, char *argv[])
     getchar();
     while ((packet = mapi_get_next_pkt(fd, fids[5])) != NULL) {
         packets++;
+        OK(argc < 3 || packet->ts >= last);
+        last = packet->ts;
         sum += hash(&packet->pkt, packet->caplen) ^ packet->ts;
     }
     printf("packets %llu %llx\n", packets, sum);

@@ -66,6 +66,7 @@ fn a_program_reads_of_each_member_what_it_reads_there() {
         Process::program(&program, &folders[0], &["held"]),
         Process::program(&program, &folders[1], &["held"]),
         Process::program(&program, &folders[0], &["both/*"]),
+        Process::program(&program, &folders[0], &["both/*", "pushed"]),
     ];
     for program in &mut programs {
         assert_eq!(program.line(), "connected");
@@ -73,7 +74,8 @@ fn a_program_reads_of_each_member_what_it_reads_there() {
     folders.iter().for_each(start);
     programs.iter_mut().for_each(Process::go_on);
     let [one, other] = [0, 1].map(|at| [(); 3].map(|()| programs[at].line()));
-    let both = [(); 5].map(|()| programs[2].line());
+    let [both, pushed] = [2, 3].map(|at| [(); 5].map(|()| programs[at].line()));
+    assert_eq!(pushed, both);
     assert_eq!(
         both[1..],
         [&one[1], &other[1], &one[2], &other[2]].map(String::clone)
@@ -153,6 +155,15 @@ fn a_member_that_fails_does_not_fail_the_others_and_comes_back() {
 
 #[test]
 fn a_member_that_does_not_answer_is_not_waited_for() {
+    does_not_wait(&[]);
+}
+
+#[test]
+fn a_member_whose_numbers_do_not_come_is_late() {
+    does_not_wait(&["pushed"]);
+}
+
+fn does_not_wait(how: &[&str]) {
     let folders = folders(&["mix.pcap", "long.pcap"]);
     let keys = folders[0].path().join("keys");
     let sensors = [0, 1].map(|at| Process::sensor_and_agent(&folders[at], &keys));
@@ -160,7 +171,8 @@ fn a_member_that_does_not_answer_is_not_waited_for() {
         .each_ref()
         .map(|(_, address)| format!("{address}:held"));
     let scope = scope.join(", ");
-    let mut program = Process::program(members(), &folders[0], &[&scope, "held"]);
+    let words = [&[scope.as_str(), "held"], how].concat();
+    let mut program = Process::program(members(), &folders[0], &words);
     until(&mut program, "ok 1 0, ok 1 0, 0");
     folders.iter().for_each(start);
     let counts = [(0, "mix.pcap"), (1, "long.pcap")]

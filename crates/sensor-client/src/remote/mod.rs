@@ -20,7 +20,7 @@ use crate::layout;
 /// How long an agent may say nothing: it asks every few seconds whether the user is there.
 const SILENCE: Duration = Duration::from_secs(15);
 /// Bytes of a flow's packets under way and not taken yet, where the program does not say.
-const PREFETCH: u64 = 4 << 20;
+pub const PREFETCH: u64 = 4 << 20;
 /// Once less than this part of what may be under way is, more is asked for.
 const WATERMARK: u64 = 10;
 
@@ -104,7 +104,8 @@ impl Remote {
                 prefetch: PREFETCH,
                 granted: 0,
                 taken: 0,
-                is_pushed: false,
+                push: Duration::ZERO,
+                heard: Instant::now(),
                 is_over: false,
                 owed: None,
             }),
@@ -224,6 +225,7 @@ impl Shared {
                 if let Some(flow) = flow(number) {
                     let mut state = lock(&flow.state);
                     change(&mut state.page, changes)?;
+                    state.heard = Instant::now();
                     drop(state);
                     flow.came.notify_all();
                 }
@@ -272,8 +274,10 @@ struct State {
     /// Bytes that the agent was told it may have sent, and those that were taken from here.
     granted: u64,
     taken: u64,
-    /// Numbers come by themselves.
-    is_pushed: bool,
+    /// How often numbers come by themselves; zero: when they are asked for.
+    push: Duration,
+    /// When numbers came last.
+    heard: Instant,
     /// No more packets come.
     is_over: bool,
     /// Numbers that were asked for and did not come in time.
@@ -329,7 +333,7 @@ impl RemoteFlow {
         };
         let sent = self.shared.sender.send(&[&every.message()]);
         sent.map_err(|_| self.shared.gone())?;
-        lock(&self.state).is_pushed = millis > 0;
+        lock(&self.state).push = Duration::from_millis(millis);
         Ok(())
     }
 
@@ -344,13 +348,18 @@ impl RemoteFlow {
         self.shared.begin(|id| Asked::Read { id, flow }.message())
     }
 
-    /// Asks for the numbers, where they do not come by themselves. Nothing where an answer is owed since before, or none can come.
-    pub(crate) fn begin_refresh(&self) -> Option<Option<Coming>> {
+    /// Asks for the numbers, where they do not come by themselves. Nothing where an answer is owed since before, none can come, or
+    /// numbers that should come by themselves do not.
+    pub(crate) fn begin_refresh(&self, patience: Duration) -> Option<Option<Coming>> {
         let mut state = lock(&self.state);
         let is_there = |owed: &mut Coming| !matches!(owed.wait(Instant::now()), Ok(None));
         drop(state.owed.take_if(is_there));
-        if state.is_pushed || state.owed.is_some() {
-            return state.is_pushed.then_some(None);
+        if !state.push.is_zero() {
+            let is_new = state.heard.elapsed() <= state.push + patience;
+            return is_new.then_some(None);
+        }
+        if state.owed.is_some() {
+            return None;
         }
         drop(state);
         self.begin().ok().map(Some)
@@ -367,7 +376,7 @@ impl RemoteFlow {
 
     /// All numbers: as they came last, or asked for now. Those of a sensor that does not answer stay what they were.
     pub(crate) fn page(&self) -> Page {
-        if !lock(&self.state).is_pushed {
+        if lock(&self.state).push.is_zero() {
             let _ = self.begin().and_then(|coming| coming.within(PATIENCE));
         }
         self.latest()

@@ -75,6 +75,9 @@ impl Sensor {
         text: &str,
     ) -> Result<(), Refusal> {
         let (place, rights) = self.place(asker, rights, device)?;
+        if text.is_empty() {
+            return Ok(());
+        }
         rights.allow_text(text)?;
         let account = self.account(asker, &rights);
         self.in_turn(&account, || {
@@ -166,7 +169,12 @@ impl Sensor {
             place.close(None, vec![number]);
             return Err(Refusal::new("the flow is not allowed any more"));
         }
-        Ok((OpenedFlow { number, components }, shared))
+        let opened = OpenedFlow {
+            number,
+            components,
+            is_live: place.is_live(),
+        };
+        Ok((opened, shared))
     }
 
     /// The results of a flow of a connection; with `take`, the table of that component, which forgets it.

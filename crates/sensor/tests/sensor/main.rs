@@ -288,8 +288,9 @@ fn what_is_no_request_is_refused_and_nothing_else_happens() {
         assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
     }
     let client = running.client();
+    let refused = client.open("mix", "", &[]);
+    assert!(matches!(refused, Err(ClientError::Refused(_))));
     for (device, stack) in [
-        ("mix", ""),
         ("mix", "cuont"),
         ("mix", "[stack a] count [stack b] count"),
         ("mix", "count { as = flow } } count"),
@@ -308,6 +309,9 @@ fn what_is_no_request_is_refused_and_nothing_else_happens() {
         assert_eq!(refused, checked);
     }
     client.check("mix", "filter { tcp } count").unwrap();
+    // Without text it is asked whether the device is there.
+    client.check("mix", "").unwrap();
+    client.check("nix", "").unwrap_err();
     assert_eq!(running.flows(), 0);
 }
 
