@@ -30,19 +30,30 @@ fn cpu() -> f64 {
     (ticks(12).unwrap_or(0.0) + ticks(13).unwrap_or(0.0)) / 100.0
 }
 
+/// Memory of this process, in kB.
+fn memory() -> u64 {
+    let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let first = line.and_then(|line| line.split_whitespace().next());
+    first.and_then(|kb| kb.parse().ok()).unwrap_or(0)
+}
+
 fn tell(what: &str, begun: Instant, bytes: u64, more: &str) {
     let seconds = begun.elapsed().as_secs_f64();
     println!(
-        "{{\"phase\": \"{what}\", \"seconds\": {seconds:.6}, \"wire_bytes\": {}{more}}}",
-        wire() - bytes
+        "{{\"phase\": \"{what}\", \"seconds\": {seconds:.6}, \"wire_bytes\": {}, \"all_cpu\": {}, \"memory_kb\": {}{more}}}",
+        wire() - bytes,
+        cpu(),
+        memory()
     );
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = env::args().skip(1).collect();
-    let [keys, identity, text, stack, seconds, interval] = &words[..] else {
-        return Err("scope KEYS IDENTITY SCOPE STACK SECONDS INTERVAL_MS".into());
+    let [keys, identity, text, stack, seconds, interval, prefetch] = &words[..] else {
+        return Err("scope KEYS IDENTITY SCOPE STACK SECONDS INTERVAL_MS PREFETCH_BYTES".into());
     };
+    let prefetch: u64 = prefetch.parse()?;
     let seconds = Duration::from_secs_f64(seconds.parse()?);
     let interval = Duration::from_millis(interval.parse()?);
     let identity = KeyFolder::new(keys).identity(Some(identity))?;
@@ -70,6 +81,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     if stack.contains("to_buffer") {
         let (begun, bytes, used) = (Instant::now(), wire(), cpu());
+        if prefetch > 0 {
+            flow.set_prefetch(prefetch);
+        }
         flow.start();
         let (mut packets, mut octets) = (0_u64, 0_u64);
         while begun.elapsed() < seconds {
@@ -90,8 +104,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     flow.start();
-    let component = stack.split(' ').next_back().unwrap_or_default();
-    let component = component.trim_matches(['{', '}']).to_owned();
+    let component = stack.trim_end_matches([' ', '}']).split(' ').next_back();
+    let component = component.unwrap_or_default().to_owned();
     poll("pull", &flow, &component, seconds, interval);
     let pushed = ScopeFlow::open(&sensors, members, stack, &[], interval)?;
     poll("push", &pushed, &component, seconds, interval);
@@ -105,6 +119,10 @@ fn poll(what: &str, flow: &ScopeFlow, component: &str, seconds: Duration, interv
     while begun.elapsed() < seconds {
         let asked = Instant::now();
         let read = flow.read(component);
+        if read.iter().flatten().any(|reading| reading.rows > 0) {
+            let taken = flow.take(component);
+            assert!(taken.iter().all(Result::is_ok), "{taken:?}");
+        }
         took.push(asked.elapsed());
         assert!(read.iter().all(Option::is_some), "a member is down");
         thread::sleep(interval.saturating_sub(asked.elapsed()));

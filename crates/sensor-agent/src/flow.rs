@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowgauge_link::{Error, MessageSender};
 use flowgauge_sensor_client::remote::message::{Page, Said, changes};
 use flowgauge_sensor_client::{Flow, Readings};
 use flowgauge_sys::shared::COUNTERS;
 use parking_lot::{Condvar, Mutex};
+
+use crate::packing::Packing;
 
 /// Packets that are there go out together, up to so many bytes.
 const BATCH_BYTES: usize = 256 << 10;
@@ -90,14 +92,14 @@ impl Sent {
 
     /// Sends packets until there are no more, or nobody wants them. `None`: neither can be told.
     fn send_packets(&self, mut flow: Flow, sender: &MessageSender) -> Option<()> {
-        let (mut sent, mut out) = (0, Out::default());
-        while self.wait_for_credit(sent) {
+        let (mut sent, mut out) = (0, Out::new(self.number, sender));
+        while self.wait_for_credit(sent, &mut out.packing) {
             // In this order: what came before the end is sent.
             let reading = self.readings.read(0);
             let mut limit = LOOK;
             while let Some(batch) = flow.next_batch(limit).ok()? {
                 if out.component != batch.component {
-                    sent += out.send(self.number, sender)?;
+                    sent += out.send()?;
                     out.component = batch.component;
                 }
                 out.count += u64::from(batch.count);
@@ -108,22 +110,25 @@ impl Sent {
                 limit = Duration::ZERO;
             }
             if out.count > 0 {
-                sent += out.send(self.number, sender)?;
+                sent += out.send()?;
             } else if reading.is_last || reading.has_failed || !flow.has_packets() {
                 // The numbers of the end first: who sees that no packets come looks at them.
                 self.send_numbers(0, sender).ok()?;
-                return out.send_always(self.number, sender).map(drop);
+                return out.send_always().map(drop);
             }
         }
         Some(())
     }
 
     /// Waits until more may be sent. Whether that is so: else the flow is over.
-    fn wait_for_credit(&self, sent: u64) -> bool {
+    fn wait_for_credit(&self, sent: u64, packing: &mut Packing) -> bool {
+        let begun = Instant::now();
         let mut packets = self.packets.lock();
         while !packets.is_over && packets.allowed <= sent {
             self.changed.wait(&mut packets);
         }
+        packing.waited(begun.elapsed());
+        packing.granted(packets.allowed, Instant::now());
         !packets.is_over
     }
 
@@ -137,31 +142,59 @@ impl Sent {
 }
 
 /// Packets of a component that go out together.
-#[derive(Default)]
-struct Out {
+struct Out<'a> {
+    flow: u64,
+    sender: &'a MessageSender,
     component: usize,
     count: u64,
     records: Vec<u8>,
+    packing: Packing,
 }
 
-impl Out {
-    /// Sends them, if there are any. Returns their bytes.
-    fn send(&mut self, flow: u64, sender: &MessageSender) -> Option<u64> {
-        match self.count {
-            0 => Some(0),
-            _ => self.send_always(flow, sender),
+impl Out<'_> {
+    fn new(flow: u64, sender: &MessageSender) -> Out<'_> {
+        Out {
+            flow,
+            sender,
+            component: 0,
+            count: 0,
+            records: Vec::new(),
+            packing: Packing::new(Instant::now()),
         }
     }
 
-    fn send_always(&mut self, flow: u64, sender: &MessageSender) -> Option<u64> {
-        let head = Said::Packets {
-            flow,
-            component: self.component as u64,
-            count: core::mem::take(&mut self.count),
-            records: &[],
-        };
-        sender.send(&[&head.head(), &self.records]).ok()?;
+    /// Sends them, if there are any. Returns their bytes.
+    fn send(&mut self) -> Option<u64> {
+        match self.count {
+            0 => Some(0),
+            _ => self.send_always(),
+        }
+    }
+
+    fn send_always(&mut self) -> Option<u64> {
+        let (flow, component) = (self.flow, self.component as u64);
+        let count = core::mem::take(&mut self.count);
         let bytes = self.records.len() as u64;
+        let packed = self.packing.pack(&self.records).ok()?;
+        let head = match packed {
+            Some(_) => Said::Packed {
+                flow,
+                component,
+                count,
+                bytes,
+                packed: &[],
+            },
+            None => Said::Packets {
+                flow,
+                component,
+                count,
+                records: &[],
+            },
+        };
+        let begun = Instant::now();
+        let body = packed.unwrap_or(&self.records);
+        self.sender.send(&[&head.head(), body]).ok()?;
+        self.packing.waited(begun.elapsed());
         self.records.clear();
         Some(bytes)
     }

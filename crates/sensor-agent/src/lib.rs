@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod flow;
+mod packing;
 mod session;
 
 use std::collections::BTreeMap;

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 
 use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -144,6 +146,50 @@ fn packets_of_several_sensors_come_by_capture_time() {
     let counted: Vec<u64> = counted.map(|reading| reading.unwrap().items).collect();
     assert_eq!(counted, taken);
     assert!(taken.iter().all(|taken| *taken > 1000));
+}
+
+/// A network between that lets 64 KiB pass in 16 ms. Returns its address, and what counts bytes to the user.
+fn narrow(target: std::net::SocketAddr) -> (std::net::SocketAddr, Arc<AtomicU64>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, count) = (listener.local_addr().unwrap(), Arc::<AtomicU64>::default());
+    let passed = Arc::clone(&count);
+    thread::spawn(move || {
+        let user = listener.accept().unwrap().0;
+        let agent = TcpStream::connect(target).unwrap();
+        let back = (user.try_clone().unwrap(), agent.try_clone().unwrap());
+        thread::spawn(move || io::copy(&mut &back.0, &mut &back.1));
+        let mut bytes = vec![0; 64 << 10];
+        while let Ok(len @ 1..) = (&agent).read(&mut bytes) {
+            passed.fetch_add(len as u64, Ordering::Relaxed);
+            thread::sleep(Duration::from_millis(16) * len as u32 / bytes.len() as u32);
+            if (&user).write_all(&bytes[..len]).is_err() {
+                break;
+            }
+        }
+    });
+    (address, count)
+}
+
+/// Packets that wait for a network come compressed, and are the same.
+#[test]
+fn packets_are_compressed_where_the_network_is_slow() {
+    let running = Running::start();
+    let (address, passed) = narrow(running.agent.as_ref().unwrap().local_address());
+    let near = running.local();
+    let far = Client::connect_to(&running.user, &address.to_string(), None, LONG).unwrap();
+    let mut flows = [&near, &far].map(|client| client.open("mix", "to_buffer", &[]).unwrap());
+    flows[1].set_prefetch(400_000);
+    near.start("mix").unwrap();
+    let [one, other] = &mut flows;
+    let (here, there) = thread::scope(|scope| {
+        let here = scope.spawn(|| packets(one));
+        (packets(other), here.join().unwrap())
+    });
+    assert!(here.len() > 10_000);
+    assert!(here == there);
+    let bytes: usize = here.iter().map(Vec::len).sum();
+    let passed = passed.load(Ordering::Relaxed) as usize;
+    assert!(passed < bytes * 9 / 10, "{passed} of {bytes}");
 }
 
 fn packets(flow: &mut Flow) -> Vec<Vec<u8>> {

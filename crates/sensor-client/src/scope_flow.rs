@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use crate::client::{Client, ClientError, Pending};
 use crate::flow::{Flow, Packet, Reading, Readings};
 use crate::members::{Held, MemberState, Members, Trouble, keep_trying, lock};
 use crate::protocol::{Request, Results};
+use crate::remote::PREFETCH;
 use crate::scope::Member;
 use crate::turns::{Head, Next, Turns};
 
@@ -122,6 +124,7 @@ struct Inner {
     files: Vec<OwnedFd>,
     /// How often numbers come by themselves; zero: when they are asked for.
     push: Duration,
+    prefetch: AtomicU64,
     members: Members<Has>,
 }
 
@@ -158,6 +161,7 @@ impl ScopeFlow {
                 .map(OwnedFd::try_clone)
                 .collect::<Result<_, _>>()?,
             push,
+            prefetch: AtomicU64::new(PREFETCH),
             members: Members::new(members),
         });
         let errors = inner.connect();
@@ -311,6 +315,12 @@ impl ScopeFlow {
         answers.collect()
     }
 
+    /// How many bytes of packets a member elsewhere may send before more are asked for.
+    pub fn set_prefetch(&self, bytes: u64) {
+        self.inner.prefetch.store(bytes, Ordering::Relaxed);
+        self.inner.members.map(|has| has.flow.set_prefetch(bytes));
+    }
+
     /// Has packets come by capture time ([`Turns::by_time`]); with `None` of the members in turn, as at first.
     pub fn by_time(&mut self, patience: Option<Duration>) {
         self.turns.by_time(patience);
@@ -399,6 +409,7 @@ impl Inner {
         if !self.push.is_zero() {
             flow.push(self.push)?;
         }
+        flow.set_prefetch(self.prefetch.load(Ordering::Relaxed));
         Ok(Has { flow, owed: None })
     }
 

@@ -11,6 +11,7 @@
 //! | 3 | numbers of a flow from now on: flow, milliseconds between two, 0 to end it | |
 //! | 4 | packets of a flow: flow, bytes that may have been sent in all | packets of a flow: flow, component, how many, their records; none: no more come |
 //! | 5 | the agent is heard | is the user there? |
+//! | 6 | | packets as of 4, compressed: flow, component, how many, bytes of their records, a frame of zstd |
 
 use flowgauge_sys::shared::COUNTERS;
 
@@ -24,6 +25,7 @@ const NUMBERS: u8 = 2;
 const EVERY: u8 = 3;
 const PACKETS: u8 = 4;
 const ALIVE: u8 = 5;
+const PACKED: u8 = 6;
 
 /// The numbers of a flow, as they stand in the memory that the sensor shares ([`layout`](crate::layout)).
 pub type Page = [u64; COUNTERS];
@@ -93,6 +95,19 @@ pub enum Said<'a> {
         /// Their records, as in the memory that the sensor shares.
         records: &'a [u8],
     },
+    /// The same, compressed.
+    Packed {
+        /// Which.
+        flow: u64,
+        /// Of which component.
+        component: u64,
+        /// How many.
+        count: u64,
+        /// Bytes of their records.
+        bytes: u64,
+        /// The records, as a frame of zstd.
+        packed: &'a [u8],
+    },
     /// Is the user there?
     Alive,
 }
@@ -157,6 +172,13 @@ impl Said<'_> {
                 count: bytes.number()?,
                 records: bytes.rest(),
             },
+            PACKED => Said::Packed {
+                flow: bytes.number()?,
+                component: bytes.number()?,
+                count: bytes.number()?,
+                bytes: bytes.number()?,
+                packed: bytes.rest(),
+            },
             ALIVE => Said::Alive,
             _ => return None,
         })
@@ -173,6 +195,13 @@ impl Said<'_> {
                 count,
                 ..
             } => head(PACKETS, &[*flow, *component, *count], &[]),
+            Said::Packed {
+                flow,
+                component,
+                count,
+                bytes,
+                ..
+            } => head(PACKED, &[*flow, *component, *count, *bytes], &[]),
             Said::Alive => vec![ALIVE],
         }
     }

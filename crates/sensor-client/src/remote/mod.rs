@@ -211,9 +211,34 @@ impl Shared {
         }
     }
 
+    /// Takes packets of a flow; `None` where they cannot be any. Of a flow that is closed they are nobody's.
+    fn take_packets(
+        &self,
+        flow: u64,
+        component: u64,
+        count: u64,
+        bytes: usize,
+        fill: impl FnOnce(&mut Vec<u8>) -> Option<()>,
+    ) -> Option<()> {
+        let Some(flow) = lock(&self.flows).get(&flow).cloned() else {
+            return Some(());
+        };
+        let batch = match count {
+            0 => None,
+            _ => Some(Batch::of(component, count, bytes, fill)?),
+        };
+        let mut state = lock(&flow.state);
+        match batch {
+            Some(batch) => state.batches.push_back(batch),
+            None => state.is_over = true,
+        }
+        drop(state);
+        flow.came.notify_all();
+        Some(())
+    }
+
     /// Takes a message; `None` where the agent does not keep to the protocol, or cannot be answered.
     fn take(&self, said: &Said<'_>) -> Option<()> {
-        let flow = |number: &u64| lock(&self.flows).get(number).cloned();
         match said {
             Said::Answer { id, answer } => self.answer(*id, answer.to_vec()),
             Said::Numbers {
@@ -222,7 +247,8 @@ impl Shared {
                 changes,
             } => {
                 // What comes of a flow that is closed is nobody's.
-                if let Some(flow) = flow(number) {
+                let flow = lock(&self.flows).get(number).cloned();
+                if let Some(flow) = flow {
                     let mut state = lock(&flow.state);
                     change(&mut state.page, changes)?;
                     state.heard = Instant::now();
@@ -234,21 +260,32 @@ impl Shared {
                 }
             }
             Said::Packets {
-                flow: number,
+                flow,
                 component,
                 count,
                 records,
+            } => self.take_packets(*flow, *component, *count, records.len(), |memory| {
+                memory.extend_from_slice(records);
+                Some(())
+            })?,
+            Said::Packed {
+                flow,
+                component,
+                count,
+                bytes,
+                packed,
             } => {
-                if let Some(flow) = flow(number) {
-                    let batch = Batch::of(*component, *count, records)?;
-                    let mut state = lock(&flow.state);
-                    match batch {
-                        Some(batch) => state.batches.push_back(batch),
-                        None => state.is_over = true,
-                    }
-                    drop(state);
-                    flow.came.notify_all();
-                }
+                let bytes = usize::try_from(*bytes).ok();
+                let bytes = bytes.filter(|bytes| *bytes <= MOST_MESSAGE)?;
+                self.take_packets(*flow, *component, *count, bytes, |memory| {
+                    let from = memory.len();
+                    memory.resize(from + bytes, 0);
+                    let unpacked = zstd::bulk::decompress_to_buffer(packed, &mut memory[from..]);
+                    unpacked
+                        .ok()
+                        .filter(|unpacked| *unpacked == bytes)
+                        .map(drop)
+                })?;
             }
             Said::Alive => self.sender.send(&[&Asked::Alive.message()]).ok()?,
         }
@@ -295,21 +332,23 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Of a message. `None`: it cannot be one.
-    fn of(component: u64, count: u64, records: &[u8]) -> Option<Option<Batch>> {
-        if count == 0 {
-            return Some(None);
-        }
-        let mut memory: Vec<u8> = Vec::with_capacity(records.len() + 8);
+    /// With so many bytes of records, which `fill` appends. `None`: it cannot be one.
+    fn of(
+        component: u64,
+        count: u64,
+        bytes: usize,
+        fill: impl FnOnce(&mut Vec<u8>) -> Option<()>,
+    ) -> Option<Batch> {
+        let mut memory: Vec<u8> = Vec::with_capacity(bytes + 8);
         let at = memory.as_ptr().align_offset(8).min(8);
         memory.resize(at, 0);
-        memory.extend_from_slice(records);
-        Some(Some(Batch {
+        fill(&mut memory)?;
+        Some(Batch {
             component: usize::try_from(component).ok()?,
             count: u32::try_from(count).ok()?,
             memory,
             at,
-        }))
+        })
     }
 
     /// The records.
