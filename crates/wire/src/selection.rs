@@ -66,7 +66,7 @@ impl Selection {
     /// Whether there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.words == [0; WORDS]
+        self.words.iter().fold(0, |any, word| any | word) == 0
     }
 
     /// Their numbers, if one follows the other.

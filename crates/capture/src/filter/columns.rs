@@ -31,10 +31,10 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flowgauge_wire::{BATCH_SIZE, LinkType, Selection};
+use flowgauge_wire::{LinkType, Selection};
 use slab::Slab;
 
-use self::column::Column;
+use self::column::{Column, Loaded, without_mask};
 use self::frames::Frames;
 pub(super) use self::frames::Places;
 use super::Filter;
@@ -48,6 +48,9 @@ pub struct Columns {
     columns: Slab<Column>,
     /// The places of values in `columns`.
     places: HashMap<Arc<Value>, usize>,
+    /// What columns look at, and where it is.
+    loaded: Slab<Loaded>,
+    loaded_places: HashMap<Arc<Value>, usize>,
     arrivals: Slab<Arrivals>,
     rests: Slab<Rest>,
     /// The filters that have their places here, by their numbers.
@@ -67,8 +70,6 @@ pub struct Columns {
     /// Counts batches.
     batch: u64,
     frames: Frames,
-    /// Memory for a value of each packet.
-    values: Box<[u32; BATCH_SIZE]>,
 }
 
 /// A way to a test, or to the end.
@@ -149,6 +150,8 @@ impl Default for Columns {
             id: NUMBERS.fetch_add(1, Ordering::Relaxed),
             columns: Slab::new(),
             places: HashMap::new(),
+            loaded: Slab::new(),
+            loaded_places: HashMap::new(),
             arrivals: Slab::new(),
             rests: Slab::new(),
             bound: Slab::new(),
@@ -161,7 +164,6 @@ impl Default for Columns {
             epoch: 1,
             batch: 1,
             frames: Frames::default(),
-            values: Box::new([0; BATCH_SIZE]),
         }
     }
 }
@@ -192,6 +194,8 @@ impl Columns {
         self.bound.is_empty()
             && self.columns.is_empty()
             && self.places.is_empty()
+            && self.loaded.is_empty()
+            && self.loaded_places.is_empty()
             && self.arrivals.is_empty()
             && self.arrival_numbers.is_empty()
             && self.rests.is_empty()
@@ -369,8 +373,8 @@ impl Columns {
             column.begin(self.batch);
         }
         if !packets.without(column.known).is_empty() {
-            let odd = self.frames.odd;
-            column.look(odd, places, packets, self.start, &mut self.values);
+            let loaded = &mut self.loaded[column.loaded];
+            column.look(loaded, self.frames.odd, places, packets, self.start);
         }
         // Whichever are fewer: tests that are watched here, or that any packets of the batch pass.
         let passes = |test: u32| !packets.and(column.passed[test as usize]).is_empty();
@@ -493,7 +497,15 @@ impl Columns {
     ) -> (Edge, Edge) {
         let column = match self.places.entry(Arc::clone(&test.value)) {
             Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(new) => *new.insert(self.columns.insert(Column::new(&test.value))),
+            Entry::Vacant(new) => {
+                let (value, mask) = without_mask(&test.value);
+                let loaded = match self.loaded_places.entry(Arc::clone(value)) {
+                    Entry::Occupied(known) => *known.get(),
+                    Entry::Vacant(new) => *new.insert(self.loaded.insert(Loaded::new(value))),
+                };
+                self.loaded[loaded].users += 1;
+                *new.insert(self.columns.insert(Column::new(&test.value, loaded, mask)))
+            }
         };
         let place = self.columns[column].add(test.is);
         bound.tests.push((column, place));
@@ -572,8 +584,12 @@ impl Columns {
         }
         for &(column, place) in &bound.tests {
             if self.columns[column].remove(place) {
-                let Column { value, .. } = self.columns.remove(column);
+                let Column { value, loaded, .. } = self.columns.remove(column);
                 self.places.remove(&value);
+                self.loaded[loaded].users -= 1;
+                if self.loaded[loaded].users == 0 {
+                    self.loaded_places.remove(&self.loaded.remove(loaded).value);
+                }
             }
         }
     }

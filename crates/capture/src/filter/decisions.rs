@@ -122,7 +122,7 @@ pub(super) struct Decisions {
 }
 
 impl Decisions {
-    /// Those of decoded instructions, before any are fused; `None` where jumps go backwards, metadata of the kernel is asked
+    /// Those of decoded instructions; `None` where jumps go backwards, metadata of the kernel is asked
     /// for, or it would be too much.
     pub(super) fn of(steps: &[Step], lists: &[Arc<List>]) -> Option<Decisions> {
         let mut search = Search {

@@ -95,8 +95,14 @@ impl Table {
     /// The place of a value that it has, below [`Table::places`].
     #[inline]
     pub(super) fn find(&self, value: u32) -> Option<usize> {
-        let place = self.place_of(value);
-        (value != self.empty && self.slots.get(place) == Some(&value)).then_some(place)
+        let mut place = self.hash(value);
+        loop {
+            match *self.slots.get(place)? {
+                slot if slot == self.empty => return None,
+                slot if slot == value => return Some(place),
+                _ => place = (place + 1) & (self.slots.len() - 1),
+            }
+        }
     }
 
     /// How many places there are.
@@ -104,10 +110,14 @@ impl Table {
         self.slots.len()
     }
 
-    /// Where a value is, or would be.
     #[inline]
+    fn hash(&self, value: u32) -> usize {
+        (value.wrapping_mul(0x9e37_79b1) >> self.shift) as usize
+    }
+
+    /// Where a value is, or would be.
     fn place_of(&self, value: u32) -> usize {
-        let mut place = (value.wrapping_mul(0x9e37_79b1) >> self.shift) as usize;
+        let mut place = self.hash(value);
         while let Some(&slot) = self.slots.get(place) {
             if slot == value || slot == self.empty {
                 return place;

@@ -2,8 +2,8 @@
 //!
 //! The meaning of each instruction is that of libpcap's `bpf_filter`, which is that of McCanne and
 //! Jacobson, "The BSD Packet Filter", USENIX 1993. A program is decoded once, when it is loaded:
-//! an operation is one byte, jump targets are absolute, and a load of packet bytes followed by a
-//! comparison with a constant (most of any real filter) is one step instead of two.
+//! an operation is one byte, and jump targets are absolute. It is interpreted for packets that are looked at alone; those of a
+//! batch are [decided](super::decisions) together.
 
 use std::sync::Arc;
 
@@ -66,26 +66,13 @@ pub(super) enum Operation {
     ReturnA,
     AToX,
     XToA,
-    /// Load, then jump by comparing A with `value`.
-    WordIfEqual,
-    HalfIfEqual,
-    ByteIfEqual,
-    HalfAtXIfEqual,
-    /// Load, then jump by whether A and `value` share a bit.
-    HalfIfAnyBit,
-    ByteIfAnyBit,
-    /// Mask A, then jump by comparing it with `value`: networks, fields of a byte.
-    AndIfEqual,
-    /// The length on the wire, then jump by comparing it with `value`: `greater`, `less`.
-    LengthIfGreater,
-    LengthIfGreaterOrEqual,
     /// Whether A is in list number `value`.
     IfIn,
     /// Load a word, then whether it is in a network of list number `value`.
     WordIfIn,
 }
 
-/// One decoded instruction, or a load fused with the conditional jump behind it.
+/// One decoded instruction, or several that ask whether a number is in a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) k: u32,
@@ -140,7 +127,6 @@ impl Program {
             .map(Arc::new)
             .collect();
         let decisions = Decisions::of(&steps, &lists).map(Arc::new);
-        fuse(&mut steps);
         Ok(Program {
             steps,
             lists,
@@ -197,12 +183,6 @@ impl Program {
                 if $step.by_x { x } else { $step.k }
             };
         }
-        macro_rules! fused {
-            ($step:ident, $loaded:expr, $condition:expr) => {{
-                a = $loaded;
-                branch!($step, $condition);
-            }};
-        }
         while let Some(step) = self.steps.get(at) {
             at += 1;
             let k = step.k;
@@ -256,21 +236,6 @@ impl Program {
                 Operation::ReturnA => return a,
                 Operation::AToX => x = a,
                 Operation::XToA => a = x,
-                Operation::WordIfEqual => fused!(step, load!(packet.word(offset)), a == step.value),
-                Operation::HalfIfEqual => fused!(step, load!(packet.half(offset)), a == step.value),
-                Operation::ByteIfEqual => fused!(step, load!(packet.byte(offset)), a == step.value),
-                Operation::HalfAtXIfEqual => {
-                    fused!(step, load!(packet.half(from_x)), a == step.value)
-                }
-                Operation::HalfIfAnyBit => {
-                    fused!(step, load!(packet.half(offset)), a & step.value != 0)
-                }
-                Operation::ByteIfAnyBit => {
-                    fused!(step, load!(packet.byte(offset)), a & step.value != 0)
-                }
-                Operation::AndIfEqual => fused!(step, a & k, a == step.value),
-                Operation::LengthIfGreater => fused!(step, wire_len, a > step.value),
-                Operation::LengthIfGreaterOrEqual => fused!(step, wire_len, a >= step.value),
                 Operation::IfIn => branch!(step, self.is_in(step.value, a)),
                 Operation::WordIfIn => {
                     let word = load!(packet.word(offset));
@@ -289,38 +254,6 @@ impl Program {
     #[inline(never)]
     fn is_in(&self, list: u32, word: u32) -> bool {
         self.lists[list as usize].contains(word)
-    }
-}
-
-/// Turns a load (or a mask) followed by a conditional jump into one step. The jump stays where it is: others
-/// may lead to it.
-fn fuse(steps: &mut [Step]) {
-    for at in 1..steps.len() {
-        let jump = steps[at];
-        let load = &mut steps[at - 1];
-        if load.by_x || jump.by_x {
-            continue;
-        }
-        let fused = match (load.operation, jump.operation) {
-            (Operation::LoadWord, Operation::IfEqual) => Operation::WordIfEqual,
-            (Operation::LoadHalf, Operation::IfEqual) => Operation::HalfIfEqual,
-            (Operation::LoadByte, Operation::IfEqual) => Operation::ByteIfEqual,
-            (Operation::LoadHalfAtX, Operation::IfEqual) => Operation::HalfAtXIfEqual,
-            (Operation::LoadHalf, Operation::IfAnyBit) => Operation::HalfIfAnyBit,
-            (Operation::LoadByte, Operation::IfAnyBit) => Operation::ByteIfAnyBit,
-            (Operation::And, Operation::IfEqual) => Operation::AndIfEqual,
-            (Operation::LoadLength, Operation::IfGreater) => Operation::LengthIfGreater,
-            (Operation::LoadLength, Operation::IfGreaterOrEqual) => {
-                Operation::LengthIfGreaterOrEqual
-            }
-            _ => continue,
-        };
-        *load = Step {
-            k: load.k,
-            value: jump.k,
-            operation: fused,
-            ..jump
-        };
     }
 }
 

@@ -14,8 +14,9 @@ use crate::filter::view::Plain;
 #[derive(Debug)]
 pub(super) struct Column {
     pub(super) value: Arc<Value>,
-    /// The same, of most.
-    field: Option<Field>,
+    /// Which [`Loaded`] has it, and what of that it is.
+    pub(super) loaded: usize,
+    mask: u32,
     /// Numbers that it is compared with, and tests; those that ask for more than equality in order.
     equal: Vec<(u32, u32)>,
     at_least: Vec<(u32, u32)>,
@@ -42,10 +43,12 @@ pub(super) struct Column {
 }
 
 impl Column {
-    pub(super) fn new(value: &Arc<Value>) -> Column {
+    /// Of a value that is a part of one that is loaded: see [`without_mask`].
+    pub(super) fn new(value: &Arc<Value>, loaded: usize, mask: u32) -> Column {
         Column {
             value: Arc::clone(value),
-            field: Field::of(value),
+            loaded,
+            mask,
             equal: Vec::new(),
             at_least: Vec::new(),
             table: Table::new(&[]),
@@ -145,16 +148,15 @@ impl Column {
         self.batch = batch;
     }
 
-    /// Looks at these packets of `all`, some of which are `odd`. `values` is memory. (Not inlined: the tests would have fewer
-    /// registers.)
+    /// Looks at these packets of `all`, some of which are `odd`. (Not inlined: the tests would have fewer registers.)
     #[inline(never)]
     pub(super) fn look(
         &mut self,
+        loaded: &mut Loaded,
         odd: Selection,
         places: Places<'_>,
         packets: Selection,
         all: Selection,
-        values: &mut [u32; BATCH_SIZE],
     ) {
         /// What it costs to look a value up, in comparisons of one value with a number in a row of all.
         const LOOK_UP: usize = 12;
@@ -165,46 +167,37 @@ impl Column {
         let packets = packets.without(self.known);
         self.looks += 1;
         self.known = self.known.or(packets);
-        let (value, batch) = (&self.value, places.batch);
-        let plain = packets.without(odd);
-        let mut missing = match self.field {
-            Some(field) => match field.header {
-                None => each(batch, plain, values, |packet| field.find(batch, packet, 0)),
-                Some(_) => each(batch, plain, values, |packet| {
-                    field.find(batch, packet, field.base(batch, packet)?)
-                }),
-            },
-            None => each(batch, plain, values, |packet| {
-                value.of(&Plain(batch.bytes_of(packet)), packet.wire_len)
-            }),
-        };
-        for place in packets.and(odd).iter() {
-            match places.value(value, place) {
-                Some(number) => values[place] = number,
-                None => missing.insert(place),
-            }
-        }
+        loaded.load(self.batch, odd, places, packets);
+        let missing = packets.and(loaded.missing);
         self.missing = self.missing.or(missing);
         let there = packets.without(missing);
         let tests = self.equal.len() + self.at_least.len();
         if tests * (BATCH_SIZE / LOOK_UP) > there.len() {
-            return self.look_up(there, values);
+            return self.look_up(there, &loaded.values);
         }
+        let (values, mask) = (&*loaded.values, self.mask);
         for &(number, test) in &self.equal {
-            let equal = there.and(Selection::of(values, |value| value == number));
+            let equal = there.and(Selection::of(values, |value| value & mask == number));
             pass(&mut self.passed[test as usize], equal, test, &mut self.hit);
         }
         for &(number, test) in &self.at_least {
             let passed = &mut self.passed[test as usize];
-            *passed = passed.or(there.and(Selection::of(values, |value| value >= number)));
+            *passed = passed.or(there.and(Selection::of(values, |value| value & mask >= number)));
         }
     }
 
     /// Which tests these packets' values pass, one by one.
     fn look_up(&mut self, packets: Selection, values: &[u32; BATCH_SIZE]) {
-        if !self.equal.is_empty() {
+        let mask = self.mask;
+        if let (Some(&(least, _)), Some(&(most, _))) = (self.equal.first(), self.equal.last()) {
+            let mut packets = packets;
+            if packets.len() > BATCH_SIZE / 4 {
+                // Most numbers are of another kind: ports of clients, addresses of other networks.
+                let is_near = |value: u32| (value & mask).wrapping_sub(least) <= most - least;
+                packets = packets.and(Selection::of(values, is_near));
+            }
             packets.iter().for_each(|place| {
-                if let Some(found) = self.table.find(values[place])
+                if let Some(found) = self.table.find(values[place] & mask)
                     && let Some(&test) = self.tests.get(found)
                 {
                     let passed = &mut self.passed[test as usize];
@@ -219,7 +212,7 @@ impl Column {
             return;
         }
         packets.iter().for_each(|place| {
-            let number = values[place];
+            let number = values[place] & mask;
             let below = self.at_least.partition_point(|known| known.0 <= number);
             if let Some(&(_, test)) = below.checked_sub(1).and_then(|at| self.at_least.get(at)) {
                 self.passed[test as usize].insert(place);
@@ -244,7 +237,81 @@ fn pass(passed: &mut Selection, more: Selection, test: u32, hit: &mut Vec<u32>) 
     *passed = passed.or(more);
 }
 
-/// A value that is a masked field of the packet.
+/// A value of each packet of a batch, of which columns look at parts: networks at those of an address.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) value: Arc<Value>,
+    /// The same, of most.
+    field: Option<Field>,
+    /// Columns that look at it.
+    pub(super) users: usize,
+    /// Which batch it is of.
+    batch: u64,
+    /// Packets that were looked at, and those of them that have no such value.
+    known: Selection,
+    missing: Selection,
+    values: Box<[u32; BATCH_SIZE]>,
+}
+
+/// A value without the mask that is all that is done with it in the end, and the mask.
+pub(super) fn without_mask(value: &Arc<Value>) -> (&Arc<Value>, u32) {
+    match &**value {
+        Value::Arithmetic(Operation::And, inner, mask) => match **mask {
+            Value::Constant(mask) => (inner, mask),
+            _ => (value, u32::MAX),
+        },
+        _ => (value, u32::MAX),
+    }
+}
+
+impl Loaded {
+    pub(super) fn new(value: &Arc<Value>) -> Loaded {
+        Loaded {
+            value: Arc::clone(value),
+            field: Field::of(value),
+            users: 0,
+            batch: 0,
+            known: Selection::NONE,
+            missing: Selection::NONE,
+            values: Box::new([0; BATCH_SIZE]),
+        }
+    }
+
+    /// Finds what is not known of these packets, some of which are `odd`.
+    fn load(&mut self, batch: u64, odd: Selection, places: Places<'_>, packets: Selection) {
+        if self.batch != batch {
+            self.batch = batch;
+            (self.known, self.missing) = (Selection::NONE, Selection::NONE);
+        }
+        let packets = packets.without(self.known);
+        if packets.is_empty() {
+            return;
+        }
+        self.known = self.known.or(packets);
+        let (value, batch, values) = (&self.value, places.batch, &mut *self.values);
+        let plain = packets.without(odd);
+        let mut missing = match self.field {
+            Some(field) => match field.header {
+                None => each(batch, plain, values, |packet| field.find(batch, packet, 0)),
+                Some(_) => each(batch, plain, values, |packet| {
+                    field.find(batch, packet, field.base(batch, packet)?)
+                }),
+            },
+            None => each(batch, plain, values, |packet| {
+                value.of(&Plain(batch.bytes_of(packet)), packet.wire_len)
+            }),
+        };
+        for place in packets.and(odd).iter() {
+            match places.value(value, place) {
+                Some(number) => values[place] = number,
+                None => missing.insert(place),
+            }
+        }
+        self.missing = self.missing.or(missing);
+    }
+}
+
+/// A value that is a field of the packet.
 #[derive(Clone, Copy, Debug)]
 struct Field {
     /// Where an IPv4 header is that is before it.
@@ -253,19 +320,11 @@ struct Field {
     at: u32,
     /// What of a word there is no part of it.
     shift: u32,
-    mask: u32,
 }
 
 impl Field {
     fn of(value: &Value) -> Option<Field> {
-        let (load, mask) = match value {
-            Value::Arithmetic(Operation::And, load, mask) => match **mask {
-                Value::Constant(mask) => (&**load, mask),
-                _ => return None,
-            },
-            load => (load, u32::MAX),
-        };
-        let &Value::Load(size, ref base, at) = load else {
+        let &Value::Load(size, ref base, at) = value else {
             return None;
         };
         Some(Field {
@@ -281,7 +340,6 @@ impl Field {
                 Operation::LoadHalf => 16,
                 _ => 24,
             },
-            mask,
         })
     }
 
@@ -300,13 +358,12 @@ impl Field {
     fn find(&self, batch: &Batch<'_>, packet: &PacketDescriptor, base: u32) -> Option<u32> {
         let at = base as usize + self.at as usize;
         let start = packet.offset as usize + at;
-        let field = match batch.memory.get(start..start + 4) {
+        match batch.memory.get(start..start + 4) {
             Some(&[a, b, c, d]) if at + 4 <= packet.captured_len as usize => {
-                u32::from_be_bytes([a, b, c, d]) >> self.shift
+                Some(u32::from_be_bytes([a, b, c, d]) >> self.shift)
             }
-            _ => load(&Plain(batch.bytes_of(packet)), self.size, base, self.at)?,
-        };
-        Some(field & self.mask)
+            _ => load(&Plain(batch.bytes_of(packet)), self.size, base, self.at),
+        }
     }
 }
 
