@@ -40,6 +40,6 @@ mod set;
 
 pub use error::PatternError;
 pub use matcher::{Match, Matcher, StreamState};
-pub use pattern::{Bounds, Pattern, PatternKind, RegexFlags};
+pub use pattern::{Bounds, Pattern, PatternKind, RegexFlags, positions};
 pub use read::{ReadOptions, read_patterns, read_patterns_with};
 pub use set::{Engine, PatternSet};
