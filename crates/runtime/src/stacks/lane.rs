@@ -13,7 +13,7 @@ use super::board::{Answered, Board, Counts};
 use super::crossing::{Ends, Entry, Joining};
 use super::fan_out::OwnSource;
 use super::items::Message;
-use super::meter::Meter;
+use super::meter::{self, Meter};
 use super::pace::{Leave, Pace};
 use super::part::{Common, Count, Number, Part, Taken};
 use crate::pool::{Inbox, TOGETHER};
@@ -55,9 +55,14 @@ impl Lane {
             ..packets
         };
         let parts = &mut self.parts;
-        self.meter.batch(packets.selected.is_empty(), || {
+        let is_empty = packets.selected.is_empty();
+        let is_plain = !is_empty && matches!(pieces, [Cut { clock: None, .. }]);
+        self.meter.batch(is_empty, || {
+            let is_plain = is_plain && !meter::is_on();
             for part in parts {
-                if !part.is_over() {
+                if is_plain && part.is_plain() {
+                    part.packets(&packets);
+                } else if !part.is_over() {
                     part.measured(|part| part.pieces(packets, pieces));
                 }
             }

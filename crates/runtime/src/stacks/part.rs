@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_record::SharedRecord;
@@ -41,17 +41,32 @@ pub(super) struct Member {
 /// How a stack stands.
 #[derive(Debug, Default)]
 struct Standing {
-    /// It does nothing any more.
-    is_over: AtomicBool,
+    /// [`IS_OVER`], [`HAS_ENOUGH`] and [`RESTS`]; zero is how most stand, which is asked for each batch.
+    state: AtomicU8,
     has_failed: AtomicBool,
-    /// It needs no further input.
-    has_enough: AtomicBool,
-    /// It gets no packets for now.
-    rests: AtomicBool,
     /// Packets that it did not get meanwhile.
     missed: AtomicU64,
     /// Processor time that it took, in nanoseconds.
     cost: AtomicU64,
+}
+
+/// It does nothing any more.
+const IS_OVER: u8 = 1;
+/// It needs no further input.
+const HAS_ENOUGH: u8 = 2;
+/// It gets no packets for now.
+const RESTS: u8 = 4;
+
+impl Standing {
+    #[inline]
+    fn is(&self, any_of: u8) -> bool {
+        self.state.load(Ordering::Relaxed) & any_of != 0
+    }
+
+    /// Notes something. Whether it was so before.
+    fn set(&self, what: u8) -> bool {
+        self.state.fetch_or(what, Ordering::Relaxed) & what != 0
+    }
 }
 
 impl Member {
@@ -63,7 +78,7 @@ impl Member {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.standing.is_over.load(Ordering::Relaxed)
+        self.standing.is(IS_OVER)
     }
 
     /// Whether a component of it has failed.
@@ -73,12 +88,15 @@ impl Member {
 
     /// Whether it does anything with further input.
     pub(super) fn wants_input(&self) -> bool {
-        !self.standing.has_enough.load(Ordering::Relaxed) && !self.is_over()
+        !self.standing.is(HAS_ENOUGH | IS_OVER)
     }
 
     /// It gets no packets from now on, or gets them again.
     pub(super) fn set_rests(&self, rests: bool) {
-        self.standing.rests.store(rests, Ordering::Relaxed);
+        match rests {
+            true => drop(self.standing.set(RESTS)),
+            false => drop(self.standing.state.fetch_and(!RESTS, Ordering::Relaxed)),
+        }
     }
 
     /// Packets that it did not get because it was to rest.
@@ -106,14 +124,14 @@ pub(super) struct Common {
 impl Common {
     /// A stack needs no further input.
     pub(super) fn satisfy(&self, member: &Member) {
-        if !member.standing.has_enough.swap(true, Ordering::Relaxed) {
+        if !member.standing.set(HAS_ENOUGH) {
             self.notify();
         }
     }
 
     /// A stack does nothing any more; `failure`: because of that.
     pub(super) fn end(&self, member: &Member, failure: Option<ComponentFailure>) {
-        let was_over = member.standing.is_over.swap(true, Ordering::Relaxed);
+        let was_over = member.standing.set(IS_OVER);
         if let (false, Some(failure)) = (was_over, failure) {
             member.standing.has_failed.store(true, Ordering::Relaxed);
             let stack = member.number;
@@ -316,6 +334,32 @@ pub(super) struct Leaving<'a> {
     pub(super) now: Nanos,
     /// What is known of their components at their end.
     pub(super) counts: Vec<Count>,
+}
+
+/// Components that are computed once for some stacks, and what these go on with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shared {
+    /// Which of the stacks.
+    pub stacks: Vec<usize>,
+    /// The components, in each of them.
+    pub components: Vec<NodeId>,
+    /// Whether those that follow subscribe to one engine.
+    pub is_engine: bool,
+    /// What follows them.
+    pub next: Vec<Shared>,
+}
+
+impl Shared {
+    /// The same with other numbers of stacks; without those that have none.
+    #[must_use]
+    pub fn renumbered(self, number: &dyn Fn(usize) -> Option<usize>) -> Shared {
+        let next = self.next.into_iter();
+        Shared {
+            stacks: self.stacks.into_iter().filter_map(number).collect(),
+            next: next.map(|next| next.renumbered(number)).collect(),
+            ..self
+        }
+    }
 }
 
 /// What is known of a component while it runs.
@@ -560,6 +604,24 @@ impl Part {
         }
     }
 
+    /// What it computes for which stacks, by their numbers.
+    pub(super) fn shared(&self) -> Shared {
+        let row = self.row.iter();
+        let components = row.flat_map(|row| row.components.clone().filter_map(|at| row.at(at)));
+        let within = |id| {
+            self.row
+                .iter()
+                .flat_map(move |row| row.first.of.subtree(id))
+        };
+        let tail = self.graph.tail();
+        Shared {
+            stacks: self.members.iter().map(|member| member.number).collect(),
+            components: components.flat_map(within).map(NodeId).collect(),
+            is_engine: matches!(tail, Next::Subscribers(_)),
+            next: tail.parts().iter().map(Part::shared).collect(),
+        }
+    }
+
     /// Opens what components need; a stack with one that cannot begin has failed.
     pub(super) fn start(&mut self) {
         let started = self.graph.start();
@@ -746,7 +808,7 @@ impl Part {
 
     /// Whether all of its stacks are to rest, which do not get these packets then.
     fn rests(&self, packets: Selection) -> bool {
-        let rests = |member: &Member| member.standing.rests.load(Ordering::Relaxed);
+        let rests = |member: &Member| member.standing.is(RESTS);
         if self.is_ending || self.members.is_empty() || !self.members.iter().all(rests) {
             return false;
         }
@@ -755,6 +817,15 @@ impl Part {
             member.standing.missed.fetch_add(missed, Ordering::Relaxed);
         }
         true
+    }
+
+    /// Whether it takes packets of a batch as they are, as most parts do.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        let mut members = self.members.iter();
+        !self.is_over
+            && !self.members.is_empty()
+            && members.all(|member| !member.standing.is(u8::MAX))
     }
 
     /// Takes packets of a batch, and the clock wherever it comes to between them.
@@ -789,7 +860,8 @@ impl Part {
         }
     }
 
-    fn packets(&mut self, packets: &Packets<'_>) {
+    #[inline]
+    pub(super) fn packets(&mut self, packets: &Packets<'_>) {
         if !self.is_over {
             let result = self.graph.packets(packets);
             self.note(result);

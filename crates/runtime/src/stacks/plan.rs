@@ -13,7 +13,7 @@ use super::part::{Common, Member, Next, Part};
 pub(super) struct First {
     /// Which of the stacks it is.
     member: Member,
-    of: Stack,
+    pub(super) of: Stack,
     /// The components of its outermost row.
     row: Vec<NodeId>,
     until: Option<NodeId>,

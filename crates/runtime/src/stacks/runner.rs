@@ -26,7 +26,7 @@ use super::crossing::{Crossing, Entry, crossing};
 use super::fan_out::{OwnSource, Reading, SourceReport, run_own};
 use super::lane::{Behind, Lane, run_apart, run_behind, run_behind_any, run_lane, run_source};
 use super::pace::Pace;
-use super::part::{Common, Count, Leaving, Member, Next, Number, Part, StackFailure};
+use super::part::{Common, Count, Leaving, Member, Next, Number, Part, Shared, StackFailure};
 use super::snapshot::{Snapshot, StackState};
 use crate::pool::{Inbox, Pool, TOGETHER, WAITING};
 use crate::queue::Bell;
@@ -140,6 +140,8 @@ struct Thread {
     kind: Kind,
     board: Arc<Board>,
     members: Vec<Member>,
+    /// What it computes for which stacks, by their numbers: no other worker does the same.
+    shared: Vec<Shared>,
     /// What it does goes on where it was paused.
     handle: Option<JoinHandle<Option<Work>>>,
 }
@@ -311,7 +313,7 @@ impl Runner {
                 work,
             } = waiting;
             let board = Arc::new(Board::new(Arc::clone(&bell)));
-            let members = work.members();
+            let (members, shared) = (work.members(), work.shared());
             // What is known before it can be asked.
             board.write(&mut Answered::default(), false, |give| work.counts(give));
             let (common, own) = (Arc::clone(&self.common), Arc::clone(&board));
@@ -329,6 +331,7 @@ impl Runner {
                 kind,
                 board,
                 members,
+                shared,
                 handle: Some(handle.map_err(SetupError::Thread)?),
             });
         }
@@ -438,18 +441,49 @@ impl Runner {
     /// What components have counted, for who wants to know it often: that of other threads as it was when it was asked
     /// before, and exact once they have ended. Of a component that several threads have there are several.
     pub fn numbers(&self, give: &mut dyn FnMut(Number)) {
+        self.numbers_if(&|_| true, give);
+    }
+
+    /// The same of one stack.
+    pub fn numbers_of(&self, stack: usize, give: &mut dyn FnMut(Number)) {
+        let Some(member) = self.members.get(stack) else {
+            return;
+        };
+        let is_its = |members: &[Member]| members.iter().any(|it| it.number == member.number);
+        self.numbers_if(&is_its, &mut |number| {
+            if number.stack == stack {
+                give(number);
+            }
+        });
+    }
+
+    /// The same of what these members have.
+    fn numbers_if(&self, is_wanted: &dyn Fn(&[Member]) -> bool, give: &mut dyn FnMut(Number)) {
         let mut add = |number: Number| {
             if let Some(stack) = self.stack_of(number.stack) {
                 give(Number { stack, ..number });
             }
         };
-        self.inline.numbers(&mut add);
+        let parts = self.inline.parts.iter();
+        let parts = parts.filter(|part| is_wanted(part.members()));
+        parts.for_each(|part| part.numbers(&mut add));
         for waiting in &self.waiting {
             waiting.work.counts(&mut |count| add(Number::of(&count)));
         }
-        for thread in &self.threads {
+        let threads = self.threads.iter();
+        for thread in threads.filter(|thread| is_wanted(&thread.members)) {
             thread.board.numbers(&mut |number| add(number.clone()));
         }
+    }
+
+    /// Which components are computed once for which stacks, on one of the workers that share the packets.
+    pub fn shared(&self) -> Vec<Shared> {
+        let waiting = self.waiting.iter().flat_map(|it| it.work.shared());
+        let threads = self.threads.iter().flat_map(|it| it.shared.iter().cloned());
+        let inline = self.inline.parts.iter().map(Part::shared);
+        let all = inline.chain(waiting).chain(threads);
+        all.map(|shared| shared.renumbered(&|number| self.stack_of(number)))
+            .collect()
     }
 
     /// Processor time that a stack has taken, in nanoseconds, by samples. What several stacks share is divided evenly between
@@ -703,6 +737,19 @@ impl Work {
             }
             Work::Behind(behind, ..) => behind.part.members().to_vec(),
             Work::Source(part) => part.members().to_vec(),
+        }
+    }
+
+    /// What it computes for which stacks, by their numbers, if no other worker does the same.
+    fn shared(&self) -> Vec<Shared> {
+        match self {
+            Work::Lane(lane) | Work::Own(lane, ..) | Work::Apart(lane, ..) => {
+                let is_first = lane.worker.unwrap_or(0) == 0;
+                let parts = lane.parts.iter().filter(|_| is_first);
+                parts.map(Part::shared).collect()
+            }
+            Work::Behind(behind, ..) => vec![behind.part.shared()],
+            Work::Source(part) => vec![part.shared()],
         }
     }
 

@@ -122,8 +122,11 @@ impl Runner {
         let at = lanes.map(|lane| lane.now).fold(self.inline.now, Nanos::max);
         let left = (0..goes_on.len()).filter(|&at| !goes_on[at]);
         let left = left.map(|at| (self.stacks[at].clone(), self.members[at].clone()));
-        let left = left.collect();
-        let ended = self.end_some(left, &made);
+        let left: Vec<(Stack, Member)> = left.collect();
+        let ended = match left.is_empty() {
+            true => Vec::new(),
+            false => self.end_some(left, &made),
+        };
         made.start(&|| false);
         self.stacks = stacks;
         self.given = given;
