@@ -6,7 +6,7 @@ use std::path::Path;
 use chrono::{Local, NaiveDateTime};
 use flowgauge_sys::files::{self, How};
 
-use crate::flow::Target;
+use crate::flow::{Target, label};
 use crate::functions::{Becomes, Function};
 
 /// An argument of a function.
@@ -37,6 +37,8 @@ impl Error {
     pub const NO_FUNCTION: i32 = 6147;
     /// A file cannot be opened.
     pub const FILE: i32 = 6155;
+    /// The filter of BPF_FILTER does not compile.
+    pub const BPF: i32 = 1025;
     /// The user has no right to it.
     pub const RIGHTS: i32 = 8003;
     /// A function cannot be applied any more; a format that is not written.
@@ -204,6 +206,30 @@ impl Call {
             },
             _ => Ok(()),
         }
+    }
+
+    /// Why a sensor refuses it as function `number` of a flow, by what the sensor says of its component: MAPI's number is that
+    /// of the argument which became the option that is named there.
+    pub fn refused(&self, number: usize, said: &str, is_about_rights: bool) -> Error {
+        let name = self.function.name;
+        let (_, found) = said.split_once("error: ").unwrap_or_default();
+        let (option, what) = found.split_once(": ").unwrap_or_default();
+        let fault = match (name, option) {
+            _ if is_about_rights => Error::RIGHTS,
+            ("BPF_FILTER", "expression") => Error::BPF,
+            ("STR_SEARCH", "pattern") if what.starts_with("a |") => 3503,
+            ("STR_SEARCH", "depth") if what.contains("of the pattern") => 3504,
+            ("STR_SEARCH", "pattern") => 3505,
+            (_, option) => match self.function.place_of(option) {
+                Some(place) => Error::number_of(place),
+                None => Error::ARGUMENTS,
+            },
+        };
+        let message = match (is_about_rights, found.lines().next()) {
+            (false, Some(line)) => format!("{name}: {line}"),
+            _ => named(said, number, name),
+        };
+        Error::new(fault, message)
     }
 
     /// A number among the arguments, if it was given.
@@ -413,6 +439,16 @@ fn file(place: &mut Place<'_>, path: Option<&str>, begins: Option<String>) -> St
 fn handed(place: &mut Place<'_>, option: &str, target: Target) -> String {
     place.targets.push(target);
     format!("{option} = fd:{}", place.targets.len() - 1)
+}
+
+/// What is said of function `number` of a flow, with its name in the place of its component's.
+pub fn named(said: &str, number: usize, name: &str) -> String {
+    match said.strip_prefix(&label(number)) {
+        Some(rest) if !rest.starts_with(|letter: char| letter.is_ascii_digit()) => {
+            format!("{name}{rest}")
+        }
+        _ => said.to_owned(),
+    }
 }
 
 /// Rules of `RULER`: the text, or that of a file, which the program may read.

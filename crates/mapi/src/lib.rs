@@ -10,7 +10,7 @@ mod flow;
 mod functions;
 mod parse;
 
-pub use call::{Argument, Call, Error, ticks};
+pub use call::{Argument, Call, Error, named, ticks};
 pub use flow::{OWN, PASSED, Stack, Target, label, stack};
 pub use functions::{Becomes, FUNCTIONS, Function, Shape, add, find, libraries};
 #[doc(hidden)]

@@ -93,16 +93,19 @@ fn string(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// A number, or the name that MAPI's headers give one.
+/// A number, or what MAPI's headers give a name.
 fn value(word: &str) -> Option<Argument> {
-    const NAMES: &[(&str, i128)] = &[
+    const NUMBERS: &[(&str, i128)] = &[
         ("ADD", 0),
         ("BOTH_SIDE", 3),
         ("CLIENT_SIDE", 1),
         ("DETERMINISTIC", 2),
         ("EQUAL_BOUND", 0),
+        ("EQUAL_D_BOUND", 4),
         ("GT_BOUND", 1),
+        ("GT_D_BOUND", 8),
         ("LT_BOUND", 2),
+        ("LT_D_BOUND", 16),
         ("MFF_PCAP", 0),
         ("NOWAIT", 1),
         ("PERIODIC", 2),
@@ -113,16 +116,75 @@ fn value(word: &str) -> Option<Argument> {
         ("SORT_BY_BYTES", 2),
         ("SORT_BY_PACKETS", 1),
         ("SUB", 1),
+        ("TOPX_ICMP", 4),
+        ("TOPX_IP", 1),
+        ("TOPX_TCP", 2),
+        ("TOPX_UDP", 3),
+        ("TR_MW", 128),
+        ("TR_POLL", 64),
         ("TYPE_CHAR", 0),
         ("TYPE_INT", 1),
         ("TYPE_ULL", 2),
         ("WAIT", 0),
     ];
-    let named = NAMES.iter().find(|(name, _)| *name == word);
-    let number = named
+    /// `TOPX_` and one of these, by their numbers from 1.
+    const TOP_FIELDS: [&str; 21] = [
+        "IP_TOS",
+        "IP_LENGTH",
+        "IP_ID",
+        "IP_OFFSET",
+        "IP_TTL",
+        "IP_PROTOCOL",
+        "IP_CHECKSUM",
+        "IP_SRCIP",
+        "IP_DSTIP",
+        "TCP_SRCPORT",
+        "TCP_DSTPORT",
+        "TCP_SEQ",
+        "TCP_ACK",
+        "TCP_FLAGS",
+        "TCP_WIN",
+        "TCP_CRC",
+        "TCP_URGENT",
+        "UDP_SRCPORT",
+        "UDP_DSTPORT",
+        "UDP_LENGTH",
+        "UDP_CHECKSUM",
+    ];
+    const TEXTS: &[(&str, &str)] = &[
+        ("IPFIXLIB_IPFIX", "IPFIX"),
+        ("IPFIXLIB_NETFLOW_V5", "NETFLOW_V5"),
+        ("IPFIXLIB_NETFLOW_V9", "NETFLOW_V9"),
+        ("IPFIXLIB_SHMEM", "SHMEM"),
+        ("PROTINFO_IP_DSTIP", "ip.dst"),
+        ("PROTINFO_IP_LENGTH", "ip.len"),
+        ("PROTINFO_IP_PROTOCOL", "ip.proto"),
+        ("PROTINFO_IP_SRCIP", "ip.src"),
+        ("PROTINFO_IP_TTL", "ip.ttl"),
+        ("PROTINFO_TCP_DSTPORT", "tcp.dstport"),
+        ("PROTINFO_TCP_SRCPORT", "tcp.srcport"),
+        ("PROTINFO_UDP_DSTPORT", "udp.dstport"),
+        ("PROTINFO_UDP_SRCPORT", "udp.srcport"),
+        // Of RES2FILE, whose types are a text.
+        ("R2F_RAW", "0"),
+        ("R2F_STATS", "3"),
+        ("R2F_ULLSEC", "2"),
+        ("R2F_ULLSTR", "1"),
+    ];
+    if let Ok(number) = word.parse() {
+        return Some(Argument::Number(number));
+    }
+    if let Some((_, text)) = TEXTS.iter().find(|(name, _)| *name == word) {
+        return Some(Argument::Text((*text).to_owned()));
+    }
+    let number = NUMBERS.iter().find(|(name, _)| *name == word);
+    let field = word.strip_prefix("TOPX_");
+    let field = field.and_then(|word| TOP_FIELDS.iter().position(|name| *name == word));
+    let field = field.map(|at| at as i128 + 1);
+    number
         .map(|(_, number)| *number)
-        .or_else(|| word.parse().ok());
-    number.map(Argument::Number)
+        .or(field)
+        .map(Argument::Number)
 }
 
 /// The stack that functions are.
@@ -233,6 +295,47 @@ mod tests {
                 function.name
             );
         }
+    }
+
+    /// Those of the headers that programs are compiled with.
+    #[test]
+    fn names_of_the_headers_are_arguments() {
+        /// Names that are no arguments.
+        const OTHERS: [&str; 6] = [
+            "MAPI_LIBRARY_VERSION",
+            "TCP_ACK",
+            "TCP_FIN",
+            "TCP_PSH",
+            "TCP_RST",
+            "TCP_SYN",
+        ];
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../libmapi/include/mapi");
+        let mut known = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            for line in text.lines() {
+                let mut words = line.split_whitespace();
+                let (Some("#define"), Some(name), Some(meant)) =
+                    (words.next(), words.next(), words.next())
+                else {
+                    continue;
+                };
+                if name.starts_with('_') || name.contains('(') || OTHERS.contains(&name) {
+                    continue;
+                }
+                let found = match value(name) {
+                    Some(Argument::Number(number)) => number.to_string(),
+                    Some(Argument::Text(text)) if name.starts_with("R2F_") => text,
+                    Some(Argument::Text(text)) => format!("\"{text}\""),
+                    _ => panic!("{name} is not known"),
+                };
+                assert_eq!(found, meant, "{name}");
+                known += 1;
+            }
+        }
+        assert!(known > 50, "{known}");
+        let by_name = "TOP(5, TOPX_TCP, TOPX_TCP_DSTPORT, SORT_BY_BYTES)";
+        assert_eq!(parse(by_name), parse("TOP(5, 2, 11, 2)"));
     }
 
     #[test]
