@@ -414,6 +414,10 @@ fn a_sensor_takes_an_interface_again() {
     live_support::wait_until("more packets came", || status()["delivered"] == 200);
     let outcome = sensor.stop(Signal::SIGTERM);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    for told in ["has gone away", "is back"] {
+        let told = format!("device fg1: the interface {told}");
+        assert!(outcome.stderr.contains(&told), "{}", outcome.stderr);
+    }
     let _ = std::fs::remove_dir_all(folder);
 }
 

@@ -59,7 +59,9 @@ impl Choices<'_> {
     fn request(&mut self) -> Request {
         let flow = u64::from(self.next() % 8);
         match self.next() % 8 {
-            0 => Request::Status,
+            0 => Request::Status {
+                shared: self.next().is_multiple_of(2),
+            },
             1 => Request::Check {
                 device: self.words(),
                 stack: self.words(),

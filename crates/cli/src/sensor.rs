@@ -1,18 +1,21 @@
 //! `flowgauge sensor`: a permanent process that captures for many, and what its users ask of it.
 
+mod own_files;
+mod status;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flowgauge_runtime::shared;
 use flowgauge_sensor::config::most_memory;
 use flowgauge_sensor::{Alone, Config, Sensor, StartError};
-use flowgauge_sensor_client::protocol::{DeviceStatus, Results, Status};
-use flowgauge_sensor_client::{Client, MemberState, Packet, ScopeFlow};
+use flowgauge_sensor_client::protocol::Results;
+use flowgauge_sensor_client::{Client, ClientError, MemberState, Packet, ScopeFlow};
 use flowgauge_sys::files::{self, How};
 use flowgauge_sys::privileges;
 use sd_notify::NotifyState;
@@ -20,7 +23,7 @@ use sd_notify::NotifyState;
 use crate::anonymize;
 use crate::control::{Control, Hangup};
 use crate::failure::Failure;
-use crate::options::{FlowOptions, SensorCommand, SensorOptions, SensorRunOptions, StatusOptions};
+use crate::options::{FlowOptions, SensorCommand, SensorOptions, SensorRunOptions};
 use crate::say::say;
 use crate::sensor_agent::{self, connect, failed};
 use crate::summary;
@@ -46,8 +49,21 @@ pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
             say!("{file}: good: {devices} devices, {stacks} stacks");
             Ok(())
         }
-        SensorCommand::Status(options) => status(options),
-        SensorCommand::Flow(options) => flow(options, &options.stack, &[], &[]),
+        SensorCommand::Status(options) => status::run(options),
+        SensorCommand::Flows(options) => status::flows(options),
+        SensorCommand::Flow(options) => {
+            let stack = match &options.write {
+                Some(file) => {
+                    let file = file.display().to_string();
+                    let file = file.replace('\\', "\\\\").replace('"', "\\\"");
+                    format!("{} output {{ file = \"{file}\" }}", options.stack.stack)
+                }
+                None => options.stack.stack.clone(),
+            };
+            let (stack, files) = own_files::opened(&stack)?;
+            let explain: Explain<'_> = &|_, _, error| failed(error);
+            flow(&options.stack, &stack, &files, &[], explain)
+        }
         SensorCommand::Start(options) => {
             let client = connect(&options.sensor)?;
             client.start(&options.device).map_err(failed)
@@ -160,6 +176,7 @@ fn watch(sensor: &Arc<Sensor>, control: &Control) {
     // On a thread of its own: devices are waited for, and the watchdog is not.
     let mut reloading: Option<JoinHandle<()>> = None;
     let ledger = sensor.run(|running| {
+        tell_news(running);
         notify(&[match running.is_stopped() {
             true => NotifyState::Stopping,
             false => NotifyState::Watchdog,
@@ -174,23 +191,24 @@ fn watch(sensor: &Arc<Sensor>, control: &Control) {
             }
         }
     });
+    tell_news(sensor);
     say!("{}", summary::ledger_line(&ledger));
     say!("flowgauge: sensor has ended");
+}
+
+/// What happened, for the log.
+fn tell_news(sensor: &Sensor) {
+    for line in sensor.news() {
+        say!("flowgauge: {line}");
+    }
 }
 
 fn reload(sensor: &Sensor) {
     let now = NotifyState::monotonic_usec_now();
     let now = now.unwrap_or(NotifyState::Status("reloading"));
     notify(&[NotifyState::Reloading, now]);
-    match sensor.reload() {
-        Ok(said) => said
-            .iter()
-            .for_each(|line| say!("flowgauge: reloaded: {line}")),
-        Err(error) => {
-            let _code = unstarted(&error).report();
-            say!("not reloaded: the sensor continues as it was");
-        }
-    }
+    // What came of it is among the news.
+    let _ = sensor.reload("on SIGHUP");
     notify(&[NotifyState::Ready]);
 }
 
@@ -199,164 +217,58 @@ fn notify(states: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(false, states);
 }
 
-fn status(options: &StatusOptions) -> Result<(), Failure> {
-    /// To the upper left, and nothing of what was there.
-    const CLEARED: &str = "\x1b[H\x1b[J";
-
-    let client = connect(&options.sensor)?;
-    let clears = options.watch.is_some() && std::io::stdout().is_terminal();
-    let mut before: Option<(Instant, Status)> = None;
-    loop {
-        let status = client.status().map_err(failed)?;
-        let now = Instant::now();
-        let text = match options.json {
-            true => json(&status)?,
-            false => page(&status, before.as_ref().map(|(at, it)| (now - *at, it))),
-        };
-        print(&match clears {
-            true => format!("{CLEARED}{text}"),
-            false => text,
-        })?;
-        let Some(every) = options.watch else {
-            return Ok(());
-        };
-        before = Some((now, status));
-        std::thread::sleep(Duration::from_nanos(every.0));
-    }
-}
-
-/// How a sensor is; rates where it is known how it was so long ago.
-fn page(status: &Status, before: Option<(Duration, &Status)>) -> String {
-    let mut lines = vec![format!(
-        "process {}, version {}, {} s, {} MB of memory, {} connections",
-        status.process,
-        status.version,
-        status.seconds,
-        status.memory >> 20,
-        status.connections
-    )];
-    for device in &status.devices {
-        let was = before.and_then(|(passed, status)| {
-            let mut devices = status.devices.iter();
-            Some((passed, devices.find(|was| was.device == device.device)?))
-        });
-        device_lines(device, was, &mut lines);
-    }
-    for user in &status.users {
-        let was = before.and_then(|(passed, status)| {
-            let mut users = status.users.iter();
-            Some((passed, users.find(|was| was.user == user.user)?.cpu_ns))
-        });
-        let share = user.cpu.map_or(String::new(), |cpu| format!(" of {cpu}"));
-        lines.push(format!(
-            "user {}: {} connections, {}{share}{}, {} of {} bytes of packets wait",
-            user_text(user.user, user.name.as_deref()),
-            user.connections,
-            processors(user.cpu_ns, was),
-            if user.is_over { ", over it" } else { "" },
-            user.memory,
-            user.most_memory
-        ));
-    }
-    lines.join("\n")
-}
-
-/// A user of this machine by number, one of another by the name in the user's certificate.
-fn user_text(user: u64, name: Option<&str>) -> String {
-    name.map_or_else(|| user.to_string(), |name| format!("@{name}"))
-}
-
-/// Processor time; how many processors that is, where it is known what it was so long ago.
-fn processors(nanos: u64, was: Option<(Duration, u64)>) -> String {
-    match was {
-        Some((passed, was)) => {
-            let seconds = nanos.saturating_sub(was) as f64 * 1e-9;
-            format!("{:.2} processors", seconds / passed.as_secs_f64())
-        }
-        None => format!("{:.1} s of processor time", nanos as f64 * 1e-9),
-    }
-}
-
-fn device_lines(
-    device: &DeviceStatus,
-    was: Option<(Duration, &DeviceStatus)>,
-    lines: &mut Vec<String>,
-) {
-    lines.push(format!(
-        "{}: {}, {}{}: {} packets received, {} delivered ({} bytes)",
-        device.device,
-        device.source,
-        device.state,
-        if device.is_behind { ", behind" } else { "" },
-        device.packets,
-        device.delivered,
-        device.delivered_bytes
-    ));
-    if let Some((passed, was)) = was {
-        let rate = |now: u64, was: u64| now.saturating_sub(was) as f64 / passed.as_secs_f64();
-        lines.push(format!(
-            "  {:.0} packets/s, {:.1} Mbit/s delivered",
-            rate(device.packets, was.packets),
-            rate(device.delivered_bytes, was.delivered_bytes) * 8e-6
-        ));
-    }
-    let refused = device.refused.iter();
-    lines.extend(refused.map(|(place, packets)| format!("  {packets} packets: {place}")));
-    lines.extend(
-        device
-            .errors
-            .iter()
-            .map(|error| format!("  error: {error}")),
-    );
-    for stack in &device.stacks {
-        let stacks = was.iter().flat_map(|(_, was)| &was.stacks);
-        let before = stacks.clone().find(|was| was.stack == stack.stack);
-        let passed = was.map(|(passed, _)| passed);
-        let cost = processors(
-            stack.cpu_ns,
-            passed.zip(before).map(|(passed, was)| (passed, was.cpu_ns)),
-        );
-        let flows = stack.flows.iter().map(|flow| {
-            let (number, process) = (flow.flow, flow.process);
-            let user = user_text(flow.user, flow.name.as_deref());
-            let lost = match flow.lost {
-                0 => String::new(),
-                lost => format!(", {lost} packets lost"),
-            };
-            format!("flow {number} of user {user} (process {process}{lost})")
-        });
-        let flows: Vec<String> = flows.collect();
-        let components = stack.components.join(" - ");
-        lines.push(match flows.is_empty() {
-            true => format!("  {}: {components}: {cost}", stack.stack),
-            false => format!("  {}: {components}: {cost}", flows.join(", ")),
-        });
-        lines.extend(
-            stack
-                .failure
-                .iter()
-                .map(|failure| format!("    failed: {failure}")),
-        );
-    }
-}
-
 /// Has MAPI's functions run on a device.
 ///
 /// # Errors
 /// What went wrong, for the user.
 pub(crate) fn mapi(options: &FlowOptions) -> Result<(), Failure> {
-    let wrong = |error: flowgauge_mapi::Error| {
-        let what = format!("{error} (MAPI's error {})", error.number);
-        Failure::usage(what, "docs/mapi-functions.md lists the functions")
-    };
-    let calls = flowgauge_mapi::parse(&options.stack).map_err(wrong)?;
+    let calls = flowgauge_mapi::parse(&options.stack).map_err(|error| of_mapi(&error, None))?;
     let names = calls.iter().map(|call| call.function.name.to_owned());
     let names: Vec<String> = names.collect();
-    let stack = flowgauge_mapi::flow(&options.stack).map_err(wrong)?;
+    let stack = flowgauge_mapi::flow(&options.stack).map_err(|error| of_mapi(&error, None))?;
     let files = stack.targets.iter().map(flowgauge_mapi::Target::open);
-    let files: Vec<OwnedFd> = files.collect::<Result<_, _>>().map_err(wrong)?;
-    flow(options, &stack.text, &files, &names)
+    let files: Vec<OwnedFd> = files
+        .collect::<Result<_, _>>()
+        .map_err(|error| of_mapi(&error, None))?;
+    let explain = |client: Option<&Client>, device: &str, error| {
+        function_refused(&calls, client, device, error)
+    };
+    flow(options, &stack.text, &files, &names, &explain)
 }
+
+fn of_mapi(error: &flowgauge_mapi::Error, hint: Option<String>) -> Failure {
+    let what = format!("{error} (MAPI's error {})", error.number);
+    let default = || "docs/mapi-functions.md lists the functions".to_owned();
+    Failure::usage(what, hint.unwrap_or_else(default))
+}
+
+/// Why functions are refused on a device: the first that may not follow those before it.
+fn function_refused(
+    calls: &[flowgauge_mapi::Call],
+    client: Option<&Client>,
+    device: &str,
+    error: ClientError,
+) -> Failure {
+    let ClientError::Refused(_) = error else {
+        return failed(error);
+    };
+    let mut stacks = (1..=calls.len()).map(|until| {
+        let stack = flowgauge_mapi::stack(&calls[..until], 0, &|_| None).ok()?;
+        match client?.check(device, &stack.text) {
+            Err(ClientError::Refused(refusal)) => {
+                let is_about_rights = refusal.is_about_rights();
+                let error = calls[until - 1].refused(until, &refusal.error, is_about_rights);
+                Some(of_mapi(&error, refusal.hint))
+            }
+            _ => None,
+        }
+    });
+    let found = stacks.find_map(|found| found);
+    found.unwrap_or_else(|| failed(error))
+}
+
+/// Says why a flow does not open on a device of a sensor.
+type Explain<'a> = &'a dyn Fn(Option<&Client>, &str, ClientError) -> Failure;
 
 /// Has a flow run, and writes its results. Its components are called by `names`, if there are any.
 fn flow(
@@ -364,6 +276,7 @@ fn flow(
     stack: &str,
     files: &[OwnedFd],
     names: &[String],
+    explain: Explain<'_>,
 ) -> Result<(), Failure> {
     let control = Control::install()?;
     let (sensors, mut members) = sensor_agent::members(&options.sensor, options.device.as_deref())?;
@@ -374,8 +287,12 @@ fn flow(
         own = Some((client, members[0].device.clone(), path));
     }
     let is_scope = members.len() > 1 || members.iter().any(|member| member.address.is_some());
+    let first = members[0].clone();
     let flow = ScopeFlow::open(&sensors, members, stack, files, Duration::ZERO);
-    let mut flow = flow.map_err(failed)?;
+    let mut flow = flow.map_err(|error| {
+        let client = sensors.client(&first).ok();
+        explain(client.as_ref(), &first.device, error)
+    })?;
     control.begin();
     let started = match options.start || options.read.is_some() {
         true => flow.start(),
@@ -451,6 +368,11 @@ fn shown(mut results: Results, came: Came, names: &[String]) -> Results {
         if let Some(component) = results.components.get_mut(component) {
             component.rows.get_or_insert_default().push(packet);
         }
+    }
+    for (number, name) in (1..).zip(names) {
+        results.failure = results
+            .failure
+            .map(|it| flowgauge_mapi::named(&it, number, name));
     }
     if !names.is_empty() {
         // Others are there for the functions.

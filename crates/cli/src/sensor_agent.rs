@@ -90,14 +90,14 @@ fn address_of(host: &str) -> Result<String, Failure> {
     })
 }
 
+/// A sensor that is not there or refuses: nothing has begun. One that has gone ends what has.
 pub(crate) fn failed(error: ClientError) -> Failure {
-    let hint = error.hint();
+    let (what, hint) = (error.to_string(), error.hint());
     match error {
         ClientError::Unreachable(error) => keys::of_link(&error),
-        ClientError::Refused(_) | ClientError::Nobody => Failure::Usage {
-            what: error.to_string(),
-            hint,
-        },
-        error => Failure::run(error.to_string(), hint),
+        ClientError::Gone(_) | ClientError::Lost | ClientError::Confused => {
+            Failure::run(what, hint)
+        }
+        _ => Failure::Usage { what, hint },
     }
 }

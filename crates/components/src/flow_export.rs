@@ -127,7 +127,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
 impl Export {
     fn open(&self) -> Result<To, OutputError> {
         if let Some(to) = &self.to {
-            let socket = match files::handed_number(to) {
+            let socket = match files::handed(to) {
                 Some(_) => Datagrams::handed(to),
                 None => Datagrams::udp(to),
             };

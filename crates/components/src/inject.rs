@@ -54,7 +54,7 @@ impl Component for Inject {
     fn start(&mut self) -> Result<(), Failure> {
         let socket = match (&self.options.interface, &self.options.to) {
             (Some(interface), _) => Datagrams::onto(interface),
-            (None, Some(to)) if files::handed_number(to).is_some() => Datagrams::handed(to),
+            (None, Some(to)) if files::handed(to).is_some() => Datagrams::handed(to),
             _ => Err(std::io::ErrorKind::NotFound.into()),
         };
         let name = self

@@ -4,10 +4,7 @@ use core::cell::RefCell;
 
 use flowgauge_mapi::{Call, Error};
 use flowgauge_sensor_client::ClientError;
-use flowgauge_sensor_client::protocol::Refusal;
 
-/// The filter of BPF_FILTER does not compile.
-const BPF: i32 = 1025;
 pub(crate) const CONNECTED_TWICE: i32 = 3081;
 pub(crate) const NO_DEVICE: i32 = 3200;
 /// The sensor is not there, or has gone.
@@ -49,7 +46,7 @@ pub(crate) fn take() -> Option<Error> {
 pub(crate) fn of_client(error: &ClientError, refused: i32) -> Error {
     let number = match error {
         ClientError::Refused(refusal) if refusal.is_passing => SOCKET,
-        ClientError::Refused(refusal) if is_about_rights(refusal) => RIGHTS,
+        ClientError::Refused(refusal) if refusal.is_about_rights() => RIGHTS,
         ClientError::Nobody => RIGHTS,
         ClientError::Refused(_) => refused,
         _ => SOCKET,
@@ -64,34 +61,18 @@ fn with_hint(error: &ClientError) -> String {
     }
 }
 
-fn is_about_rights(refusal: &Refusal) -> bool {
-    let hint = refusal.hint.as_deref().unwrap_or_default();
-    hint.contains("rights of users")
-}
-
-/// Why the sensor refuses a function: MAPI's number of it, by the option that the sensor names.
-pub(crate) fn of_function(call: &Call, error: &ClientError) -> Error {
+/// Why the sensor refuses a function, by its number in the flow.
+pub(crate) fn of_function(call: &Call, number: usize, error: &ClientError) -> Error {
     let general = of_client(error, Error::ARGUMENTS);
-    let ClientError::Refused(refusal) = error else {
-        return general;
-    };
-    let (_, found) = refusal.error.split_once("error: ").unwrap_or_default();
-    let (option, what) = found.split_once(": ").unwrap_or_default();
-    let number = match (call.function.name, option) {
-        _ if general.number == RIGHTS => RIGHTS,
-        ("BPF_FILTER", "expression") => BPF,
-        ("STR_SEARCH", "pattern") if what.starts_with("a |") => 3503,
-        ("STR_SEARCH", "depth") if what.contains("of the pattern") => 3504,
-        ("STR_SEARCH", "pattern") => 3505,
-        (_, option) => match call.function.place_of(option) {
-            Some(place) => Error::number_of(place),
-            None => Error::ARGUMENTS,
-        },
-    };
-    let line = found.lines().next().unwrap_or_default();
-    let message = match (number, line) {
-        (RIGHTS, _) | (_, "") => general.message,
-        _ => format!("{}: {line}", call.function.name),
-    };
-    Error::new(number, message)
+    match (error, error.hint()) {
+        (ClientError::Refused(refusal), hint) if general.number != SOCKET => {
+            let is_about_rights = general.number == RIGHTS;
+            let mut found = call.refused(number, &refusal.error, is_about_rights);
+            if let (true, Some(hint)) = (is_about_rights, hint) {
+                found.message += &format!("; hint: {hint}");
+            }
+            found
+        }
+        _ => general,
+    }
 }

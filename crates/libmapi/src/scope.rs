@@ -129,10 +129,10 @@ impl Scope {
 
     /// Whether a function can be applied, as far as its arguments say: what one sensor says of it holds for all. What a member's
     /// user may not have it tells when the flow is connected.
-    fn check(&self, call: &Call, stack: &str) -> Result<(), Error> {
+    fn check(&self, call: &Call, number: usize, stack: &str) -> Result<(), Error> {
         let mut errors = Vec::new();
         for (at, flow) in self.flows() {
-            match flow.check(call, stack) {
+            match flow.check(call, number, stack) {
                 Ok(()) => return Ok(()),
                 Err(error) if is_passing(&error) => {
                     self.fail(at, &flow, &error);
@@ -351,7 +351,7 @@ impl Descriptor for Scope {
             );
             return Err(Error::new(Error::FILE, what));
         }
-        self.check(&call, &stack.text)?;
+        self.check(&call, calls.len(), &stack.text)?;
         let fid = calls.len() as c_int;
         *lock(&self.calls) = calls;
         Ok(fid)

@@ -502,7 +502,7 @@ impl Flow {
         calls.push(call.clone());
         let mut files = lock(&self.files);
         let checked = self.stack(&calls).and_then(|stack| {
-            self.check(&call, &stack.text)?;
+            self.check(&call, calls.len(), &stack.text)?;
             let new = stack.targets.iter().skip(files.len()).map(Target::open);
             files.extend(new.collect::<Result<Vec<_>, _>>()?);
             if call.function.is_own() {
@@ -519,10 +519,10 @@ impl Flow {
         }
     }
 
-    /// Whether its sensor takes a function, with those before it.
-    pub(crate) fn check(&self, call: &Call, stack: &str) -> Result<(), Error> {
+    /// Whether its sensor takes a function, by its number, with those before it.
+    pub(crate) fn check(&self, call: &Call, number: usize, stack: &str) -> Result<(), Error> {
         let checked = self.client.check(&self.device, stack);
-        checked.map_err(|error| of_function(call, &error))
+        checked.map_err(|error| of_function(call, number, &error))
     }
 
     /// Whether it is connected, with all flows that it waits for, and not open yet.

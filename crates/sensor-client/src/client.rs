@@ -249,7 +249,15 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub fn status(&self) -> Result<Status, ClientError> {
-        match self.ask(&Request::Status)? {
+        self.status_with(false)
+    }
+
+    /// How the sensor is, and if `shared` which components are computed once for which flows.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn status_with(&self, shared: bool) -> Result<Status, ClientError> {
+        match self.ask(&Request::Status { shared })? {
             Answer::Status(status) => Ok(status),
             _ => Err(ClientError::Confused),
         }

@@ -32,7 +32,11 @@ pub enum Request {
         name: String,
     },
     /// How the sensor is.
-    Status,
+    Status {
+        /// And which components are computed once for which flows.
+        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+        shared: bool,
+    },
     /// Whether a flow could be opened, as far as its text and its user's rights say.
     Check {
         /// The device.
@@ -145,6 +149,12 @@ impl Refusal {
             is_passing: false,
         }
     }
+
+    /// Whether the user may not have it, as rights are.
+    pub fn is_about_rights(&self) -> bool {
+        let hint = self.hint.as_deref().unwrap_or_default();
+        hint.contains("rights of users")
+    }
 }
 
 /// How a sensor is.
@@ -213,6 +223,26 @@ pub struct DeviceStatus {
     pub errors: Vec<String>,
     /// Its stacks and flows.
     pub stacks: Vec<StackStatus>,
+    /// Which components are computed once for which flows, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<SharedStatus>,
+}
+
+/// Components that are computed once for some flows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedStatus {
+    /// The components, as the first of the flows calls them.
+    pub components: Vec<String>,
+    /// Whether those that follow get what comes of one engine.
+    pub is_engine: bool,
+    /// The flows that the asker may see.
+    pub flows: Vec<u64>,
+    /// Stacks of the configuration, for who may see them.
+    pub stacks: Vec<String>,
+    /// How many others there are: flows of other users, and stacks of the configuration.
+    pub others: u64,
+    /// What the flows go on with.
+    pub next: Vec<SharedStatus>,
 }
 
 /// A stack of the configuration, or of flows.
@@ -243,6 +273,9 @@ pub struct FlowStatus {
     pub name: Option<String>,
     /// The process: of users of other machines that of their agent.
     pub process: u32,
+    /// Seconds since it was opened, or since its device began anew.
+    #[serde(default)]
+    pub seconds: u64,
     /// Its part of the processor time of its stack, in nanoseconds.
     #[serde(default)]
     pub cpu_ns: u64,

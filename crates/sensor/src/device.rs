@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use flowgauge_capture::live::{LiveConfig, LiveSource, StopHandle};
 use flowgauge_capture::{Error, Filtered, PacketSource, SnapLen, open_reader};
-use flowgauge_runtime::stacks::{Runner, RunnerOptions, SetupError};
-use flowgauge_sensor_client::protocol::{DeviceStatus, FlowStatus, Results, StackStatus};
+use flowgauge_runtime::stacks::{Runner, RunnerOptions, SetupError, Shared};
+use flowgauge_sensor_client::protocol::{
+    DeviceStatus, FlowStatus, Results, SharedStatus, StackStatus,
+};
 use flowgauge_stack::{Program, SettingError, Stack};
 use flowgauge_sys::files::HandedInput;
 use flowgauge_sys::packet::Waker;
@@ -23,6 +25,7 @@ use parking_lot::Mutex;
 use self::work::Work;
 use crate::accounts::{Account, Who};
 use crate::config::{DeviceConfig, Speed};
+use crate::news::News;
 use crate::orders::Orders;
 use crate::paced::Paced;
 use crate::readers::{FlowRing, Readers};
@@ -160,6 +163,7 @@ impl Opened {
         stacks: Vec<Stack>,
         sharing: Option<Sharing>,
         holds: bool,
+        news: &Arc<News>,
     ) -> Result<Device, SetupError> {
         let options = RunnerOptions {
             workers: usize::from(self.config.workers),
@@ -180,7 +184,9 @@ impl Opened {
             self.stop.clone(),
         );
         let is_own = self.is_own;
-        let mut work = Work::new(self, name, runner, always, state, sharing);
+        // What becomes of a user's own file the user is told.
+        let news = (!is_own).then(|| Arc::clone(news));
+        let mut work = Work::new(self, name, runner, always, state, sharing, news);
         let started = thread::Builder::new()
             .name(format!("fg-{name}"))
             .spawn(move || {
@@ -232,10 +238,27 @@ enum Order {
     Close(Vec<u64>, Sender<Option<Results>>),
     /// Results of a flow; of the component with this label alone, which forgets them.
     Results(u64, Option<String>, Sender<Result<Results, String>>),
-    /// How it is, at the cost of who asks.
-    Show(Option<Arc<Account>>, Sender<Shown>),
+    /// How it is, at the cost of who asks; what is computed once for whom, if that is `shared`.
+    Show {
+        account: Option<Arc<Account>>,
+        shared: bool,
+        answer: Sender<Shown>,
+    },
     Start,
+    /// It comes to its end, and is still asked.
+    Finish,
     Stop,
+}
+
+impl Order {
+    /// How it is, for the sensor itself.
+    fn show(answer: Sender<Shown>) -> Order {
+        Order::Show {
+            account: None,
+            shared: false,
+            answer,
+        }
+    }
 }
 
 /// A flow that is to run.
@@ -258,6 +281,8 @@ pub(crate) struct Shown {
     errors: Vec<String>,
     is_behind: bool,
     stacks: Vec<ShownStack>,
+    /// Of `stacks`, by their places.
+    shared: Vec<Shared>,
 }
 
 /// A stack of it.
@@ -378,12 +403,27 @@ impl Device {
         self.ask(Some(who), ANSWER, results)?
     }
 
+    /// The names of its stacks that have failed.
+    pub(crate) fn failed(&self) -> Vec<String> {
+        let shown = self.ask(None, LOOK, Order::show);
+        let stacks = shown.map_or(Vec::new(), |shown| shown.stacks).into_iter();
+        let failed = stacks.filter(|stack| stack.status.failure.is_some());
+        failed.map(|stack| stack.status.stack).collect()
+    }
+
     /// Whether nothing comes of it any more.
     pub(crate) fn is_over(&self) -> bool {
-        match self.ask(None, LOOK, |answer| Order::Show(None, answer)) {
+        match self.ask(None, LOOK, Order::show) {
             Ok(shown) => shown.state == State::Ended,
             Err(error) => error == GONE,
         }
+    }
+
+    /// Has it come to its end: what is in the ring is still taken, and stacks end as at the end of the input. Their last results
+    /// can be asked for.
+    pub(crate) fn finish(&self) {
+        self.stop.stop();
+        self.orders.send(None, Order::Finish);
     }
 
     /// Ends it as dropping it does. Returns where its packets went.
@@ -406,9 +446,14 @@ impl Device {
         name: &str,
         account: &Arc<Account>,
         sees_all: bool,
+        shared: bool,
     ) -> DeviceStatus {
         let who = account.who();
-        let show = |answer| Order::Show(Some(Arc::clone(account)), answer);
+        let show = |answer| Order::Show {
+            account: Some(Arc::clone(account)),
+            shared,
+            answer,
+        };
         let mut status = DeviceStatus {
             device: name.to_owned(),
             source: self.describes.clone(),
@@ -440,9 +485,13 @@ impl Device {
         let refused = places.map(|(place, packets)| (place.name().to_owned(), packets));
         status.refused = refused.collect::<BTreeMap<String, u64>>();
         status.errors = shown.errors;
+        let seen = |flow: &FlowStatus| sees_all || flow.user == who.0;
+        let all = shown.shared.iter();
+        status.shared = all
+            .flat_map(|shared| told(shared, &shown.stacks, sees_all, &seen))
+            .collect();
         for mut stack in shown.stacks {
             let is_flow = !stack.status.flows.is_empty();
-            let seen = |flow: &FlowStatus| sees_all || flow.user == who.0;
             stack.status.flows.retain(seen);
             if stack.status.flows.is_empty() && (is_flow || !sees_all) {
                 continue;
@@ -455,6 +504,55 @@ impl Device {
         }
         status
     }
+}
+
+/// What is computed once, as who sees only some flows is told: nothing where none of these has it, and of components that these
+/// users do not see what follows them.
+fn told(
+    shared: &Shared,
+    stacks: &[ShownStack],
+    sees_all: bool,
+    seen: &dyn Fn(&FlowStatus) -> bool,
+) -> Vec<SharedStatus> {
+    let its = shared.stacks.iter().filter_map(|at| stacks.get(*at));
+    let its: Vec<&ShownStack> = its.collect();
+    let of_flows = its.iter().flat_map(|stack| &stack.status.flows);
+    let flows: Vec<u64> = of_flows
+        .filter(|flow| seen(flow))
+        .map(|it| it.flow)
+        .collect();
+    let sees = |stack: &&&ShownStack| match stack.status.flows.is_empty() {
+        true => sees_all,
+        false => stack.status.flows.iter().any(seen),
+    };
+    let Some(first) = its.iter().find(sees) else {
+        return Vec::new();
+    };
+    let always = its.iter().filter(|stack| stack.status.flows.is_empty());
+    let stacks_of: Vec<String> = match sees_all {
+        true => always.clone().map(|it| it.status.stack.clone()).collect(),
+        false => Vec::new(),
+    };
+    let count = |stack: &&ShownStack| stack.status.flows.len().max(1);
+    let all: usize = its.iter().map(count).sum();
+    let hidden = if sees_all { 0 } else { first.hidden };
+    let components = shared.components.iter().map(|id| id.index());
+    let components = components.filter(|at| *at >= hidden);
+    let components = components.filter_map(|at| first.status.components.get(at).cloned());
+    let components: Vec<String> = components.collect();
+    let next = shared.next.iter();
+    let next = next.flat_map(|next| told(next, stacks, sees_all, seen));
+    if components.is_empty() && !shared.is_engine {
+        return next.collect();
+    }
+    vec![SharedStatus {
+        components,
+        is_engine: shared.is_engine,
+        others: (all - flows.len() - stacks_of.len()) as u64,
+        flows,
+        stacks: stacks_of,
+        next: next.collect(),
+    }]
 }
 
 /// What is in the ring is still taken; stacks end as at the end of the input.

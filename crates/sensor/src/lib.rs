@@ -10,6 +10,7 @@
 mod accounts;
 pub mod config;
 mod device;
+mod news;
 mod orders;
 mod paced;
 mod readers;

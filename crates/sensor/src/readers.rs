@@ -91,11 +91,15 @@ impl UserMemory {
         }))
     }
 
-    /// Bytes of packets that wait, and that may.
+    /// Bytes of packets that wait, once for all flows that they wait for, and that may.
     pub(crate) fn fill(&self) -> (u64, u64) {
-        let memory = &*self.0.lock();
-        let held = memory.rings.values().map(|ring| ring.events.held());
-        (held.sum(), memory.bytes)
+        let memory = &mut *self.0.lock();
+        let Some(pool) = &mut memory.pool else {
+            return (0, memory.bytes);
+        };
+        let rings = memory.rings.values_mut();
+        rings.for_each(|ring| ring.collect(pool));
+        (pool.in_use(), memory.bytes)
     }
 
     /// A ring for a flow of this stack, of which the first components are `hidden`, and what the user maps of it: the ring, and

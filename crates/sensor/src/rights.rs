@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use flowgauge_matcher::positions;
 use flowgauge_sensor_client::protocol::Refusal;
 use flowgauge_stack::{ComponentKind, Input, Node, OptionValue};
 use flowgauge_sys::local::Peer;
@@ -201,6 +202,8 @@ const CPU: RangeInclusive<f64> = 0.01..=1024.0;
 const MOST_COMPONENTS: usize = 32;
 /// The longest text of a flow: a filter takes longer to compile than it is.
 const MOST_TEXT: usize = 4 << 10;
+/// What an expression may have of [`positions`].
+const MOST_POSITIONS: u64 = 500;
 /// Rows of a histogram.
 const MOST_ROWS: f64 = 1000.0;
 /// What options may be that decide how much is kept.
@@ -376,7 +379,7 @@ impl Rights {
             return Err(refused("it names a file of the sensor's"));
         }
         if !self.admin
-            && let Some(what) = too_large(node)
+            && let Some(what) = too_large(node).or_else(|| slow_patterns(node))
         {
             return Err(refused(&what));
         }
@@ -406,12 +409,7 @@ fn writes_to_user(node: &Node) -> bool {
     const ELSEWHERE: [&str; 4] = ["to", "rotate_size", "rotate_time", "rotate_files"];
 
     let settings = &node.settings;
-    let is_handed = |option| {
-        settings
-            .text(option)
-            .and_then(files::handed_number)
-            .is_some()
-    };
+    let is_handed = |option| settings.text(option).and_then(files::handed).is_some();
     let is_there = |option| settings.setting(option).is_some();
     match node.info.name {
         "flow_export" => return is_handed(if is_there("to") { "to" } else { "file" }),
@@ -423,6 +421,26 @@ fn writes_to_user(node: &Node) -> bool {
         && ELSEWHERE
             .iter()
             .all(|option| settings.setting(option).is_none())
+}
+
+/// Why the patterns of a component take too long to compile, which nothing can end: with these bounds it is a second.
+fn slow_patterns(node: &Node) -> Option<String> {
+    let patterns = node.settings.text("pattern").unwrap_or_default();
+    if node.info.name != "match" || node.settings.flag("fixed") {
+        return None;
+    }
+    let sizes = patterns.lines().map(|it| positions(it.as_bytes()));
+    let sizes: Vec<u64> = sizes.collect();
+    let all = sizes
+        .iter()
+        .fold(0, |all: u64, size| all.saturating_add(*size));
+    let most = sizes.iter().max().copied().unwrap_or(0);
+    (most > MOST_POSITIONS || all > 8 * MOST_POSITIONS).then(|| {
+        let all_most = 8 * MOST_POSITIONS;
+        format!(
+            "with repeats as {{1,100}} written out a pattern has at most {MOST_POSITIONS} characters, all of them {all_most}"
+        )
+    })
 }
 
 /// What of a component's options asks for too much memory.
@@ -461,16 +479,9 @@ fn too_large(node: &Node) -> Option<String> {
     (is_histogram && !is_bounded).then(|| format!("it has at most {MOST_ROWS} rows"))
 }
 
-/// Why a filter may not be asked by who may see no payload: an offset can be anywhere in the packet, and after some words all
-/// that follows is looked for further behind.
+/// Why a filter may not be asked by who may see no payload: an offset can be anywhere in the packet, unless it is a number within
+/// a header's fixed part, and after some words all that follows is looked for further behind.
 fn filter_fault(expression: &str) -> Option<&'static str> {
-    const FIELDS: [&str; 5] = [
-        "tcp[tcpflags]",
-        "icmp[icmptype]",
-        "icmp[icmpcode]",
-        "icmp6[icmp6type]",
-        "icmp6[icmp6code]",
-    ];
     const SHIFT: [&str; 9] = [
         "vlan",
         "mpls",
@@ -483,19 +494,65 @@ fn filter_fault(expression: &str) -> Option<&'static str> {
         "wlan",
     ];
 
-    let mut words = expression.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let is_of_word = |letter: char| letter.is_ascii_alphanumeric();
+    let mut words = expression.split(|letter| !is_of_word(letter));
     if words.any(|word| SHIFT.contains(&word)) {
         return Some("its filter looks behind headers that need not be there");
     }
-    let mut rest = format!(" {expression}");
-    for field in FIELDS {
-        // As a word of its own: not xtcp[tcpflags].
-        for before in [' ', '(', '!'] {
-            rest = rest.replace(&format!("{before}{field}"), &before.to_string());
-        }
+    let mut rest = expression;
+    while let Some((before, after)) = rest.split_once('[') {
+        let before = before.trim_end();
+        let header = before.trim_end_matches(is_of_word).len();
+        // As a word of its own: not an address or an escaped name.
+        let is_word = before[..header].is_empty()
+            || before[..header].ends_with(|letter: char| " \t\n(!&|+-*/<>=".contains(letter));
+        let place = after.split_once(']').filter(|_| is_word);
+        rest = match place {
+            Some((place, rest)) if is_within(&before[header..], place) => rest,
+            _ => return Some("an offset reaches the payload"),
+        };
     }
-    rest.contains('[')
-        .then_some("an offset reaches the payload")
+    None
+}
+
+/// Whether an offset, with the number of bytes if that is given, is within the fixed part of a header: `13`, `0x0c : 2`.
+fn is_within(header: &str, place: &str) -> bool {
+    /// Headers, and the bytes that each has.
+    const HEADERS: [(&str, usize); 6] = [
+        ("icmp", 8),
+        ("icmp6", 8),
+        ("ip", 20),
+        ("ip6", 40),
+        ("tcp", 20),
+        ("udp", 8),
+    ];
+    /// Offsets that have a name, in the header that they are meant for.
+    const NAMES: [(&str, &str, usize); 5] = [
+        ("icmp", "icmptype", 0),
+        ("icmp", "icmpcode", 1),
+        ("icmp6", "icmp6type", 0),
+        ("icmp6", "icmp6code", 1),
+        ("tcp", "tcpflags", 13),
+    ];
+
+    let number = |text: &str| {
+        let text = text.trim();
+        let is_octal = text.len() > 1 && text.starts_with('0');
+        match text.strip_prefix("0x") {
+            Some(digits) => usize::from_str_radix(digits, 16).ok(),
+            None => text.parse().ok().filter(|_| !is_octal),
+        }
+    };
+    let (at, bytes) = place.split_once(':').unwrap_or((place, "1"));
+    let named = NAMES
+        .iter()
+        .find(|(of, name, _)| (*of, *name) == (header, at.trim()));
+    let at = named.map(|it| it.2).or_else(|| number(at));
+    let len = HEADERS.iter().find(|(name, _)| *name == header);
+    match (at, number(bytes), len) {
+        (Some(at), Some(bytes), Some((_, len))) => at < *len && bytes <= len - at,
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -517,7 +574,27 @@ mod tests {
         assert_eq!(refused(&rights, "filter { port 53 } count bytes"), None);
         let flags = "filter { \"(tcp[tcpflags] & tcp-syn != 0) or icmp[icmptype] = 8\" } count";
         assert_eq!(refused(&rights, flags), None);
+        for filter in [
+            "tcp[13] & 2 != 0",
+            "tcp[0x0c:2] = 5 and (ip[8] < 3 or ip6[7]<3)",
+            "!(tcp [ 16 : 4 ] = 0) and ip[16:4] = ip[12:4]",
+            "udp[4:2] > 100 or icmp[icmptype]=8 or ip6[36:4]=1",
+        ] {
+            let text = format!("filter {{ \"{filter}\" }} count");
+            assert_eq!(refused(&rights, &text), None, "{text}");
+        }
         for text in [
+            "filter { tcp[17:4] = 0 } count",
+            "filter { tcp[20] = 0 } count",
+            "filter { udp[8] = 0 } count",
+            "filter { ip[20] = 0 } count",
+            "filter { ip6[40] = 0 } count",
+            "filter { \"tcp[tcp[12]] = 0\" } count",
+            "filter { \"tcp[(0+40)] = 0\" } count",
+            "filter { \"tcp[024] = 0\" } count",
+            "filter { \"tcp[19:2] = 0\" } count",
+            "filter { \"ether[14] = 0\" } count",
+            "filter { \"ip[tcpflags] = 0 and ip[60] = 0\" } count",
             "search { pattern = secret } count",
             "display_filter { frame contains 47:45:54 } count",
             "filter { tcp[32] = 0x47 } count",
@@ -554,6 +631,32 @@ mod tests {
             assert_eq!(refused(&rights, text), None, "{text}");
         }
         assert!(rights.allow_text(&"x".repeat(5000)).is_err());
+    }
+
+    #[test]
+    fn nobody_keeps_a_compiler_busy() {
+        let rights = Rights {
+            packets: Visible::Payload,
+            ..Rights::default()
+        };
+        let many = format!("match {{ pattern = \"{}\" }}", "a{1,450}\\n".repeat(9));
+        let long = format!("match {{ pattern = \"{}\" }}", "GET /a ".repeat(100));
+        for text in [
+            "match { pattern = \"(?:a?){1,800}a{800}\" }",
+            "match { pattern = \"((a{1,30}b){1,30}c){1,10}\" }",
+            many.as_str(),
+            long.as_str(),
+        ] {
+            assert!(refused(&rights, text).is_some(), "{text}");
+            assert_eq!(refused(&Rights::all(), text), None, "{text}");
+        }
+        let fixed = long.replace(" }", ", fixed = yes }");
+        for text in [
+            fixed.as_str(),
+            "match { pattern = \"GET /[a-z]{1,200}\\nHost: .{1,100}\\r\" }",
+        ] {
+            assert_eq!(refused(&rights, text), None, "{text}");
+        }
     }
 
     #[test]

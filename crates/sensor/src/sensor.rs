@@ -17,7 +17,7 @@ use flowgauge_sensor_client::protocol::{
 };
 use flowgauge_stack::Stack;
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
-use flowgauge_sys::{privileges, process};
+use flowgauge_sys::{files, privileges, process};
 use flowgauge_wire::Ledger;
 use parking_lot::Mutex;
 
@@ -25,6 +25,7 @@ use self::own_files::Came;
 use crate::accounts::{Account, Accounts, Who};
 use crate::config::{Checked, Config, ConfigError, DeviceConfig};
 use crate::device::{Device, NewFlow, Opened};
+use crate::news::News;
 use crate::readers::{FlowRing, Readers, UserMemory};
 use crate::rights::{People, Rights, Visible};
 use crate::session;
@@ -40,6 +41,8 @@ const MOST_OF_A_USER: usize = 32;
 const RELEASE: Duration = Duration::from_secs(10);
 /// Flows of a connection that ended without it, of which it is known why.
 const MOST_ENDED: usize = 64;
+/// How long users have at the end to ask for their flows' last results.
+const PARTING: Duration = Duration::from_secs(2);
 /// How often it is looked whether the sensor is to end.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -117,6 +120,9 @@ pub struct Sensor {
     connections: AtomicU64,
     flows: AtomicU64,
     is_stopped: Arc<AtomicBool>,
+    /// Nothing is answered any more.
+    has_ended: AtomicBool,
+    news: Arc<News>,
 }
 
 struct State {
@@ -245,6 +251,14 @@ impl Asker {
         }
     }
 
+    /// As it is called in the log.
+    pub(crate) fn shown(&self) -> String {
+        match &self.remote {
+            Some((_, name)) => format!("user @{}", name.escape_debug()),
+            None => format!("user {}", self.peer.user),
+        }
+    }
+
     fn rights(&self, people: &People) -> Rights {
         match &self.remote {
             Some((_, name)) => people.rights_of(name),
@@ -327,6 +341,8 @@ impl Sensor {
             connections: AtomicU64::new(0),
             flows: AtomicU64::new(0),
             is_stopped,
+            has_ended: AtomicBool::new(false),
+            news: Arc::default(),
         }
     }
 
@@ -346,6 +362,7 @@ impl Sensor {
             }
         }
         give_up_root(state.checked.config.user.as_deref())?;
+        files::refuse_pipes();
         process::harden().map_err(|error| StartError::User {
             user: "a process that gains no rights".to_owned(),
             error,
@@ -354,7 +371,7 @@ impl Sensor {
             let stacks = state.checked.stacks.get(&name).cloned().unwrap_or_default();
             let holds = source.config.hold;
             let sharing = state.sharing(&self.people, &name, grace);
-            let device = source.start(&name, stacks, sharing, holds);
+            let device = source.start(&name, stacks, sharing, holds, &self.news);
             let device = device.map_err(|error| StartError::Stacks {
                 device: name.clone(),
                 error: error.to_string(),
@@ -432,12 +449,35 @@ impl Sensor {
         if let Some(bound) = &self.bound {
             bound.free();
         }
+        self.part();
         let devices = core::mem::take(&mut self.state.lock().devices);
         let mut ledger = Ledger::default();
         for device in devices.into_values() {
             ledger.merge(&device.end());
         }
         ledger
+    }
+
+    /// Has all devices come to their ends, and lets users ask for the last results of their flows.
+    fn part(&self) {
+        let until = Instant::now() + PARTING;
+        for device in self.state.lock().devices.values() {
+            device.finish();
+        }
+        while !self.state.lock().flows.is_empty() && Instant::now() < until {
+            thread::sleep(LOOK / 10);
+        }
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
+    /// What happened since it was asked last that no user is told: lines for a log.
+    pub fn news(&self) -> Vec<String> {
+        self.news.take()
+    }
+
+    /// Whether nothing is answered any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
     }
 
     /// Whether it is to end.
@@ -491,8 +531,8 @@ impl Sensor {
     fn admit(&self, asker: &Asker) -> Result<(), Refusal> {
         let rights = self.rights(asker);
         let is_agent = asker.remote.is_none() && self.people.is_agent(asker.peer);
-        let hint = "the sensor's configuration has the rights of users, in remotes those of other machines, in agents who may speak for them";
         if rights.is_nothing() && !is_agent {
+            let hint = "the sensor's configuration has the rights of users, in remotes those of other machines, in agents who may speak for them";
             return Err(Refusal::with_hint("you have no rights here", hint));
         }
         let users = &mut self.state.lock().users;
@@ -500,19 +540,29 @@ impl Sensor {
             connections: 0,
             memory: Arc::new(UserMemory::new(rights.memory)),
         });
-        let (all, reserve) = match (rights.admin, is_agent) {
+        let (all, of_one) = match (rights.admin, is_agent) {
             (true, _) => (u64::MAX, usize::MAX),
             (false, true) => (MOST_CONNECTIONS, usize::MAX),
             (false, false) => (MOST_CONNECTIONS, MOST_OF_A_USER),
         };
-        if self.connections.load(Ordering::Relaxed) < all && of_user.connections < reserve {
+        let has_room = self.connections.load(Ordering::Relaxed) < all;
+        if has_room && of_user.connections < of_one {
             of_user.connections += 1;
             return Ok(());
         }
         if of_user.connections == 0 {
             users.remove(&asker.who());
         }
-        Err(Refusal::with_hint("there are too many connections", hint))
+        Err(match has_room {
+            true => Refusal::with_hint(
+                format!("you have {MOST_OF_A_USER} connections, and no more may be"),
+                "close others, or open several flows on one connection",
+            ),
+            false => Refusal::with_hint(
+                format!("the sensor has {MOST_CONNECTIONS} connections, and no more may be"),
+                "try again later",
+            ),
+        })
     }
 
     /// Somebody's connection is one of a user of another machine from now on.
@@ -597,7 +647,7 @@ impl Sensor {
     }
 
     /// How it is; of flows those of the asker, or all for who may see them.
-    pub(crate) fn status(&self, asker: &Asker, rights: &Rights) -> Status {
+    pub(crate) fn status(&self, asker: &Asker, rights: &Rights, shared: bool) -> Status {
         let state = self.state.lock();
         let devices = state.devices.iter();
         let devices = devices.filter(|(name, _)| match state.owners.get(*name) {
@@ -614,7 +664,8 @@ impl Sensor {
         let who = asker.who();
         let account = self.account(asker, rights);
         let devices = devices.iter();
-        let devices = devices.map(|(name, device)| device.status(name, &account, rights.admin));
+        let devices =
+            devices.map(|(name, device)| device.status(name, &account, rights.admin, shared));
         let mut devices: Vec<DeviceStatus> = devices.collect();
         let stacks = devices.iter_mut().flat_map(|device| &mut device.stacks);
         for flow in stacks.flat_map(|stack| &mut stack.flows) {

@@ -12,10 +12,10 @@ use crate::sensor::{Asker, Sensor};
 /// How often it is looked whether the sensor ends.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Answers until the user goes, or the sensor ends.
+/// Answers until the user goes, or the sensor has ended.
 pub(crate) fn serve(sensor: &Sensor, connection: &Connection, asker: &mut Asker) {
     let mut message = vec![0; PART_BYTES];
-    while !sensor.is_stopped() {
+    while !sensor.has_ended() {
         match connection.wait(Some(LOOK)) {
             Ok(true) => {}
             Ok(false) => continue,
@@ -61,7 +61,7 @@ fn answer(
             sensor.speak_for(asker, name)?;
             Answer::Done(Vec::new())
         }
-        Request::Status => Answer::Status(sensor.status(asker, &rights)),
+        Request::Status { shared } => Answer::Status(sensor.status(asker, &rights, shared)),
         Request::Check { device, stack } => {
             sensor.check(asker, &rights, &device, &stack)?;
             Answer::Done(Vec::new())
@@ -89,10 +89,12 @@ fn answer(
         }
         Request::Reload => {
             for_admins("reload")?;
-            let said = sensor.reload().map_err(|error| Refusal {
-                hint: error.hint(),
-                ..Refusal::new(error.to_string())
-            })?;
+            let said = sensor
+                .reload(&format!("by {}", asker.shown()))
+                .map_err(|error| Refusal {
+                    hint: error.hint(),
+                    ..Refusal::new(error.to_string())
+                })?;
             Answer::Done(said)
         }
         Request::Stop => {

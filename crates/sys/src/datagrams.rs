@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rustix::net::sockopt::{socket_domain, socket_type};
 use rustix::net::{AddressFamily, SendFlags, SocketType};
 
-use crate::files::{handed_number, next_handed};
+use crate::files::{self, next_handed};
 use crate::packet::raw;
 
 /// Those that others have opened, by their number.
@@ -53,7 +53,7 @@ impl Datagrams {
     /// There is none.
     pub fn handed(name: &str) -> io::Result<Datagrams> {
         let unknown = || io::Error::new(io::ErrorKind::NotFound, "there is no such descriptor");
-        let number = handed_number(name).ok_or_else(unknown)?;
+        let (number, _) = files::handed(name).ok_or_else(unknown)?;
         let handed = HANDED.lock();
         let socket = handed.get(&number).ok_or_else(unknown)?;
         socket.try_clone().map(Datagrams)

@@ -13,11 +13,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::privileges;
@@ -42,6 +42,10 @@ const SERVED: [u64; 5] = [
 /// A file system of layers, which may be served ones where a user mounted it (in a namespace of the user's).
 const LAYERED: u64 = 0x794c_7630;
 
+/// Whether this process writes to no named pipe.
+static NO_PIPES: AtomicBool = AtomicBool::new(false);
+const A_PIPE: &str = "it is a named pipe, whose reader could keep everybody waiting";
+
 static OF_PROCESS: OnceLock<Folder> = OnceLock::new();
 static ANYWHERE: Folder = Folder(None);
 
@@ -54,26 +58,36 @@ static HANDED: Mutex<BTreeMap<u64, File>> = Mutex::new(BTreeMap::new());
 pub struct Handed {
     number: u64,
     known_as: u64,
+    ending: String,
 }
 
 /// The mark, before a number that no other file has.
 pub const HANDED_MARK: &str = "#handed:";
 
 impl Handed {
-    /// Takes a regular file on a disk or in memory, open to be written, which is `fd:` and a number to who handed it over.
+    /// Takes a regular file on a disk or in memory, open to be written, which is `fd:`, a number and maybe an ending to who handed
+    /// it over.
     ///
     /// # Errors
     /// It is none.
-    pub fn new(file: OwnedFd, known_as: u64) -> io::Result<Handed> {
+    pub fn new(file: OwnedFd, known_as: (u64, &str)) -> io::Result<Handed> {
         check_handed(&file, OFlags::WRONLY)?;
         let number = next_handed();
         HANDED.lock().insert(number, file.into());
-        Ok(Handed { number, known_as })
+        let (known_as, ending) = known_as;
+        Ok(Handed {
+            number,
+            known_as,
+            ending: ending.to_owned(),
+        })
     }
 
     /// By which name it is opened.
     pub fn name(&self) -> String {
-        format!("fd:{}{HANDED_MARK}{}", self.known_as, self.number)
+        let Handed {
+            number, known_as, ..
+        } = self;
+        format!("fd:{known_as}{HANDED_MARK}{number}{}", self.ending)
     }
 }
 
@@ -89,11 +103,24 @@ pub(crate) fn next_handed() -> u64 {
     NUMBERS.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The number in a name of the form `fd:0`, with a mark behind it or not.
-pub fn handed_number(name: &str) -> Option<u64> {
-    let name = name.strip_prefix("fd:")?;
-    let known_as = name.split(HANDED_MARK).next()?;
-    known_as.parse().ok()
+/// The number and the ending in a name of the form `fd:0` or `fd:0.json`, with a mark behind the number or not. The ending says
+/// what is written.
+pub fn handed(name: &str) -> Option<(u64, &str)> {
+    let (number, rest) = number_before(name.strip_prefix("fd:")?)?;
+    let ending = match rest.strip_prefix(HANDED_MARK) {
+        Some(marked) => number_before(marked)?.1,
+        None => rest,
+    };
+    let is_good = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    let is_ending = ending.is_empty() || ending.starts_with('.') && ending.chars().all(is_good);
+    is_ending.then_some((number, ending))
+}
+
+/// A number, and what follows it.
+fn number_before(text: &str) -> Option<(u64, &str)> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit());
+    let (digits, rest) = text.split_at(end.unwrap_or(text.len()));
+    Some((digits.parse().ok()?, rest))
 }
 
 /// A message without marks in the names of files.
@@ -152,9 +179,7 @@ fn check_handed(file: &OwnedFd, how: OFlags) -> io::Result<()> {
     let is_foreign = || rustix::fs::stat("/").is_ok_and(|root| root.st_dev != about.st_dev);
     let wrong = if flags.contains(OFlags::PATH) || (access != OFlags::RDWR && access != how) {
         Some("it is not open to be read, or written")
-    } else if rustix::fs::FileType::from_raw_mode(about.st_mode)
-        != rustix::fs::FileType::RegularFile
-    {
+    } else if FileType::from_raw_mode(about.st_mode) != FileType::RegularFile {
         Some("it is no regular file")
     } else if SERVED.contains(&kind) || kind == LAYERED && is_foreign() {
         Some("it is on a file system that is no disk's")
@@ -169,6 +194,12 @@ fn check_handed(file: &OwnedFd, how: OFlags) -> io::Result<()> {
 /// What names that users give are looked up in: anywhere, unless the process is confined.
 pub fn named() -> &'static Folder {
     OF_PROCESS.get().unwrap_or(&ANYWHERE)
+}
+
+/// From now on no name leads this process to a named pipe to write to: it would wait for whoever is to read, at the latest when that
+/// one stops.
+pub fn refuse_pipes() {
+    NO_PIPES.store(true, Ordering::Relaxed);
 }
 
 /// What a name is looked up in. Cloning is cheap.
@@ -309,7 +340,7 @@ impl Folder {
         let name = path.to_str().and_then(|name| name.strip_prefix("fd:"));
         let number = name.and_then(|name| name.split_once(HANDED_MARK));
         if let Some((_, number)) = number
-            && let Ok(number) = number.parse()
+            && let Some((number, _)) = number_before(number)
             && let Some(file) = HANDED.lock().get(&number)
         {
             return file.try_clone();
@@ -480,6 +511,23 @@ impl Folder {
 
     /// What is opened to change something by it.
     fn to_change(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        if NO_PIPES.load(Ordering::Relaxed) {
+            let opened = self.to_write(path, flags | OFlags::NONBLOCK, mode);
+            let is_pipe = match &opened {
+                Ok(file) => {
+                    FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode) == FileType::Fifo
+                }
+                Err(error) => error.raw_os_error() == Some(Errno::NXIO.raw_os_error()),
+            };
+            return match is_pipe {
+                true => Err(io::Error::new(io::ErrorKind::InvalidInput, A_PIPE)),
+                false => opened,
+            };
+        }
+        self.to_write(path, flags, mode)
+    }
+
+    fn to_write(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
         if self.is_anywhere() && privileges::is_root() {
             return past_links_of_others(path, flags, mode);
         }

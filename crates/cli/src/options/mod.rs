@@ -34,8 +34,8 @@ pub(crate) use log::{LogFormat, LogOptions};
 pub(crate) use matches::{MatchOptions, PatternOptions};
 use passed::passed;
 pub(crate) use sensor::{
-    FlowOptions, SensorAgentOptions, SensorAt, SensorCommand, SensorOptions, SensorRunOptions,
-    StatusOptions,
+    FlowOptions, SensorAgentOptions, SensorAt, SensorCommand, SensorFlowsOptions, SensorOptions,
+    SensorRunOptions, StatusOptions,
 };
 pub(crate) use shared::{
     BoundOptions, CommonOptions, EngineOptions, InputOptions, OutputOptions, PresetOptions,

@@ -29,8 +29,10 @@ pub(crate) enum SensorCommand {
     Check(ConfigOptions),
     /// Show devices, stacks and flows
     Status(StatusOptions),
+    /// List flows, or what is computed once for several
+    Flows(SensorFlowsOptions),
     /// Run a stack on a device, and write its results
-    Flow(FlowOptions),
+    Flow(SensorFlowOptions),
     /// Begin reading the files of a device with hold = true
     Start(StartOptions),
     /// Reread the configuration: what has not changed continues
@@ -42,7 +44,10 @@ pub(crate) enum SensorCommand {
 impl SensorCommand {
     /// Whether standard output is where results go.
     pub(crate) fn writes_standard_output(&self) -> bool {
-        matches!(self, SensorCommand::Status(_) | SensorCommand::Flow(_))
+        matches!(
+            self,
+            SensorCommand::Status(_) | SensorCommand::Flows(_) | SensorCommand::Flow(_)
+        )
     }
 }
 
@@ -115,6 +120,19 @@ pub(crate) struct StatusOptions {
     pub(crate) watch: Option<Nanos>,
 }
 
+/// `sensor flows`
+#[derive(Args, Debug)]
+pub(crate) struct SensorFlowsOptions {
+    #[command(flatten)]
+    pub(crate) sensor: SensorAt,
+    /// Show which components are computed once for which flows, as a tree
+    #[arg(long)]
+    pub(crate) shared: bool,
+    /// Write JSON lines: of each flow, with --shared of each device
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// `sensor start`
 #[derive(Args, Debug)]
 pub(crate) struct StartOptions {
@@ -126,6 +144,16 @@ pub(crate) struct StartOptions {
 }
 
 /// `sensor flow`
+#[derive(Args, Debug)]
+pub(crate) struct SensorFlowOptions {
+    /// Write what comes to the end of the stack to this file, as its component output does
+    #[arg(short = 'w', long, value_name = "FILE", conflicts_with = "sensor")]
+    pub(crate) write: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) stack: FlowOptions,
+}
+
+/// A flow, of `sensor flow` and `mapi`.
 #[derive(Args, Debug)]
 pub(crate) struct FlowOptions {
     #[command(flatten)]

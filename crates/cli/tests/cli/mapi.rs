@@ -10,13 +10,18 @@ use flowgauge_generate::{Config, Preset, generate};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_flowgauge");
 
-/// A sensor without devices.
-struct Sensor(Child);
+/// A sensor.
+pub(crate) struct Sensor(pub(crate) Child);
 
 impl Sensor {
     fn start(folder: &Path) -> Sensor {
+        Sensor::with(folder, "")
+    }
+
+    /// With further tables in its configuration.
+    pub(crate) fn with(folder: &Path, tables: &str) -> Sensor {
         let socket = folder.join("sock");
-        let text = format!("socket = {socket:?}\nuser = \"root\"\n");
+        let text = format!("socket = {socket:?}\nuser = \"root\"\n{tables}");
         fs::write(folder.join("sensor.toml"), text).unwrap();
         let mut command = Command::new(PROGRAM);
         command
@@ -102,6 +107,19 @@ fn functions_read_and_write_files_of_the_command() {
     for (file, functions, what) in [
         ("mix.pcap", "TO_FILE(MFF_PCAP, \"no/where\", 0)", "6155"),
         ("mix.pcap", "ANONYMIZE(\"\")", "7001"),
+        // Said of the function, and with the number that programs get.
+        (
+            "mix.pcap",
+            "PKT_COUNTER BPF_FILTER(\"tcp prot 80\")",
+            "error: BPF_FILTER: expression: ",
+        ),
+        (
+            "mix.pcap",
+            "PKT_COUNTER BPF_FILTER(\"tcp prot 80\")",
+            "1025",
+        ),
+        ("mix.pcap", "STR_SEARCH(\"abc\", 0, 2)", "3504"),
+        ("mix.pcap", "TOP(0, TOPX_IP, TOPX_IP_SRCIP)", "7001"),
         ("nothing.pcap", "PKT_COUNTER", "nothing.pcap"),
         ("sensor.toml", "PKT_COUNTER", "cannot be read"),
     ] {

@@ -1,9 +1,16 @@
-//! A sensor as systemd starts it: what it tells, and when.
+//! A sensor as systemd starts it, and its users on the command line.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::net::UnixDatagram;
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
+
+use flowgauge_generate::{Config, Preset, generate};
+use serde_json::Value;
+
+use crate::mapi::Sensor;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_flowgauge");
 
@@ -67,4 +74,167 @@ fn systemd_is_told_what_a_sensor_does() {
     assert_eq!(next("WATCHDOG=1").trim(), "STOPPING=1");
     assert!(sensor.0.wait().unwrap().success());
     assert!(!at("sock").exists());
+}
+
+/// A capture, in a folder.
+fn trace(folder: &Path) {
+    let mut config = Config::new(Preset::Mix).with_packets(3_000);
+    config.duration = Duration::from_secs(2);
+    generate(&config, File::create(folder.join("mix.pcap")).unwrap()).unwrap();
+}
+
+/// A sensor with a device of that capture, which holds.
+fn holding(folder: &Path) -> Sensor {
+    trace(folder);
+    let file = folder.join("mix.pcap");
+    Sensor::with(
+        folder,
+        &format!("[devices.mix]\nfiles = [{file:?}]\nhold = true\n"),
+    )
+}
+
+fn asked(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["60", PROGRAM, "sensor"]).args(arguments);
+    command.args(["--socket", "sock"]).current_dir(folder);
+    command
+}
+
+fn output(folder: &Path, arguments: &[&str]) -> (String, Option<i32>) {
+    let Output {
+        stdout,
+        stderr,
+        status,
+    } = asked(folder, arguments).output().unwrap();
+    let said = String::from_utf8([stdout, stderr].concat()).unwrap();
+    (said, status.code())
+}
+
+/// The value of a component in results as JSON.
+fn value(results: &Value, component: &str) -> Option<u64> {
+    let components = results["components"].as_array()?;
+    let found = components.iter().find(|it| it["component"] == component)?;
+    found["value"].as_u64()
+}
+
+#[test]
+fn a_flow_writes_files_of_its_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    trace(folder);
+    let _sensor = Sensor::with(folder, "");
+    let stack = "filter { udp port 53 } count";
+    let written = [
+        "flow",
+        "-r",
+        "mix.pcap",
+        "--json",
+        stack,
+        "-w",
+        "dns.pcap.gz",
+    ];
+    let (said, code) = output(folder, &written);
+    assert_eq!(code, Some(0), "{said}");
+    let results: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    let count = value(&results, "count").unwrap();
+    assert!(count > 10, "{said}");
+    assert_eq!(
+        fs::read(folder.join("dns.pcap.gz")).unwrap()[..2],
+        [0x1f, 0x8b]
+    );
+    let again = ["flow", "-r", "dns.pcap.gz", "--json", "count"];
+    let (said, _) = output(folder, &again);
+    let results: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!(value(&results, "count"), Some(count));
+    let stack = "flows output { file = f.json }";
+    let (said, code) = output(folder, &["flow", "-r", "mix.pcap", stack]);
+    assert_eq!(code, Some(0), "{said}");
+    let records = fs::read_to_string(folder.join("f.json")).unwrap();
+    let first: Value = serde_json::from_str(records.lines().next().unwrap()).unwrap();
+    assert!(first["src_ip"].is_string(), "{first}");
+    let (said, code) = output(
+        folder,
+        &["flow", "-r", "mix.pcap", "count", "-w", "no/x.pcap"],
+    );
+    assert!(
+        code == Some(2) && said.contains("cannot write no/x.pcap"),
+        "{said}"
+    );
+}
+
+#[test]
+fn flows_are_listed_and_have_their_last_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut sensor = holding(folder);
+    let flows = ["filter { tcp } count", "filter { tcp } bytes"].map(|stack| {
+        let mut flow = asked(
+            folder,
+            &["flow", "-d", "mix", "--every", "50s", "--json", stack],
+        );
+        flow.stdout(Stdio::piped()).spawn().unwrap()
+    });
+    let patience = Instant::now() + Duration::from_secs(60);
+    let listed = loop {
+        let (said, code) = output(folder, &["flows", "--json"]);
+        assert_eq!(code, Some(0), "{said}");
+        let lines = said.lines().map(|line| serde_json::from_str(line).unwrap());
+        let lines: Vec<Value> = lines.collect();
+        if lines.len() == 2 {
+            break lines;
+        }
+        assert!(Instant::now() < patience, "{said}");
+        thread::sleep(Duration::from_millis(20));
+    };
+    for flow in &listed {
+        assert!(flow["device"] == "mix" && flow["seconds"].as_u64().is_some_and(|it| it < 60));
+        assert!(flow["process"].as_u64().is_some_and(|it| it > 1), "{flow}");
+    }
+    let (said, _) = output(folder, &["flows"]);
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert!(
+        said.contains(" on mix, ") && said.contains("filter - count"),
+        "{said}"
+    );
+    let (said, _) = output(folder, &["flows", "--shared"]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[..2], ["mix:", "  filter: flows 1, 2"], "{said}");
+    assert_eq!(lines.len(), 4, "{said}");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("    count: flow ")),
+        "{said}"
+    );
+    // It ends, and with it they do, each with all that came.
+    signal(&sensor.0, "-TERM");
+    for flow in flows {
+        let Output { stdout, status, .. } = flow.wait_with_output().unwrap();
+        let said = String::from_utf8(stdout).unwrap();
+        let results: Value = serde_json::from_str(said.trim()).unwrap();
+        assert!(status.success() && results["is_last"] == true, "{said}");
+    }
+    assert!(sensor.0.wait().unwrap().success());
+}
+
+#[test]
+fn a_sensor_that_is_not_there_or_refuses_is_no_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for arguments in [&["status"][..], &["flows"], &["flow", "-d", "mix", "count"]] {
+        let (said, code) = output(folder, arguments);
+        assert!(
+            code == Some(2) && said.contains("hint: "),
+            "{code:?}: {said}"
+        );
+    }
+    let _sensor = holding(folder);
+    for arguments in [
+        &["flow", "-d", "mix", "cuont"][..],
+        &["flow", "-d", "nix", "count"],
+        &["start", "nix"],
+    ] {
+        let (said, code) = output(folder, arguments);
+        assert_eq!(code, Some(2), "{said}");
+    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use flowgauge_capture::live::{LiveConfig, StopHandle};
 use flowgauge_runtime::shared::Service;
-use flowgauge_runtime::stacks::{Ended, Runner, StackState};
+use flowgauge_runtime::stacks::{Ended, Number as StackNumber, Runner, Shared, StackState};
 use flowgauge_sensor_client::layout;
 use flowgauge_sensor_client::protocol::{FlowStatus, Results, StackStatus};
 use flowgauge_stack::{ComponentFailure, NodeId, Program, RunEnd, Stack};
@@ -19,6 +19,7 @@ use flowgauge_wire::Ledger;
 
 use super::{NewFlow, Opened, Order, Shown, ShownStack, Source, State, live, open_live};
 use crate::accounts::{Account, Overload};
+use crate::news::News;
 use crate::orders::Orders;
 use crate::readers::{FlowRing, Number, Readers};
 use crate::results::{is_shared, now, results, since};
@@ -38,6 +39,8 @@ const MOST_ERRORS: usize = 16;
 
 /// What the thread of a device has.
 pub(super) struct Work {
+    name: String,
+    news: Option<Arc<News>>,
     runner: Runner,
     source: Source,
     /// Where it is one: it is opened again when it has gone away.
@@ -102,6 +105,7 @@ struct ServedFlow {
     ring: Arc<FlowRing>,
     account: Arc<Account>,
     process: u32,
+    opened: Instant,
     /// Its part of the cost, in nanoseconds; of late.
     spent: u64,
     lately: f64,
@@ -145,6 +149,7 @@ impl Served {
             ring: flow.ring,
             account: flow.account,
             process: flow.process,
+            opened: Instant::now(),
             spent: 0,
             lately: 0.0,
         });
@@ -169,9 +174,12 @@ impl Work {
         always: Vec<Stack>,
         state: State,
         sharing: Option<Sharing>,
+        news: Option<Arc<News>>,
     ) -> Work {
         let interface = opened.config.interface(name);
         let mut work = Work {
+            name: name.to_owned(),
+            news,
             runner,
             interface: interface.map(|it| live(it, &opened.config)),
             source: opened.source,
@@ -214,10 +222,7 @@ impl Work {
             match order {
                 Some(Order::Stop) => {
                     is_stopping = true;
-                    // What is in the ring of an interface is still taken.
-                    if self.interface.is_none() || self.state != State::Reading {
-                        self.end();
-                    }
+                    self.finish();
                 }
                 Some(order) => {
                     let began = Instant::now();
@@ -310,9 +315,17 @@ impl Work {
                 }
                 None
             }
-            Order::Show(account, answer) => {
-                let _ = answer.send(self.shown());
+            Order::Show {
+                account,
+                shared,
+                answer,
+            } => {
+                let _ = answer.send(self.shown(shared));
                 account
+            }
+            Order::Finish | Order::Stop => {
+                self.finish();
+                None
             }
             Order::Start => {
                 if self.state == State::Holding {
@@ -320,7 +333,6 @@ impl Work {
                 }
                 None
             }
-            Order::Stop => None,
         };
         if let Some(account) = account {
             account.charge(process::thread_time().saturating_sub(began));
@@ -344,8 +356,10 @@ impl Work {
                 self.tell_now_and_then(step.packets > 0);
             }
             Ok(None) if is_away && self.interface.is_some() && !self.lingers() => {
-                self.unshare("the interface has gone away");
+                let why = "the interface has gone away";
+                self.unshare(why);
                 self.state = State::Away;
+                self.tell_news(why);
             }
             Ok(None) => self.end(),
             Err(error) => self.note(&error),
@@ -388,6 +402,7 @@ impl Work {
                 self.source = source;
                 self.state = State::Reading;
                 self.share();
+                self.tell_news("the interface is back");
             }
             Err(error) => self.note(&error),
         }
@@ -403,7 +418,22 @@ impl Work {
     fn note(&mut self, error: impl ToString) {
         let error = error.to_string();
         if self.errors.len() < MOST_ERRORS && !self.errors.contains(&error) {
+            self.tell_news(&error);
             self.errors.push(error);
+        }
+    }
+
+    /// Tells who runs the sensor.
+    fn tell_news(&self, what: &str) {
+        if let Some(news) = &self.news {
+            news.tell(format!("device {}: {what}", self.name));
+        }
+    }
+
+    /// Comes to its end. What is in the ring of an interface is still taken.
+    fn finish(&mut self) {
+        if self.interface.is_none() || self.state != State::Reading {
+            self.end();
         }
     }
 
@@ -422,14 +452,18 @@ impl Work {
         }
     }
 
-    fn take_failures(&mut self) {
-        for failed in self.runner.failures() {
+    /// Whether there are new ones.
+    fn take_failures(&mut self) -> bool {
+        let failures = self.runner.failures();
+        let has_some = !failures.is_empty();
+        for failed in failures {
             let name = self.runner.stacks().get(failed.stack).map(name_of);
             let failed = Failed::of(&failed.failure);
             self.failures
                 .entry(name.unwrap_or_default())
                 .or_insert(failed);
         }
+        has_some
     }
 
     /// Tells readers what was counted, every millisecond while packets come, and for a while once none do: threads tell it late.
@@ -451,13 +485,20 @@ impl Work {
 
     /// Tells readers what was counted.
     fn tell(&mut self) {
+        self.tell_of(None);
+    }
+
+    /// The same of one of the runner's stacks, or of all.
+    fn tell_of(&mut self, one: Option<usize>) {
+        let is_told = |at: usize| one.is_none_or(|one| one == at);
         let stacks = self.runner.stacks();
         self.numbers.resize_with(stacks.len(), Vec::new);
-        for (numbers, stack) in self.numbers.iter_mut().zip(stacks) {
+        let all = self.numbers.iter_mut().zip(stacks).enumerate();
+        for (_, (numbers, stack)) in all.filter(|(at, _)| is_told(*at)) {
             numbers.clear();
             numbers.resize(stack.nodes.len(), (0, None, 0));
         }
-        self.runner.numbers(&mut |number| {
+        let mut add = |number: StackNumber| {
             let of_stack = self.numbers.get_mut(number.stack);
             let Some((items, value, rows)) =
                 of_stack.and_then(|all| all.get_mut(number.id.index()))
@@ -470,14 +511,19 @@ impl Work {
                 (Some(mine), Some(theirs)) => mine.merge(&theirs),
                 (mine, theirs) => *mine = theirs,
             }
-        });
+        };
+        match one {
+            Some(one) => self.runner.numbers_of(one, &mut add),
+            None => self.runner.numbers(&mut add),
+        }
         let time = now();
         let is_last = match self.state {
             State::Ended => layout::IS_LAST,
             _ => 0,
         };
         for served in &self.served {
-            let Some(numbers) = served.at.and_then(|at| self.numbers.get(at)) else {
+            let at = served.at.filter(|at| is_told(*at));
+            let Some(numbers) = at.and_then(|at| self.numbers.get(at)) else {
                 continue;
             };
             let name = served.stack.name.as_deref().unwrap_or_default();
@@ -568,6 +614,9 @@ impl Work {
         if let Err(error) = self.run_stacks(false) {
             self.served.retain(|served| !served.is_of(number));
             return Err(error);
+        }
+        if let Some(at) = self.served.last().and_then(|served| served.at) {
+            self.tell_of(Some(at));
         }
         Ok(())
     }
@@ -668,6 +717,7 @@ impl Work {
             self.always = before;
             return Err(error);
         }
+        self.tell();
         let mut failures = Vec::new();
         for flow in flows {
             let name = name_of(&flow.stack);
@@ -709,19 +759,20 @@ impl Work {
             .retain(|(stack, _)| over.iter().any(|over| over.does_as(stack)));
         let names: Vec<String> = over.iter().map(name_of).collect();
         self.failures.retain(|name, _| names.contains(name));
-        self.take_failures();
-        let places = self
-            .runner
-            .stacks()
-            .iter()
-            .map(|it| it.name.clone())
-            .zip(0..);
-        let mut places: BTreeMap<Option<String>, usize> = places.collect();
+        let has_failed = self.take_failures();
+        // They stand in this order, but for those that are over.
+        let mut running = (0..).zip(self.runner.stacks()).peekable();
+        for stack in &self.always {
+            running.next_if(|(_, it)| it.name == stack.name);
+        }
         for served in &mut self.served {
-            served.at = places.remove(&served.stack.name);
+            let its = running.next_if(|(_, it)| it.name == served.stack.name);
+            served.at = its.map(|(at, _)| at);
             served.readers.set_patience(self.patience);
         }
-        self.tell();
+        if has_failed {
+            self.tell();
+        }
         Ok(change.ended)
     }
 
@@ -729,7 +780,7 @@ impl Work {
         self.runner.stacks().iter().any(|it| it.does_as(stack))
     }
 
-    fn shown(&mut self) -> Shown {
+    fn shown(&mut self, shared: bool) -> Shown {
         self.account();
         let status = |stack: &Stack, at: Option<usize>, flows: Vec<FlowStatus>| StackStatus {
             stack: name_of(stack),
@@ -755,6 +806,7 @@ impl Work {
                     user: flow.account.who().0,
                     name: None,
                     process: flow.process,
+                    seconds: flow.opened.elapsed().as_secs(),
                     cpu_ns: flow.spent,
                     lost,
                     waiting,
@@ -767,14 +819,33 @@ impl Work {
                 failure: failed.map(|failed| served.explain(failed)),
             }
         });
-        let stacks = always.chain(served).collect();
+        let stacks: Vec<ShownStack> = always.chain(served).collect();
+        let shared = match shared {
+            true => self.shared(&stacks),
+            false => Vec::new(),
+        };
         Shown {
+            shared,
             state: self.state,
             is_behind: self.source.is_behind(),
             errors: self.errors.clone(),
             stacks,
             ledger: self.ledger(),
         }
+    }
+}
+
+impl Work {
+    /// What is computed once for which of these stacks.
+    fn shared(&self, stacks: &[ShownStack]) -> Vec<Shared> {
+        let place = |stack: &Stack| {
+            let name = name_of(stack);
+            stacks.iter().position(|shown| shown.status.stack == name)
+        };
+        let places: Vec<_> = self.runner.stacks().iter().map(place).collect();
+        let shared = self.runner.shared().into_iter();
+        let place = |stack: usize| *places.get(stack)?;
+        shared.map(|shared| shared.renumbered(&place)).collect()
     }
 }
 

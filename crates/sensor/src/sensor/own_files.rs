@@ -48,7 +48,7 @@ impl Sensor {
         // No device of a configuration has such a name.
         let name = format!("file+{number}");
         let opened = Opened::of_user(file, asker.who()).map_err(|error| unread(&error))?;
-        let device = opened.start(&name, Vec::new(), None, true);
+        let device = opened.start(&name, Vec::new(), None, true, &self.news);
         let device = Arc::new(device.map_err(|error| Refusal::new(error.to_string()))?);
         let mut state = self.state.lock();
         is_room(&state)?;
@@ -98,11 +98,11 @@ pub(super) fn name_files(
     let mut files: Vec<Option<OwnedFd>> = files.into_iter().map(Some).collect();
     let mut handed = Vec::new();
     for node in Arc::make_mut(&mut stack.nodes) {
-        let text = |option: &&str| node.settings.text(option).and_then(files::handed_number);
+        let text = |option: &&str| node.settings.text(option).and_then(files::handed);
         let found = PLACES
             .iter()
             .find_map(|option| Some((*option, text(option)?)));
-        let Some((option, number)) = found else {
+        let Some((option, (number, ending))) = found else {
             continue;
         };
         let unwritten = |why: &dyn core::fmt::Display| {
@@ -117,7 +117,8 @@ pub(super) fn name_files(
         let file = file.ok_or_else(|| unwritten(&"it did not come"))?;
         let (name, came) = match option {
             "file" => {
-                let file = Handed::new(file, number).map_err(|error| unwritten(&error))?;
+                let file =
+                    Handed::new(file, (number, ending)).map_err(|error| unwritten(&error))?;
                 (file.name(), Came::File(file))
             }
             _ => {

@@ -14,11 +14,30 @@ use crate::rights::People;
 type Ended = Vec<(u64, Flow)>;
 
 impl Sensor {
-    /// Takes the configuration anew: what did not change goes on. Returns what was changed.
+    /// Takes the configuration anew, as somebody asked: what did not change goes on. Returns what was changed, which is among the
+    /// [`news`](Sensor::news), too.
     ///
     /// # Errors
     /// What is wrong with it; nothing has changed then.
-    pub fn reload(&self) -> Result<Vec<String>, StartError> {
+    pub fn reload(&self, by: &str) -> Result<Vec<String>, StartError> {
+        let taken = self.take_anew();
+        match &taken {
+            Ok(said) => {
+                let lines = said.iter().map(|line| format!("reloaded {by}: {line}"));
+                lines.for_each(|line| self.news.tell(line));
+            }
+            Err(error) => {
+                let hint = error.hint().map(|hint| format!("; hint: {hint}"));
+                let hint = hint.unwrap_or_default();
+                let what =
+                    format!("not reloaded {by}, the sensor continues as it was: {error}{hint}");
+                self.news.tell(what);
+            }
+        }
+        taken
+    }
+
+    fn take_anew(&self) -> Result<Vec<String>, StartError> {
         let Some(path) = &self.path else {
             return Ok(vec!["there is no configuration".to_owned()]);
         };
@@ -93,7 +112,7 @@ impl Sensor {
     /// there was one.
     fn replace(&self, name: &str, source: Opened) -> Result<(bool, Vec<NewFlow>), StartError> {
         let sharing = self.state.lock().sharing(&self.people, name, None);
-        let device = source.start(name, Vec::new(), sharing, true);
+        let device = source.start(name, Vec::new(), sharing, true, &self.news);
         let device = device.map_err(|error| StartError::Stacks {
             device: name.to_owned(),
             error: error.to_string(),
@@ -135,11 +154,17 @@ impl Sensor {
             };
             let changed = changed(before, &checked, name);
             let is_new = new.contains_key(name);
-            let stacks = checked.stacks.get(name).cloned().unwrap_or_default();
+            let mut stacks = checked.stacks.get(name).cloned().unwrap_or_default();
             let mut flows = new.remove(name).unwrap_or_default();
-            for flow in &mut flows {
+            let failed = device.failed();
+            let begins = |stack: &&mut Stack| {
+                let name = stack.name.as_ref();
+                is_new || name.is_some_and(|name| changed.contains(name) || failed.contains(name))
+            };
+            let begin = stacks.iter_mut().filter(begins);
+            for stack in begin.chain(flows.iter_mut().map(|flow| &mut flow.stack)) {
                 // What cannot be made the device finds, too.
-                let _ = device.prepare(&mut flow.stack);
+                let _ = device.prepare(stack);
             }
             let failed = match device.run(stacks, flows, true) {
                 Ok(failed) => failed,

@@ -10,9 +10,11 @@ mod marker;
 mod own_files;
 mod shared;
 mod taken;
+mod told;
 mod users;
 
 use std::fs::{self, File};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -269,7 +271,7 @@ fn what_is_no_request_is_refused_and_nothing_else_happens() {
     let running = Running::start(1, "");
     let socket = running.folder.path().join("sock");
     let connection = Connection::connect(&socket.to_string_lossy()).unwrap();
-    let status = serde_json::to_vec(&Request::Status).unwrap();
+    let status = serde_json::to_vec(&Request::Status { shared: false }).unwrap();
     let cut: Vec<&[u8]> = (1..status.len()).map(|len| &status[..len]).collect();
     let deep = "[".repeat(50_000);
     let garbage = [

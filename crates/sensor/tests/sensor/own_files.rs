@@ -146,7 +146,7 @@ fn what_is_no_file_to_read_is_refused() {
         assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
     }
     // What other requests bring is closed.
-    let status = serde_json::to_vec(&Request::Status).unwrap();
+    let status = serde_json::to_vec(&Request::Status { shared: false }).unwrap();
     connection
         .send_files(&status, &[trace.as_fd(); 16])
         .unwrap();

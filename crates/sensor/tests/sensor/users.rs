@@ -9,11 +9,11 @@ use flowgauge_sys::testing::become_on_this_thread;
 use super::*;
 
 /// Users that need not exist.
-const MANY: u32 = 64_001;
-const ONE: u32 = 64_002;
+pub(crate) const MANY: u32 = 64_001;
+pub(crate) const ONE: u32 = 64_002;
 
 /// Whether this process may be other users; says so where it may not.
-fn may_be_others(test: &str) -> bool {
+pub(crate) fn may_be_others(test: &str) -> bool {
     let is_root = flowgauge_sys::process::user() == 0;
     if !is_root {
         eprintln!("SKIPPED {test}: needs root");
@@ -22,7 +22,7 @@ fn may_be_others(test: &str) -> bool {
 }
 
 /// A sensor whose socket others reach.
-fn for_all(tables: &str) -> Running {
+pub(crate) fn for_all(tables: &str) -> Running {
     let running = Running::start(1, tables);
     for path in [running.folder.path(), &running.folder.path().join("sock")] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
@@ -31,7 +31,11 @@ fn for_all(tables: &str) -> Running {
 }
 
 /// Does something as another user.
-fn as_user<T: Send>(running: &Running, user: u32, work: impl FnOnce(Client) -> T + Send) -> T {
+pub(crate) fn as_user<T: Send>(
+    running: &Running,
+    user: u32,
+    work: impl FnOnce(Client) -> T + Send,
+) -> T {
     let socket = running.folder.path().join("sock");
     thread::scope(|scope| {
         let other = scope.spawn(|| {

@@ -1,0 +1,113 @@
+//! Files that a flow writes for its user: opened here, with the user's rights, and handed to the sensor.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use flowgauge_registry::registry;
+use flowgauge_stack::syntax::{Body, Node, Shape, Value};
+use flowgauge_stack::{Sources, parse_stack};
+use flowgauge_sys::files::{self, How};
+
+use crate::failure::Failure;
+
+/// Components whose option `file` names what they write.
+const WRITERS: [&str; 3] = ["output", "result_to_file", "flow_export"];
+
+/// A stack whose files are open: the text names the first `fd:0`, with the ending of its name, which says what is written.
+///
+/// # Errors
+/// A file that cannot be written. What is wrong with the text is for the sensor to say.
+pub(super) fn opened(stack: &str) -> Result<(String, Vec<OwnedFd>), Failure> {
+    let mut sources = Sources::default();
+    let parsed = sources
+        .add("flow", stack)
+        .map(|file| parse_stack(&sources, file));
+    let Some(Ok(body)) = parsed else {
+        return Ok((stack.to_owned(), Vec::new()));
+    };
+    let mut named = Vec::new();
+    find(&body, &mut named);
+    let (mut text, mut at, mut opened) = (String::new(), 0, Vec::new());
+    for value in named {
+        let path = Path::new(&value.text);
+        let file = files::named().open(path, How::replace());
+        let file = file.map_err(|error| {
+            let what = format!("cannot write {}: {error}", path.display());
+            Failure::usage(what, "name a file that you may write")
+        })?;
+        text += &stack[at..value.span.start as usize];
+        text += &format!("fd:{}{}", opened.len(), ending(path));
+        at = value.span.end as usize;
+        opened.push(OwnedFd::from(file));
+    }
+    text += &stack[at..];
+    Ok((text, opened))
+}
+
+/// The names of files that components write to, in the order of the text.
+fn find<'a>(body: &'a Body, named: &mut Vec<&'a Value>) {
+    for node in &body.nodes {
+        named.extend(file(node));
+        match &node.shape {
+            Shape::Simple => {}
+            Shape::Demux(body) => find(body, named),
+            Shape::Switch(branches) => branches.iter().for_each(|body| find(body, named)),
+        }
+    }
+}
+
+fn file(node: &Node) -> Option<&Value> {
+    let info = registry().find(&node.name.text)?;
+    let first = info.options.first().map(|option| option.name);
+    let is_file = |name: Option<&str>| name.or(first) == Some("file");
+    let mut options = node.options.iter();
+    let found = options.find(|it| is_file(it.option.as_ref().map(|name| name.key()).as_deref()))?;
+    let value = &found.value;
+    let is_name = value.text != "-" && files::handed(&value.text).is_none();
+    (is_name && WRITERS.contains(&info.name)).then_some(value)
+}
+
+/// What follows the first dot of a file's name, or the last one where the name has others.
+fn ending(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let known = [".gz", ".zst"];
+    let compressed = known.iter().find(|ending| name.ends_with(**ending));
+    let stem = name
+        .strip_suffix(compressed.map_or("", |it| *it))
+        .unwrap_or(&name);
+    let kind = stem.rsplit_once('.').map_or("", |(_, kind)| kind);
+    let is_good = !kind.is_empty() && kind.chars().all(|it| it.is_ascii_alphanumeric());
+    let kind = if is_good {
+        format!(".{kind}")
+    } else {
+        String::new()
+    };
+    kind + compressed.map_or("", |it| *it)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_by_number_and_ending() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        let stack = format!(
+            "filter {{ tcp }} output {{ file = \"{}\" }} - tcpdirdemux < output {{ {} }} > flows output {{ as = x, file = {} }} output",
+            at("a b.pcap.zst"),
+            at("other"),
+            at("v1.2.json")
+        );
+        let (text, files) = opened(&stack).unwrap();
+        assert_eq!(files.len(), 3);
+        assert_eq!(
+            text,
+            "filter { tcp } output { file = fd:0.pcap.zst } - tcpdirdemux < output { fd:1 } > flows output { as = x, file = fd:2.json } output"
+        );
+        assert!(folder.path().join("a b.pcap.zst").exists());
+        let kept = "filter { tcp } output { file = fd:0 } count { as = file";
+        assert_eq!(opened(kept).unwrap().0, kept);
+        assert!(opened("output { file = /no/where/x.json }").is_err());
+    }
+}
