@@ -1,6 +1,6 @@
 //! `filter`: packets that a filter expression selects.
 
-use flowgauge_capture::filter::{Columns, DEFAULT_SNAP_LEN, FilterSet};
+use flowgauge_capture::filter::{Columns, DEFAULT_SNAP_LEN, FilterSet, Refusal};
 use flowgauge_stack::{
     Component, ComponentInfo, Failure, Items, Outlet, Packets, SettingError, Settings, options,
 };
@@ -82,6 +82,10 @@ impl Component for Filter {
             decoded,
             packets.selected,
         )
+    }
+
+    fn refusal(&self) -> Option<Refusal> {
+        self.filters.refusal()
     }
 
     fn expect(&mut self, links: &[LinkType]) {

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
-use flowgauge_capture::filter::Columns;
+use flowgauge_capture::filter::{Columns, Refusal};
 
 use flowgauge_record::AnyRecord;
 use flowgauge_record::results::{Cell, Table, TableColumn};
@@ -719,6 +719,11 @@ pub trait Component: Send {
     /// [`Component::process`] takes.
     fn refuses(&mut self, _packets: &Packets<'_>) -> bool {
         false
+    }
+
+    /// Once it has refused packets: where the columns of its thread say whether it refuses others, which then do not come to it.
+    fn refusal(&self) -> Option<Refusal> {
+        None
     }
 
     /// Whether [`Component::tick`] is wanted; it is by those that work in intervals.

@@ -27,6 +27,7 @@ use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::panic::catch_unwind;
 
+use flowgauge_capture::filter::Refusal;
 use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, Nanos, Selection};
 
 use self::by_key::ByKey;
@@ -101,6 +102,8 @@ pub struct Graph<T = NoTail> {
 struct Running {
     /// Not here while it is at work.
     component: Option<Box<dyn Component>>,
+    /// Where it is said that it refuses packets.
+    refusal: Option<Refusal>,
     inner: Inner,
     /// Of a switch: what goes to its branches goes on, too.
     copies: bool,
@@ -149,6 +152,7 @@ impl Running {
     fn without_component(&self) -> Running {
         Running {
             component: None,
+            refusal: None,
             inner: self.inner.clone(),
             copies: self.copies,
             next: self.next,
@@ -255,6 +259,7 @@ impl<T: Tail> Graph<T> {
             }
             nodes.push(Running {
                 component,
+                refusal: None,
                 inner: node.inner.clone(),
                 copies: node.info.kind == ComponentKind::Switch(Branches::Copies),
                 next: node.next.filter(|next| range.contains(&next.0)),
@@ -461,6 +466,9 @@ impl<T: Tail> Graph<T> {
     /// # Errors
     /// As [`Graph::feed`].
     pub fn packets(&mut self, packets: &Packets<'_>) -> Result<(), ComponentFailure> {
+        if self.are_refused(packets) {
+            return Ok(());
+        }
         self.guarded(|graph| {
             if !graph.refuses(packets) {
                 graph.enter(Items::Packets(*packets));
@@ -468,21 +476,44 @@ impl<T: Tail> Graph<T> {
         })
     }
 
+    /// Whether it is known without the first component that it lets none of them through, which is then counted.
+    #[inline]
+    fn are_refused(&mut self, packets: &Packets<'_>) -> bool {
+        let node = self
+            .entry
+            .and_then(|entry| self.nodes.get_mut(entry.index()));
+        let Some((node, columns)) = node.zip(packets.columns) else {
+            return false;
+        };
+        let is_at_work = node.component.is_some() && !self.is_over && !self.is_ending;
+        let Some(refusal) = node.refusal.filter(|_| is_at_work) else {
+            return false;
+        };
+        let refused = columns.borrow().refuses(refusal, packets.selected);
+        if let Some(count) = refused {
+            node.passed.items += count;
+            node.passed.batches += 1;
+        }
+        refused.is_some()
+    }
+
     #[inline]
     fn refuses(&mut self, packets: &Packets<'_>) -> bool {
         let node = self
             .entry
             .and_then(|entry| self.nodes.get_mut(entry.index()));
-        let Some((node, component)) = node.and_then(|node| match &mut node.component {
-            Some(component) if node.by_key.is_none() => Some((&mut node.passed, component)),
-            _ => None,
-        }) else {
+        let Some(node) = node.filter(|node| node.by_key.is_none()) else {
+            return false;
+        };
+        let Some(component) = &mut node.component else {
             return false;
         };
         let refuses = component.refuses(packets);
+        // It may have come to other columns.
+        node.refusal = component.refusal();
         if refuses {
-            node.items += packets.selected.len() as u64;
-            node.batches += 1;
+            node.passed.items += packets.selected.len() as u64;
+            node.passed.batches += 1;
         }
         refuses
     }

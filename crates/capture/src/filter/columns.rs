@@ -63,8 +63,9 @@ pub struct Columns {
     /// The numbers of arrivals by value and ways, and of rests by test and ways.
     arrival_numbers: HashMap<(usize, Vec<Edge>), u32>,
     rest_numbers: HashMap<(Edge, Vec<Edge>), u32>,
-    /// The packets that filters were asked of in this batch.
+    /// The packets that filters were asked of in this batch, and how many they are.
     start: Selection,
+    asked: u64,
     /// Counts what is known of arrivals and rests.
     epoch: u64,
     /// Counts batches.
@@ -143,6 +144,28 @@ struct Bound {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Binding(Option<(Arc<Bound>, usize)>);
 
+/// Where [`Columns`] say whether a filter accepts any packets, for as long as that filter is asked of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal {
+    columns: u64,
+    link: LinkType,
+    number: u32,
+    watch: u32,
+}
+
+impl Binding {
+    /// Where it is said whether the filter accepts any packets, if it is watched.
+    pub(super) fn refusal(&self, link: LinkType) -> Option<Refusal> {
+        let (bound, number) = self.0.as_ref()?;
+        Some(Refusal {
+            columns: bound.columns,
+            link,
+            number: *number as u32,
+            watch: bound.watch?,
+        })
+    }
+}
+
 impl Default for Columns {
     fn default() -> Columns {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
@@ -161,6 +184,7 @@ impl Default for Columns {
             arrival_numbers: HashMap::new(),
             rest_numbers: HashMap::new(),
             start: Selection::NONE,
+            asked: 0,
             epoch: 1,
             batch: 1,
             frames: Frames::default(),
@@ -174,6 +198,7 @@ impl Columns {
         self.batch += 1;
         self.epoch += 1;
         self.start = Selection::NONE;
+        self.asked = 0;
         self.frames.is_known = false;
     }
 
@@ -261,6 +286,17 @@ impl Columns {
         self.refuses_all(bound, number, places)
     }
 
+    /// How many packets these are, if a filter is known to accept none of them.
+    #[inline]
+    pub fn refuses(&self, refusal: Refusal, packets: Selection) -> Option<u64> {
+        let is_known = refusal.columns == self.id
+            && packets == self.start
+            && self.frames.is_only(refusal.link)
+            && self.watches.get(refusal.watch as usize)?.epoch == self.epoch;
+        let is_reached = || self.reached.get(refusal.number as usize) == Some(&self.epoch);
+        (is_known && !is_reached()).then_some(self.asked)
+    }
+
     /// A filter's places, and its number among them. It is asked of these packets.
     #[inline]
     fn place<'a>(
@@ -277,6 +313,7 @@ impl Columns {
         if packets != self.start && !packets.without(self.start).is_empty() {
             // What is found of more packets serves whoever asks for some of them.
             self.start = self.start.or(packets);
+            self.asked = self.start.len() as u64;
             self.epoch += 1;
         }
         (bound, *number)

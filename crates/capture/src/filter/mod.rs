@@ -27,7 +27,7 @@ use flowgauge_sys::libpcap;
 use flowgauge_wire::{LinkType, PacketDescriptor, PacketFlags};
 use parking_lot::Mutex;
 
-pub use columns::Columns;
+pub use columns::{Columns, Refusal};
 pub use filtered::Filtered;
 pub use flowgauge_sys::libpcap::Instruction;
 pub use set::FilterSet;

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use flowgauge_wire::{Batch, DecodedBatch, LinkType, Selection};
 
 use super::Filter;
-use super::columns::{Binding, Columns, Places};
+use super::columns::{Binding, Columns, Places, Refusal};
 use crate::error::Error;
 
 /// An expression and its programs, one per link type, compiled when a link type is first met.
@@ -98,6 +98,12 @@ impl FilterSet {
             }
             _ => false,
         }
+    }
+
+    /// Where it is said at once whether [`FilterSet::refuses`] packets of the link type that came last.
+    pub fn refusal(&self) -> Option<Refusal> {
+        let filter = self.filters.get(self.current)?;
+        self.bindings.get(self.current)?.refusal(filter.link())
     }
 
     /// The programs compiled so far.

@@ -32,6 +32,12 @@ fn is_at(packet: &Decoded, place: usize) -> bool {
 }
 
 impl Frames {
+    /// Whether all packets are known to be of a link type.
+    #[inline]
+    pub(super) fn is_only(&self, link: LinkType) -> bool {
+        self.is_known && matches!(self.links[..], [(only, _)] if only == link)
+    }
+
     #[inline(never)]
     pub(super) fn look(&mut self, places: Places<'_>) {
         self.is_known = true;

@@ -135,6 +135,12 @@ proptest! {
                     if columns.refused(filter, &mut bindings[number], places, part) {
                         prop_assert_eq!(found, Selection::NONE);
                     }
+                    // Who asks without the filter is told the same, of these packets only.
+                    let refusal = bindings[number].refusal(LinkType::ETHERNET);
+                    if let Some(count) = refusal.and_then(|it| columns.refuses(it, part)) {
+                        prop_assert_eq!(count, part.len() as u64);
+                        prop_assert!(columns.refused(filter, &mut bindings[number], places, part));
+                    }
                     let expected = one_by_one(filter, &batch, part);
                     prop_assert_eq!(found, expected, "{}", filter.dump(Default::default()));
                     for at in part.iter().filter(|&at| packets[at].flags.0 == 0) {
@@ -195,6 +201,45 @@ fn all_that_can_be_told_is() {
     ways.extend([op(0x87, 0, 0, 0), op(0x16, 0, 0, 0)]);
     let filter = Filter::from_instructions(ways, LinkType::ETHERNET).unwrap();
     assert!(filter.program.decisions().is_none());
+}
+
+#[test]
+fn refusals_are_known_of_the_batch_at_hand_only() {
+    let filters = ["tcp port 80", "tcp port 81"];
+    let filters = filters.map(|filter| Filter::compile(filter, LinkType::ETHERNET, 96).unwrap());
+    let mut bindings = [Binding::default(), Binding::default()];
+    let mut columns = Columns::default();
+    let (memory, packets) = batch_of(&[(vec![1; 60], 0, 60, false), (vec![2; 60], 0, 60, false)]);
+    let batch = Batch::new(&memory, &packets);
+    let places = Places {
+        batch: &batch,
+        decoded: None,
+    };
+    let all = Selection::first(2);
+    for _ in 0..2 {
+        columns.begin();
+        columns.links(places);
+        assert!(columns.refused(&filters[0], &mut bindings[0], places, all));
+        columns.refused(&filters[1], &mut bindings[1], places, all);
+        let refusals = [0, 1].map(|at| bindings[at].refusal(LinkType::ETHERNET).unwrap());
+        for refusal in refusals {
+            assert_eq!(columns.refuses(refusal, all), Some(2));
+            assert_eq!(columns.refuses(refusal, Selection::first(1)), None);
+            assert_eq!(Columns::default().refuses(refusal, all), None);
+        }
+        columns.begin();
+        assert_eq!(columns.refuses(refusals[0], all), None);
+        columns.links(places);
+        // One that looks at the same tells it of both.
+        assert!(columns.refused(&filters[1], &mut bindings[1], places, all));
+        assert_eq!(columns.refuses(refusals[0], all), Some(2));
+        assert_eq!(
+            bindings[0]
+                .refusal(LinkType::RAW)
+                .and_then(|it| columns.refuses(it, all)),
+            None
+        );
+    }
 }
 
 #[test]
