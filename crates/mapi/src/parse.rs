@@ -405,6 +405,37 @@ mod tests {
     }
 
     #[test]
+    fn refusals_of_a_sensor_are_said_of_functions() {
+        for (text, said, is_about_rights, number, message) in [
+            (
+                "STR_SEARCH(\"x\")",
+                "f2 is not allowed: it can tell what is in packets",
+                true,
+                8003,
+                "STR_SEARCH is not allowed: it can tell what is in packets",
+            ),
+            (
+                "BPF_FILTER(\"tcp prot 1\")",
+                "f2: error: expression: syntax error\n  tcp prot 1",
+                false,
+                1025,
+                "BPF_FILTER: expression: syntax error",
+            ),
+            (
+                "SAMPLE(1, 9)",
+                "flow:1:30: error: mode: 9 is none\n",
+                false,
+                7002,
+                "SAMPLE: mode: 9 is none",
+            ),
+            ("PKT_COUNTER", "f20 is busy", false, 7000, "f20 is busy"),
+        ] {
+            let error = parse(text).unwrap()[0].refused(2, said, is_about_rights);
+            assert_eq!((error.number, error.message.as_str()), (number, message));
+        }
+    }
+
+    #[test]
     fn functions_of_other_flows_are_computed_beside() {
         let others =
             |flow| (flow == 2).then(|| parse("BPF_FILTER(\"tcp\") PKT_COUNTER TO_BUFFER").unwrap());

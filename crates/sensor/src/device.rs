@@ -517,10 +517,11 @@ fn told(
     let its = shared.stacks.iter().filter_map(|at| stacks.get(*at));
     let its: Vec<&ShownStack> = its.collect();
     let of_flows = its.iter().flat_map(|stack| &stack.status.flows);
-    let flows: Vec<u64> = of_flows
+    let mut flows: Vec<u64> = of_flows
         .filter(|flow| seen(flow))
         .map(|it| it.flow)
         .collect();
+    flows.sort_unstable();
     let sees = |stack: &&&ShownStack| match stack.status.flows.is_empty() {
         true => sees_all,
         false => stack.status.flows.iter().any(seen),

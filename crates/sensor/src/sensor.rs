@@ -3,6 +3,7 @@
 mod flows;
 mod own_files;
 mod reload;
+mod status;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -12,9 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flowgauge_sensor_client::protocol::{
-    Answer, DeviceStatus, Refusal, Status, UserStatus, send_answer,
-};
+use flowgauge_sensor_client::protocol::{Answer, Refusal, send_answer};
 use flowgauge_stack::Stack;
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
 use flowgauge_sys::{files, privileges, process};
@@ -644,58 +643,6 @@ impl Sensor {
 
     pub(crate) fn rights(&self, asker: &Asker) -> Rights {
         asker.rights(&self.people)
-    }
-
-    /// How it is; of flows those of the asker, or all for who may see them.
-    pub(crate) fn status(&self, asker: &Asker, rights: &Rights, shared: bool) -> Status {
-        let state = self.state.lock();
-        let devices = state.devices.iter();
-        let devices = devices.filter(|(name, _)| match state.owners.get(*name) {
-            Some(owner) => rights.admin || owner.session == asker.session,
-            None => rights.may_use(name),
-        });
-        let devices = devices.map(|(name, device)| (name.clone(), Arc::clone(device)));
-        let devices: Vec<(String, Arc<Device>)> = devices.collect();
-        let mut users = BTreeMap::new();
-        for (who, user) in &state.users {
-            users.insert(*who, (user.connections, Arc::clone(&user.memory)));
-        }
-        drop(state);
-        let who = asker.who();
-        let account = self.account(asker, rights);
-        let devices = devices.iter();
-        let devices =
-            devices.map(|(name, device)| device.status(name, &account, rights.admin, shared));
-        let mut devices: Vec<DeviceStatus> = devices.collect();
-        let stacks = devices.iter_mut().flat_map(|device| &mut device.stacks);
-        for flow in stacks.flat_map(|stack| &mut stack.flows) {
-            flow.name = self.people.name(Who(flow.user));
-        }
-        let accounts = self.accounts.all().into_iter();
-        let seen = accounts.filter(|account| rights.admin || account.who() == who);
-        let users = seen.map(|account| {
-            let user = users.get(&account.who());
-            let (memory, most) = user.map_or((0, 0), |(_, memory)| memory.fill());
-            UserStatus {
-                user: account.who().0,
-                name: self.people.name(account.who()),
-                connections: user.map_or(0, |(connections, _)| *connections as u64),
-                cpu_ns: account.spent(),
-                cpu: Some(account.share()).filter(|share| share.is_finite()),
-                is_over: account.owes().is_some(),
-                memory,
-                most_memory: most,
-            }
-        });
-        Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            process: std::process::id(),
-            seconds: self.started.elapsed().as_secs(),
-            memory: process::memory_in_use(),
-            connections: self.connections.load(Ordering::Relaxed),
-            devices,
-            users: users.collect(),
-        }
     }
 }
 

@@ -6,8 +6,8 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,11 +43,16 @@ static BUSY: ComponentInfo = ComponentInfo {
     engine: None,
     effects: |_| false,
     make: |settings| {
+        let name = thread::current().name().map(str::to_owned);
+        MADE_BY.lock().unwrap().extend(name);
         Ok(Box::new(Busy {
             options: Options::read(settings),
         }))
     },
 };
+
+/// The threads that made it.
+static MADE_BY: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 options! {
     struct Options;
@@ -142,7 +147,7 @@ fn who_takes_too_much_rests_and_is_cut_off() {
          [stacks.slow]\nstack = \"busy {{ wait = 50 }} count\"\n\
          [users.{USER}]\npackets = \"payload\"\ncpu = 0.01\n"
     );
-    fs::write(&file, text).unwrap();
+    fs::write(&file, &text).unwrap();
     let is_stopped = AtomicBool::new(false);
     let ends = Arc::new(AtomicBool::new(false));
     thread::scope(|scope| {
@@ -178,6 +183,20 @@ fn who_takes_too_much_rests_and_is_cut_off() {
         assert_eq!(of_other.unwrap().lost, 0, "{status:?}");
         assert_eq!(flows.count(), 2, "{status:?}");
         assert!(admin.results(other.number()).unwrap().failure.is_none());
+        // What a reload brings is not made by the thread that takes packets.
+        MADE_BY.lock().unwrap().clear();
+        fs::write(
+            &file,
+            text.clone() + "[stacks.more]\nstack = \"busy count\"\n",
+        )
+        .unwrap();
+        assert_eq!(admin.reload().unwrap(), ["device cut1: changed more"]);
+        let made_by = MADE_BY.lock().unwrap().clone();
+        let is_other = |name: &String| name != "fg-cut1";
+        assert!(
+            !made_by.is_empty() && made_by.iter().all(is_other),
+            "{made_by:?}"
+        );
     });
 }
 

@@ -182,6 +182,8 @@ pub(super) fn flows(options: &SensorFlowsOptions) -> Result<(), Failure> {
                 let stacks = device.stacks.iter();
                 let all =
                     stacks.flat_map(|stack| stack.flows.iter().map(move |flow| (stack, flow)));
+                let mut all: Vec<_> = all.collect();
+                all.sort_by_key(|(_, flow)| flow.flow);
                 for (stack, flow) in all {
                     lines.push(match options.json {
                         true => json(&Listed::of(device, stack, flow))?,

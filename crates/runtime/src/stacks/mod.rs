@@ -59,7 +59,7 @@ mod snapshot;
 mod subscribers;
 
 pub use fan_out::SourceReport;
-pub use part::{Number, Shared, StackFailure};
+pub use part::{Number, StackFailure};
 pub use plan::engines;
 pub use runner::{Change, Ended, Runner, RunnerOptions, SetupError, Step};
-pub use snapshot::{ComponentState, Snapshot, StackState};
+pub use snapshot::{ComponentState, Shared, Snapshot, StackState};

@@ -18,6 +18,7 @@ use super::board::Counts;
 use super::crossing::{Crossing, Ends};
 use super::meter;
 use super::plan::Row;
+use super::snapshot::Shared;
 use super::subscribers::Subscribers;
 use crate::reader::{Cut, SharedBatch};
 
@@ -334,32 +335,6 @@ pub(super) struct Leaving<'a> {
     pub(super) now: Nanos,
     /// What is known of their components at their end.
     pub(super) counts: Vec<Count>,
-}
-
-/// Components that are computed once for some stacks, and what these go on with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shared {
-    /// Which of the stacks.
-    pub stacks: Vec<usize>,
-    /// The components, in each of them.
-    pub components: Vec<NodeId>,
-    /// Whether those that follow subscribe to one engine.
-    pub is_engine: bool,
-    /// What follows them.
-    pub next: Vec<Shared>,
-}
-
-impl Shared {
-    /// The same with other numbers of stacks; without those that have none.
-    #[must_use]
-    pub fn renumbered(self, number: &dyn Fn(usize) -> Option<usize>) -> Shared {
-        let next = self.next.into_iter();
-        Shared {
-            stacks: self.stacks.into_iter().filter_map(number).collect(),
-            next: next.map(|next| next.renumbered(number)).collect(),
-            ..self
-        }
-    }
 }
 
 /// What is known of a component while it runs.

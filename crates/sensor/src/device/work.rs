@@ -1,6 +1,7 @@
 //! What the thread of a device does.
 
 mod costs;
+mod shown;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use flowgauge_capture::live::{LiveConfig, StopHandle};
 use flowgauge_runtime::shared::Service;
-use flowgauge_runtime::stacks::{Ended, Number as StackNumber, Runner, Shared, StackState};
+use flowgauge_runtime::stacks::{Ended, Number as StackNumber, Runner, StackState};
 use flowgauge_sensor_client::layout;
-use flowgauge_sensor_client::protocol::{FlowStatus, Results, StackStatus};
+use flowgauge_sensor_client::protocol::Results;
 use flowgauge_stack::{ComponentFailure, NodeId, Program, RunEnd, Stack};
 use flowgauge_sys::files::without_marks;
 use flowgauge_sys::packet::Waker;
 use flowgauge_sys::process;
 use flowgauge_wire::Ledger;
 
-use super::{NewFlow, Opened, Order, Shown, ShownStack, Source, State, live, open_live};
+use super::{NewFlow, Opened, Order, Source, State, live, open_live};
 use crate::accounts::{Account, Overload};
 use crate::news::News;
 use crate::orders::Orders;
@@ -778,74 +779,6 @@ impl Work {
 
     fn has(&self, stack: &Stack) -> bool {
         self.runner.stacks().iter().any(|it| it.does_as(stack))
-    }
-
-    fn shown(&mut self, shared: bool) -> Shown {
-        self.account();
-        let status = |stack: &Stack, at: Option<usize>, flows: Vec<FlowStatus>| StackStatus {
-            stack: name_of(stack),
-            flows,
-            components: stack.nodes.iter().map(|node| node.label.clone()).collect(),
-            failure: (self.failures.get(&name_of(stack))).map(|failed| failed.what.clone()),
-            cpu_ns: at.map_or(0, |at| self.runner.cost(at)),
-        };
-        let always = self.always.iter().map(|stack| {
-            let mut running = self.runner.stacks().iter();
-            let at = running.position(|it| it.name == stack.name);
-            ShownStack {
-                status: status(stack, at, Vec::new()),
-                hidden: 0,
-                failure: None,
-            }
-        });
-        let served = self.served.iter().map(|served| {
-            let flows = served.flows.iter().map(|flow| {
-                let (lost, waiting) = flow.ring.fill();
-                FlowStatus {
-                    flow: flow.number,
-                    user: flow.account.who().0,
-                    name: None,
-                    process: flow.process,
-                    seconds: flow.opened.elapsed().as_secs(),
-                    cpu_ns: flow.spent,
-                    lost,
-                    waiting,
-                }
-            });
-            let failed = self.failures.get(&name_of(&served.stack));
-            ShownStack {
-                status: status(&served.stack, served.at, flows.collect()),
-                hidden: served.hidden,
-                failure: failed.map(|failed| served.explain(failed)),
-            }
-        });
-        let stacks: Vec<ShownStack> = always.chain(served).collect();
-        let shared = match shared {
-            true => self.shared(&stacks),
-            false => Vec::new(),
-        };
-        Shown {
-            shared,
-            state: self.state,
-            is_behind: self.source.is_behind(),
-            errors: self.errors.clone(),
-            stacks,
-            ledger: self.ledger(),
-        }
-    }
-}
-
-impl Work {
-    /// What is computed once for which of these stacks.
-    fn shared(&self, stacks: &[ShownStack]) -> Vec<Shared> {
-        let place = |stack: &Stack| {
-            let name = name_of(stack);
-            stacks.iter().position(|shown| shown.status.stack == name)
-        };
-        let places: Vec<_> = self.runner.stacks().iter().map(place).collect();
-        let shared = self.runner.shared().into_iter();
-        let place = |stack: usize| *places.get(stack)?;
-        shared.map(|shared| shared.renumbered(&place)).collect()
     }
 }
 
