@@ -252,6 +252,10 @@ fn function_refused(
     let ClientError::Refused(_) = error else {
         return failed(error);
     };
+    if let Some(Err(ClientError::Refused(refusal))) = client.map(|it| it.check(device, "")) {
+        let error = flowgauge_mapi::Error::new(flowgauge_mapi::Error::NO_DEVICE, refusal.error);
+        return of_mapi(&error, refusal.hint);
+    }
     let mut stacks = (1..=calls.len()).map(|until| {
         let stack = flowgauge_mapi::stack(&calls[..until], 0, &|_| None).ok()?;
         match client?.check(device, &stack.text) {

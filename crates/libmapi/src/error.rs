@@ -6,7 +6,7 @@ use flowgauge_mapi::{Call, Error};
 use flowgauge_sensor_client::ClientError;
 
 pub(crate) const CONNECTED_TWICE: i32 = 3081;
-pub(crate) const NO_DEVICE: i32 = 3200;
+pub(crate) const NO_DEVICE: i32 = Error::NO_DEVICE;
 /// The sensor is not there, or has gone.
 pub(crate) const SOCKET: i32 = 5123;
 /// There has been no flow yet.

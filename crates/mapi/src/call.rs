@@ -37,6 +37,8 @@ impl Error {
     pub const NO_FUNCTION: i32 = 6147;
     /// A file cannot be opened.
     pub const FILE: i32 = 6155;
+    /// No such device.
+    pub const NO_DEVICE: i32 = 3200;
     /// The filter of BPF_FILTER does not compile.
     pub const BPF: i32 = 1025;
     /// The user has no right to it.

@@ -130,3 +130,27 @@ fn functions_read_and_write_files_of_the_command() {
         );
     }
 }
+
+#[test]
+fn a_device_that_is_not_there_has_its_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let _sensor = Sensor::with(folder.path(), "");
+    let mut command = Command::new("timeout");
+    command.args([
+        "60",
+        PROGRAM,
+        "mapi",
+        "--socket",
+        "sock",
+        "-d",
+        "nix",
+        "PKT_COUNTER",
+    ]);
+    let ran = command.current_dir(folder.path()).output().unwrap();
+    let said = String::from_utf8(ran.stderr).unwrap();
+    assert!(
+        ran.status.code() == Some(2) && said.contains("\"nix\" is not there"),
+        "{said}"
+    );
+    assert!(said.contains("(MAPI's error 3200)"), "{said}");
+}
