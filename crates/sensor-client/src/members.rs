@@ -11,7 +11,7 @@ use crate::scope::Member;
 const FIRST_TRY: Duration = Duration::from_millis(500);
 const LAST_TRY: Duration = Duration::from_secs(10);
 /// Threads that ask members at once.
-const MOST_THREADS: usize = 32;
+const MOST_THREADS: usize = 128;
 
 /// What a member has while it is there.
 pub trait Held: Send {
