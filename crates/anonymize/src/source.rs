@@ -80,6 +80,10 @@ impl<S: PacketSource> PacketSource for Anonymized<S> {
         self.source.ledger()
     }
 
+    fn capture_lost(&self) -> u64 {
+        self.source.capture_lost()
+    }
+
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.note.iter().cloned().collect();
         if self.unread > 0 {

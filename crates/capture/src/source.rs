@@ -41,6 +41,12 @@ pub trait PacketSource {
         Vec::new()
     }
 
+    /// Packets that were lost where the input was captured, as far as it says so: of pcapng by its interface statistics. They are in
+    /// no [ledger](PacketSource::ledger), which is about this run.
+    fn capture_lost(&self) -> u64 {
+        0
+    }
+
     /// A handle to the memory of the last batch, which stays as it is while the handle is held; what
     /// it holds begins where [`Batch::memory`] does. `None` where memory is only lent, as that of a
     /// kernel's ring is.
@@ -79,6 +85,10 @@ macro_rules! as_source_within {
             self.$source.notes()
         }
 
+        fn capture_lost(&self) -> u64 {
+            self.$source.capture_lost()
+        }
+
         fn share(&mut self) -> Option<$crate::SharedMemory> {
             self.$source.share()
         }
@@ -107,6 +117,10 @@ impl<S: PacketSource + ?Sized> PacketSource for Box<S> {
 
     fn notes(&self) -> Vec<String> {
         (**self).notes()
+    }
+
+    fn capture_lost(&self) -> u64 {
+        (**self).capture_lost()
     }
 
     fn share(&mut self) -> Option<SharedMemory> {

@@ -84,6 +84,8 @@ pub struct MultiSource {
     errors: Vec<Error>,
     /// Notes of files that are done.
     notes: Vec<String>,
+    /// What their captures lost.
+    lost: u64,
     ledger: Ledger,
 }
 
@@ -167,6 +169,7 @@ impl MultiSource {
                 Ok(true) => {}
                 Ok(false) => {
                     self.notes.extend(active.source.notes());
+                    self.lost = self.lost.saturating_add(active.source.capture_lost());
                     return None;
                 }
                 Err(error) => {
@@ -357,6 +360,14 @@ impl PacketSource for MultiSource {
 
     fn ledger(&mut self) -> Ledger {
         self.ledger.clone()
+    }
+
+    fn capture_lost(&self) -> u64 {
+        let under_way = self
+            .active
+            .iter()
+            .map(|active| active.source.capture_lost());
+        under_way.fold(self.lost, u64::saturating_add)
     }
 
     fn notes(&self) -> Vec<String> {

@@ -22,6 +22,7 @@ pub(crate) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
 const OBSOLETE_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
+const INTERFACE_STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
 
 /// The byte-order magic of a section header.
@@ -48,6 +49,8 @@ pub(crate) struct PcapNg {
     started: bool,
     /// Interfaces are told before their packets: one was added since the last call.
     added: bool,
+    /// Packets that the captures of sections before this one lost.
+    lost_before: u64,
 }
 
 /// Interfaces that are described in the same words. Within a section they are several; another section's are the same again.
@@ -66,6 +69,8 @@ struct SectionInterface {
     snap_len: u32,
     max_packet: u32,
     clock: Clock,
+    /// Packets that its capture lost, by the last statistics.
+    lost: u64,
 }
 
 /// How an interface's time stamps become nanoseconds (`if_tsresol`, `if_tsoffset`).
@@ -177,6 +182,9 @@ impl PcapNg {
                     // Need not be in memory as a whole: custom blocks and secrets can be large.
                     if (length as usize) <= rest.len() {
                         closed::<O>(rest, kind, length)?;
+                        if kind == INTERFACE_STATISTICS {
+                            self.statistics::<O>(rest.get(..length as usize).unwrap_or(&[]));
+                        }
                         return Ok(at + length as usize);
                     }
                     if length as usize <= crate::file::input::READ_BYTES / 4 {
@@ -228,6 +236,7 @@ impl PcapNg {
         };
         self.big_endian = big_endian;
         self.started = true;
+        self.lost_before = self.lost();
         self.section.clear();
         self.sections += 1;
         Ok(length)
@@ -253,13 +262,7 @@ impl PcapNg {
                 // The first byte says that the filter is text (0) or BPF instructions (1).
                 (11, [0, filter @ ..]) => interface.filter = Some(text(filter)),
                 (14, offset) if offset.len() == 8 => {
-                    let halves = (O::u32(offset, 0), O::u32(offset, 4));
-                    let (high, low) = if self.big_endian {
-                        halves
-                    } else {
-                        (halves.1, halves.0)
-                    };
-                    clock.offset_seconds = (u64::from(high) << 32 | u64::from(low)) as i64;
+                    clock.offset_seconds = long::<O>(offset, self.big_endian) as i64;
                 }
                 _ => {}
             }
@@ -289,8 +292,30 @@ impl PcapNg {
             snap_len,
             max_packet: max_packet_bytes(link, snap_len),
             clock,
+            lost: 0,
         });
         Ok(())
+    }
+
+    /// Statistics of an interface: what its card (`isb_ifdrop`) and the system (`isb_osdrop`) lost since the capture began. Those that
+    /// make no sense say nothing.
+    #[cold]
+    fn statistics<O: Order>(&mut self, block: &[u8]) {
+        if block.len() < 24 {
+            return;
+        }
+        let interface = self.section.get_mut(O::u32(block, 8) as usize);
+        let (Some(interface), Ok(options)) = (interface, options::<O>(block, 20)) else {
+            return;
+        };
+        let drops = options.filter(|(code, value)| matches!(code, 5 | 7) && value.len() == 8);
+        let drops = drops.map(|(_, value)| long::<O>(value, self.big_endian));
+        interface.lost = drops.fold(0, u64::saturating_add).max(interface.lost);
+    }
+
+    fn lost(&self) -> u64 {
+        let lost = self.section.iter().map(|interface| interface.lost);
+        lost.fold(self.lost_before, u64::saturating_add)
     }
 
     #[inline(always)]
@@ -421,6 +446,10 @@ impl Format for PcapNg {
         }
     }
 
+    fn capture_lost(&self) -> u64 {
+        self.lost()
+    }
+
     fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
@@ -533,6 +562,17 @@ fn packet_flags<O: Order>(block: &[u8], at: usize) -> Result<PacketFlags, String
         }
     }
     Ok(flags)
+}
+
+/// The number in eight bytes.
+fn long<O: Order>(bytes: &[u8], big_endian: bool) -> u64 {
+    let halves = (O::u32(bytes, 0), O::u32(bytes, 4));
+    let (high, low) = if big_endian {
+        halves
+    } else {
+        (halves.1, halves.0)
+    };
+    u64::from(high) << 32 | u64::from(low)
 }
 
 /// Iterates over options from `at` to the block's trailer.

@@ -29,6 +29,11 @@ pub(crate) trait Format: Send {
     /// The interfaces described so far.
     fn interfaces(&self) -> &[Interface];
 
+    /// Packets that the capture lost, as far as the file says so.
+    fn capture_lost(&self) -> u64 {
+        0
+    }
+
     /// What was passed over and should be told, if anything: "3 records were ...".
     fn passed_over(&self) -> Option<String> {
         None
@@ -281,6 +286,10 @@ impl<F: Format> PacketSource for FileSource<F> {
 
     fn ledger(&mut self) -> Ledger {
         self.ledger.clone()
+    }
+
+    fn capture_lost(&self) -> u64 {
+        self.format.capture_lost()
     }
 
     fn notes(&self) -> Vec<String> {
