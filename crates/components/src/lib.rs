@@ -48,9 +48,11 @@ mod ipfragswitch;
 mod ipprotoswitch;
 mod ipreass;
 mod layers;
+mod loss;
 mod made;
 mod matcher;
 mod network;
+mod observe;
 mod output;
 mod packet_info;
 mod packets;
@@ -124,6 +126,7 @@ pub static PACKETS: &[&ComponentInfo] = &[
     &to_buffer::INFO,
     &top::INFO,
     &expired_flows::INFO,
+    &observe::INFO,
     &track::FTP,
     &track::GRID_FTP,
     &track::DC,
@@ -157,6 +160,7 @@ pub static PACKETS: &[&ComponentInfo] = &[
     &matcher::INFO,
     &condition::INFO,
     &aggregate::INFO,
+    &loss::INFO,
     &anonymize::INFO,
 ];
 

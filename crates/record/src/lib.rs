@@ -55,6 +55,7 @@ pub mod icp;
 pub mod json;
 pub mod ledger;
 pub mod link;
+pub mod loss;
 pub mod matches;
 pub mod ntp;
 pub mod origin;

@@ -214,6 +214,7 @@ const MOST: &[(&str, u64)] = &[
     ("max_flows", 100_000),
     ("memory", 64 << 20),
     ("packets", 10_000),
+    ("rows", 50_000),
     ("samples", 1000),
     ("slots", 1000),
     ("snap", 65_535),

@@ -1,0 +1,156 @@
+//! `loss`: what several points saw of flows, compared.
+
+use flowgauge_loss::{Comparison, ComparisonOptions, ObservationReader};
+use flowgauge_record::loss::LOSS_SCHEMA;
+use flowgauge_stack::{
+    Account, Component, ComponentInfo, Input, ItemType, Items, Outlet, Output, Parallel,
+    RecordItem, ResultInfo, ResultValue, SettingError, Settings, options,
+};
+use flowgauge_wire::Nanos;
+
+use crate::record_fields::read_names;
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "loss",
+    summary: "compares what observation points saw of flows: packet loss, one-way delay",
+    help: "It takes the records of observe from several points, which their field point names. `points` are in \
+           the order of the path: each is compared with the next, with more than two also the first with the \
+           last; with `matrix` each with each. Records say what was lost in each `interval` and direction, at \
+           the end by application and in all, with `flows` also of each flow. An interval is told of when flows \
+           that began in it have ended or gone on: some intervals later. What the points' own captures dropped \
+           is not known here and counts as loss.",
+    input: Input::Of(&[ItemType::Record]),
+    output: Output::Of(ItemType::Record),
+    fields: |_| Some(LOSS_SCHEMA),
+    outside: Some("it has one table of all flows"),
+    options: Options::ALL,
+    result: Some(ResultInfo::number("packets lost", "packets")),
+    parallel: Parallel::Never("its flows are of all cores"),
+    make,
+    ..flowgauge_kit::OF_PACKETS
+};
+
+options! {
+    struct Options;
+    points: Text = required, "names of the points, in the order of the path";
+    matrix: Flag = "no", "compare each point with each";
+    flows: Flag = "no", "a record of each flow, too";
+    one_way: Flag = "no", "packets of both directions pass the points in their order";
+    interval: Duration as u64 = "10s", "the interval of observe, and of the records";
+    patience: Duration, "how long another point's record is waited for; two intervals if it is not given";
+    timeout: Duration, "the timeout of observe; two intervals if it is not given";
+    max_flows: Integer(1, 100_000_000) as usize = "500k", "flows at once; with more the one that was told of longest ago is over";
+}
+
+struct Loss {
+    names: Vec<String>,
+    comparison: Comparison,
+    lost: u64,
+    /// Records that are no observations, or of none of the points.
+    refused: u64,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let options = Options::read(settings);
+    let names = read_names(settings, "points")?;
+    if names.len() < 2 {
+        return Err(SettingError::of("points", "names one point only")
+            .with_hint("loss is between two points at least: points = \"a, b\""));
+    }
+    let given = |time: Option<Nanos>| time.unwrap_or(Nanos(options.interval.saturating_mul(2)));
+    let patience = given(options.patience);
+    Ok(Box::new(Loss {
+        comparison: Comparison::new(ComparisonOptions {
+            points: names.len(),
+            pairs: flowgauge_loss::pairs(names.len(), options.matrix),
+            interval: Nanos(options.interval),
+            patience: Some(patience),
+            lag: given(options.timeout) + Nanos(options.interval),
+            max_flows: options.max_flows,
+            flows: options.flows,
+            one_way: options.one_way,
+        }),
+        names,
+        lost: 0,
+        refused: 0,
+    }))
+}
+
+impl Loss {
+    fn record(&mut self, item: &RecordItem<'_>) {
+        let mut reader = ObservationReader::default();
+        item.record.values(&mut reader);
+        let read = reader.finish();
+        let place = |name: &String| self.names.iter().position(|known| known == name);
+        let read = read.and_then(|(told, point)| Some((told, place(&point?)?)));
+        let Some((told, point)) = read else {
+            self.refused += 1;
+            return;
+        };
+        self.comparison.observe(point, &told);
+        self.comparison.advance(point, told.last, 0);
+    }
+
+    fn give(&mut self, now: Nanos, out: &mut dyn Outlet) {
+        for row in self.comparison.take_rows() {
+            if let flowgauge_loss::Of::Interval { .. } = row.of {
+                self.lost += row.sums.lost.max(0).unsigned_abs();
+            }
+            out.emit(Items::Records(&[RecordItem {
+                key: 0,
+                time: now,
+                record: &row.record(&self.names),
+            }]));
+        }
+    }
+}
+
+impl Component for Loss {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        let mut now = Nanos(0);
+        if let Items::Records(records) = items {
+            for item in *records {
+                self.record(item);
+                now = now.max(item.time);
+            }
+        }
+        self.give(now, out);
+        items.clear();
+    }
+
+    fn finish(&mut self, out: &mut dyn Outlet) {
+        self.comparison.finish();
+        self.give(Nanos(0), out);
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.lost))
+    }
+
+    fn reset(&mut self) {
+        self.lost = 0;
+    }
+
+    fn account(&self) -> Option<Box<Account>> {
+        let notes = [
+            (
+                self.refused,
+                "records are no observations of any of the points",
+            ),
+            (
+                self.comparison.evicted(),
+                "flows were ended early: raise `max_flows`",
+            ),
+        ];
+        let notes = notes.into_iter().filter(|(count, _)| *count > 0);
+        let notes: Vec<String> = notes
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        (!notes.is_empty()).then(|| {
+            Box::new(Account {
+                notes,
+                ..Account::default()
+            })
+        })
+    }
+}

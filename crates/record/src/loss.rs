@@ -1,0 +1,134 @@
+//! Records about packet loss between observation points.
+
+use flowgauge_wire::{Address, Nanos};
+
+use crate::schema::record;
+use crate::text::protocol_name;
+use crate::value::Symbol;
+
+record! {
+    /// Fields of an [`ObservationRow`].
+    OBSERVATION, OBSERVATION_SCHEMA for ObservationRow<'_> as it:
+    point Text "POINT" 2 = it.point, "name of the observation point, if it was given one";
+    began Time = it.began, "from when on the point observes";
+    time Time "TIME" 1 = it.time, "time of the last packet";
+    first Time "FIRST" 3 = it.first, "time of the first packet";
+    src_ip Address "SOURCE" 1 = (it.source.0, it.version), "address of the sender";
+    src_port Unsigned "PORT" 2 = it.source.1, "port of the sender";
+    dst_ip Address "DESTINATION" 1 = (it.destination.0, it.version), "address of the receiver";
+    dst_port Unsigned "PORT" 2 = it.destination.1, "port of the receiver";
+    protocol Unsigned "PROTO" 2 = it.protocol, "IP protocol";
+    packets Unsigned Packets "PACKETS" 1 = it.packets, "packets so far, without repeats";
+    repeats Unsigned Packets "REPEATS" 3 = it.repeats, "packets equal to one of the 8 before them";
+    bytes Unsigned Bytes "BYTES" 2 = it.bytes, "bytes so far, by the IP headers";
+    late Unsigned Packets "LATE" 4 = it.late, "TCP segments with payload behind the highest sequence number: out of order or retransmitted";
+    ttl Unsigned "TTL" 4 = it.ttl, "time to live of the first packet";
+    ended Unsigned "ENDED" 4 = u64::from(it.has_ended), "1: the flow paused for the timeout, or the observation is over; 0: it goes on";
+    marks Text = it.marks, "selected packets since the record before: identity@nanoseconds since the first packet, then packets, repeats and bytes up to it";
+}
+
+/// What a point saw of one direction of a flow.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the schema says what they are")]
+pub struct ObservationRow<'a> {
+    pub point: Option<&'a str>,
+    pub began: Nanos,
+    pub time: Nanos,
+    pub first: Nanos,
+    pub source: (Address, u16),
+    pub destination: (Address, u16),
+    pub version: u8,
+    pub protocol: u8,
+    pub packets: u64,
+    pub repeats: u64,
+    pub bytes: u64,
+    pub late: u64,
+    pub ttl: u8,
+    pub has_ended: bool,
+    pub marks: &'a str,
+}
+
+record! {
+    /// Fields of a [`LossRow`].
+    LOSS, LOSS_SCHEMA for LossRow<'_> as it {
+        let flow = it.flow.as_ref();
+    }:
+    of Text "OF" 1 = Symbol(it.of), "interval, flow, application or total";
+    time Time "TIME" 1 = it.time, "when the interval or the flow began, by the clock of the pair's first point; null for applications and totals";
+    from Text "FROM" 1 = it.from, "the point that packets pass first";
+    to Text "TO" 1 = it.to, "the point that packets pass last";
+    src_ip Address "SOURCE" 2 = flow.map(|flow| (flow.source.0, flow.version)), "address of the sender, of a flow";
+    src_port Unsigned "PORT" 4 = flow.map(|flow| flow.source.1), "port of the sender";
+    dst_ip Address "DESTINATION" 2 = flow.map(|flow| (flow.destination.0, flow.version)), "address of the receiver";
+    dst_port Unsigned "PORT" 4 = flow.map(|flow| flow.destination.1), "port of the receiver";
+    proto Text "PROTO" 3 = it.protocol.map(|protocol| Symbol(protocol_name(protocol))), "tcp, udp or another protocol, of a flow or an application";
+    port Unsigned "APP" 3 = it.port, "the smaller port of an application";
+    verdict Text "VERDICT" 3 = flow.map(|flow| Symbol(flow.verdict)), "of a flow: compared, lost, one_sided or unobserved";
+    flows Unsigned "FLOWS" 3 = it.flows, "flows' directions that ended, seen by both points or lost";
+    sent Unsigned Packets "SENT" 1 = it.sent, "packets of them at the first point";
+    received Unsigned Packets "RECEIVED" 1 = it.received, "packets of them at the last point";
+    sent_bytes Unsigned Bytes = it.sent_bytes, "bytes of the packets sent, by the IP headers";
+    received_bytes Unsigned Bytes = it.received_bytes, "bytes of the packets received, by the IP headers";
+    lost Unsigned Packets "LOST" 1 = it.lost, "packets missing at the last point, by what the points counted";
+    ratio Float "RATIO" 2 = it.ratio, "lost / sent";
+    least Unsigned Packets "LEAST" 1 = it.least, "loss at the least: lost without what the last point's capture dropped itself";
+    most Unsigned Packets "MOST" 1 = it.most, "loss at most: lost and what the first point's capture dropped itself";
+    from_dropped Unsigned Packets "DROP>" 2 = it.dropped.0, "packets that the first point's capture dropped meanwhile, of all traffic";
+    to_dropped Unsigned Packets ">DROP" 2 = it.dropped.1, "packets that the last point's capture dropped meanwhile, of all traffic";
+    duplicates Unsigned Packets "DUP" 2 = it.duplicates, "packets too many at the last point";
+    sent_late Unsigned Packets "LATE>" 5 = it.late.0, "TCP segments of ended flows that came behind later ones, or again, to the first point";
+    received_late Unsigned Packets ">LATE" 5 = it.late.1, "the same at the last point: what is more here was put out of order in between";
+    one_sided Unsigned Packets "ONESIDED" 2 = it.one_sided, "packets of flows that do not pass the other point";
+    one_sided_flows Unsigned = it.one_sided_flows, "directions of flows that do not pass the other point";
+    uncompared Unsigned Packets "UNCOMP" 4 = it.uncompared, "packets from when only one of the points observed";
+    delay_least Duration Seconds "DELAY" 3 = it.delay.0, "least one-way delay by the estimated offset; null where the offset is unknown";
+    delay_mean Duration Seconds "MEAN" 4 = it.delay.1, "mean of the same";
+    delay_most Duration Seconds "MOST" 4 = it.delay.2, "largest of the same";
+    jitter Duration Seconds "JITTER" 3 = it.jitter, "mean change of the delay from one marked packet of a flow to the next";
+    response Duration Seconds "RESPONSE" 5 = it.response, "mean time from a flow's first packet to the first of the other direction, at the first point: for TCP the handshake's round trip from there to the server";
+    offset Float Seconds "OFFSET" 4 = it.offset, "what the last point's clock shows more than the first one's";
+    offset_error Duration Seconds "+-" 4 = it.offset_error, "by how much offset and delays can be wrong: half of the least round trip";
+}
+
+/// A flow in a [`LossRow`].
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the schema says what they are")]
+pub struct LossFlow {
+    pub source: (Address, u16),
+    pub destination: (Address, u16),
+    pub version: u8,
+    pub verdict: &'static str,
+}
+
+/// Loss of one direction between two points.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs, reason = "the schema says what they are")]
+pub struct LossRow<'a> {
+    pub of: &'static str,
+    pub time: Option<Nanos>,
+    pub from: &'a str,
+    pub to: &'a str,
+    pub flow: Option<LossFlow>,
+    pub protocol: Option<u8>,
+    pub port: Option<u16>,
+    pub flows: u64,
+    pub sent: u64,
+    pub received: u64,
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    pub lost: u64,
+    pub ratio: Option<f64>,
+    pub least: u64,
+    pub most: u64,
+    pub dropped: (u64, u64),
+    pub duplicates: u64,
+    pub late: (u64, u64),
+    pub one_sided: u64,
+    pub one_sided_flows: u64,
+    pub uncompared: u64,
+    pub delay: (Option<Nanos>, Option<Nanos>, Option<Nanos>),
+    pub jitter: Option<Nanos>,
+    pub response: Option<Nanos>,
+    pub offset: Option<f64>,
+    pub offset_error: Option<Nanos>,
+}
