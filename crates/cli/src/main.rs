@@ -15,6 +15,7 @@ mod generate;
 mod input;
 mod keys;
 mod log;
+mod loss;
 mod matches;
 mod memory;
 mod options;
@@ -89,6 +90,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Generate(options) => generate::run(options),
         Command::Match(options) => matches::run(options),
         Command::Log(options) => log::run(options),
+        Command::Loss(options) => loss::run(options),
         Command::Report(options) => report::run(options),
         Command::Capture(options) => capture::run(options),
         Command::Anonymize(options) => anonymize::run(options),

@@ -10,6 +10,7 @@ mod chunks;
 mod generate;
 mod keys;
 mod log;
+mod loss;
 mod matches;
 mod passed;
 mod sensor;
@@ -31,6 +32,7 @@ pub(crate) use chunks::ChunkOptions;
 pub(crate) use generate::GenerateOptions;
 pub(crate) use keys::{KeysCommand, KeysOptions};
 pub(crate) use log::{LogFormat, LogOptions};
+pub(crate) use loss::LossOptions;
 pub(crate) use matches::{MatchOptions, PatternOptions};
 use passed::passed;
 pub(crate) use sensor::{
@@ -84,6 +86,8 @@ pub(crate) enum Command {
     Match(Called<MatchOptions>),
     /// Write one record per transaction of application protocols: HTTP, DNS, TLS and others
     Log(Called<LogOptions>),
+    /// Measure packet loss and one-way delay between sensors, or between capture files
+    Loss(Called<LossOptions>),
     /// Summarize a capture on one page
     Report(Called<ReportOptions>),
     /// Write packets to pcap or pcapng files, with rotation
@@ -116,6 +120,7 @@ impl Command {
             Command::Streams(options) => Some(&options.output),
             Command::Match(options) => Some(&options.output),
             Command::Packets(options) => Some(&options.output),
+            Command::Loss(options) => Some(&options.output),
             Command::Stack(options) => match &options.command {
                 StackCommand::Run(options) => Some(&options.output),
                 _ => None,
@@ -140,6 +145,7 @@ impl Command {
                 return options.files.write.as_deref() == Some("-".as_ref());
             }
             Command::Generate(options) => Some(options.write.as_path()),
+            Command::Loss(options) => options.output.write.as_deref(),
             _ => self.input_and_output().and_then(|(_, write)| write),
         };
         write.is_none_or(|path| path == "-")
@@ -172,6 +178,7 @@ impl Command {
                 _ => return None,
             },
             Command::Generate(_)
+            | Command::Loss(_)
             | Command::Sensor(_)
             | Command::SensorAgent(_)
             | Command::Mapi(_)

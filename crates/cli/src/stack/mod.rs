@@ -8,7 +8,7 @@ mod list;
 pub(crate) mod read;
 mod run;
 mod show;
-mod svg;
+pub(crate) mod svg;
 pub(crate) mod watch;
 
 use std::fs;

@@ -117,7 +117,7 @@ fn text(out: &mut String, x: usize, y: usize, what: &str, class: &str) {
 }
 
 /// Text within XML: what has a meaning there, or no place in it, is replaced.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

@@ -643,6 +643,8 @@ fn the_manual_has_each_field() {
         flowgauge_record::ledger::LEDGER_SCHEMA,
         flowgauge_record::check::CHECK_SCHEMA,
         flowgauge_record::results::RESULT_SCHEMA,
+        flowgauge_record::loss::LOSS_SCHEMA,
+        flowgauge_record::loss::OBSERVATION_SCHEMA,
     ];
     for field in schemas.iter().copied().flatten() {
         let row = format!("| `{}` |", field.name);

@@ -192,6 +192,64 @@ fn what_two_links_saw_is_matched_in_a_third_process() {
     );
 }
 
+/// Two processes observe, a third one compares what they tell: the same as the command does with both files.
+#[test]
+fn what_two_points_saw_of_flows_is_compared_in_a_third_process() {
+    let place = Place::new("loss", &["collector", "left", "right"]);
+    // The second point lacks some packets of the first.
+    let some = "filter { \"ip[5] & 31 != 1\" } output { some.pcap }";
+    let kept = place.command(["stack", "run", "-q", "-e", some, "-r", "small.pcap"]);
+    let mut kept = kept;
+    assert!(kept.status().unwrap().success());
+    let input = format!(
+        "input {{ listen = {}, identity = collector, senders = 2, type = record, timeout = 60s }} \
+         - loss {{ points = \"left, right\", one_way = yes, patience = 100d }} - output",
+        place.address()
+    );
+    let receiving = place.start(["stack", "run", "-e", &input], "listening");
+    let sending = [("left", "small.pcap"), ("right", "some.pcap")].map(|(name, file)| {
+        let stack = format!(
+            "observe {{ point = {name} }} - output {{ to = {}, identity = {name} }}",
+            place.address()
+        );
+        let mut run = place.command(["stack", "run", "-q", "-e", &stack, "-r", file]);
+        run.spawn().unwrap()
+    });
+    for mut child in sending {
+        assert!(child.wait().unwrap().success());
+    }
+    let (by_stack, _) = receiving.end();
+    let by_command = place.good("loss -q --json --one-way -r small.pcap some.pcap");
+    let total = |text: &str| {
+        let mut lines = text.lines().filter(|line| line.contains(r#""of":"total""#));
+        let (Some(line), None) = (lines.next(), lines.next()) else {
+            panic!("{text}");
+        };
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        [
+            "flows",
+            "sent",
+            "received",
+            "lost",
+            "duplicates",
+            "one_sided",
+            "uncompared",
+        ]
+        .map(|field| row[field].as_u64().unwrap())
+    };
+    assert_eq!(total(&by_stack), total(&by_command));
+    let count = |file: &str| {
+        place
+            .good(&format!("packets --json -r {file}"))
+            .lines()
+            .count() as u64
+    };
+    let [_, _, _, lost, duplicates, one_sided, uncompared] = total(&by_command);
+    let missing = count("small.pcap") - count("some.pcap");
+    assert!(missing > 50 && lost > 0);
+    assert_eq!([lost + one_sided, duplicates, uncompared], [missing, 0, 0]);
+}
+
 /// Processes whose parent this one is, whichever of its threads started them.
 fn children_of(parent: u32) -> Vec<u32> {
     let is_child = |id: &u32| {

@@ -25,6 +25,7 @@ mod full_disk;
 mod links;
 mod log;
 mod log_limits;
+mod loss;
 mod mapi;
 mod match_cutoff;
 mod matches;

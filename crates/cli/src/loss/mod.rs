@@ -1,0 +1,144 @@
+//! `flowgauge loss`: what was lost between sensors, or between the points of capture files.
+
+mod chart;
+mod files;
+mod sensors;
+
+use std::path::Path;
+
+use flowgauge_loss::{Comparison, ComparisonOptions, Of, pairs};
+use flowgauge_record::loss::LOSS_SCHEMA;
+use flowgauge_record::{Format, RecordWriter};
+use flowgauge_sys::files::{self as named_files, How};
+use flowgauge_wire::Nanos;
+
+use crate::control::Control;
+use crate::failure::{self, Failure};
+use crate::options::LossOptions;
+use crate::say::say;
+use crate::sinks;
+
+use chart::Chart;
+
+/// Runs the command.
+///
+/// # Errors
+/// What went wrong, for the user.
+pub(crate) fn run(options: &LossOptions) -> Result<(), Failure> {
+    if options.every.0 < LEAST {
+        return Err(Failure::usage(
+            "--every is less than a millisecond",
+            "give it a unit: --every 10s",
+        ));
+    }
+    let control = Control::install()?;
+    match options.read.is_empty() {
+        true => sensors::run(options, &control),
+        false => files::run(options, &control),
+    }
+}
+
+/// The shortest interval.
+const LEAST: u64 = 1_000_000;
+
+/// The comparison, and where its results go.
+struct Report<'a> {
+    options: &'a LossOptions,
+    names: Vec<String>,
+    comparison: Comparison,
+    /// Flows that ended early in comparisons before.
+    evicted: u64,
+    writer: RecordWriter,
+    chart: Chart,
+}
+
+impl<'a> Report<'a> {
+    /// Of points with these names. Their clocks go on together where they are `live`.
+    fn new(
+        options: &'a LossOptions,
+        names: Vec<String>,
+        live: bool,
+    ) -> Result<Report<'a>, Failure> {
+        if names.len() < 2 {
+            return Err(Failure::usage(
+                format!(
+                    "loss is between two points at least, and {} is one",
+                    names.join("")
+                ),
+                "--between a:eth0,b:eth0 names devices of two sensors, -r a.pcap b.pcap two files",
+            ));
+        }
+        let output = sinks::open(&options.output, LOSS_SCHEMA)?;
+        let format = sinks::format(&options.output);
+        Ok(Report {
+            comparison: compare(options, names.len(), live),
+            writer: RecordWriter::new(output, format, LOSS_SCHEMA),
+            chart: Chart::new(options.every),
+            evicted: 0,
+            names,
+            options,
+        })
+    }
+
+    /// Writes what is known by now.
+    fn write(&mut self) -> Result<(), Failure> {
+        for row in self.comparison.take_rows() {
+            if let Of::Interval { start } = row.of {
+                self.chart.add(start, &row);
+            }
+            self.writer.write(&row.record(&self.names));
+        }
+        if sinks::format(&self.options.output) != Format::Table {
+            self.writer.flush();
+        }
+        failure::of_writer(&mut self.writer)
+    }
+
+    /// What was told so far is compared with nothing that comes.
+    fn begin_anew(&mut self) -> Result<(), Failure> {
+        self.comparison.finish();
+        self.write()?;
+        self.evicted += self.comparison.evicted();
+        self.comparison = compare(self.options, self.names.len(), true);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        self.comparison.finish();
+        self.write()?;
+        let evicted = self.evicted + self.comparison.evicted();
+        if evicted > 0 && !self.options.output.common.quiet {
+            say!("note: {evicted} flows were ended early to bound memory; raise --max-flows");
+        }
+        let written = self.writer.finish();
+        written.or_else(|error| failure::of_output(error).map_or(Ok(()), Err))?;
+        match &self.options.svg {
+            Some(path) => write_file(path, &self.chart.svg(&self.names)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn compare(options: &LossOptions, points: usize, live: bool) -> Comparison {
+    let intervals = |count: u64| Nanos(options.every.0.saturating_mul(count));
+    Comparison::new(ComparisonOptions {
+        points,
+        pairs: pairs(points, options.matrix),
+        interval: options.every,
+        patience: live.then(|| intervals(2)),
+        // Of an observer, whose timeout is two intervals.
+        lag: intervals(3),
+        max_flows: options.max_flows,
+        flows: options.flows,
+        one_way: options.one_way,
+    })
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    let file = named_files::named().open(path, How::replace());
+    let written = file.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
+    written.map_err(|error| {
+        let hint = "--svg takes a file that can be created".to_owned();
+        Failure::run(format!("{}: {error}", path.display()), Some(hint))
+    })
+}

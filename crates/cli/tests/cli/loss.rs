@@ -1,0 +1,407 @@
+//! `loss` over files of which it is known what is missing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use flowgauge_capture::{FileFormat, FileSink, PacketSink, SinkOptions};
+use flowgauge_generate::{Config, Preset, generate};
+use flowgauge_wire::decode::Decoder;
+use flowgauge_wire::{Batch, DecodedBatch, Ledger, LinkType, Nanos, PacketDescriptor, Place};
+use serde_json::Value;
+
+use crate::command_support::{Folder, command, run, wait_until};
+
+/// What the second clock shows more.
+const SHIFT: u64 = 3_700_000_000;
+const DELAY: u64 = 2_000_000;
+
+/// Two files of one trace, from points between which packets get lost.
+struct Points {
+    folder: Folder,
+    /// By flow and direction: sent, lost.
+    truth: BTreeMap<String, [u64; 2]>,
+    /// Lost from the first point to the second, and the other way.
+    lost: [u64; 2],
+}
+
+impl Points {
+    /// Of a thousand packets so many are lost.
+    fn new(name: &str, lost: u64) -> Points {
+        let folder = Folder::new(name);
+        let mut config = Config::new(Preset::Mix).with_packets(30_000);
+        config.seed = lost;
+        let mut trace = Vec::new();
+        generate(&config, &mut trace).unwrap();
+        fs::write(folder.file("trace.pcap"), trace).unwrap();
+        let mut source = flowgauge_capture::open(folder.file("trace.pcap")).unwrap();
+        let (mut decoder, mut decoded) = (Decoder::default(), DecodedBatch::new());
+        let (mut seen, mut truth) = ([Vec::new(), Vec::new()], BTreeMap::new());
+        let (mut number, mut lost_ways) = (0_u64, [0, 0]);
+        while let Some(batch) = source.next_batch().unwrap() {
+            decoder.decode_batch(&batch, &mut decoded);
+            for (index, packet) in decoded.packets.iter().enumerate() {
+                number += 1;
+                let (from, to) = (packet.source(), packet.destination());
+                let is_there = from.0 <= to.0;
+                let random = flowgauge_wire::scattered(number);
+                // Nobody knows what came before the first packet of a file.
+                let is_lost = random % 1000 < lost && number > 500 && packet.has_ip();
+                lost_ways[usize::from(!is_there)] += u64::from(is_lost);
+                if packet.has_ip() {
+                    let version = packet.key.version;
+                    let way = (from.0.to_ip(version), from.1, to.0.to_ip(version), to.1);
+                    let way = format!("{way:?} {}", packet.key.protocol);
+                    let counts: &mut [u64; 2] = truth.entry(way).or_default();
+                    *counts = [counts[0] + 1, counts[1] + u64::from(is_lost)];
+                }
+                let later = DELAY + random / 1000 % 50_000;
+                let times = match is_there {
+                    true => [packet.time.0, packet.time.0 + later + SHIFT],
+                    false => [packet.time.0 + later, packet.time.0 + SHIFT],
+                };
+                for point in 0..2 {
+                    if !is_lost || is_there == (point == 0) {
+                        seen[point].push((times[point], batch.bytes(index).to_vec()));
+                    }
+                }
+            }
+        }
+        for (packets, name) in seen.iter_mut().zip(["a.pcap", "b.pcap"]) {
+            packets.sort_by_key(|(time, _)| *time);
+            write(packets, &folder.file(name));
+        }
+        Points {
+            folder,
+            truth,
+            lost: lost_ways,
+        }
+    }
+
+    /// Runs the command over the files, the first one first.
+    fn loss(&self, options: &[&str]) -> Vec<Value> {
+        let files = ["a.pcap", "b.pcap"].map(|name| self.folder.file(name));
+        let files = files.each_ref().map(|file| file.to_str().unwrap());
+        let done = run(&[&["loss", "-q", "--json", "-r"], &files[..], options].concat());
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(0), "{said}");
+        let text = String::from_utf8(done.stdout).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+}
+
+fn write(packets: &[(u64, Vec<u8>)], path: &Path) {
+    let mut sink = FileSink::create(path, SinkOptions::default()).unwrap();
+    for (time, frame) in packets {
+        let descriptor = PacketDescriptor {
+            time: Nanos(*time),
+            captured_len: frame.len() as u32,
+            wire_len: frame.len() as u32,
+            link: LinkType::ETHERNET,
+            ..PacketDescriptor::default()
+        };
+        sink.write(&Batch::new(frame, &[descriptor])).unwrap();
+    }
+    sink.close().unwrap();
+}
+
+fn number(row: &Value, field: &str) -> u64 {
+    row[field]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{field}: {row}"))
+}
+
+fn of<'a>(rows: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    rows.iter().filter(move |row| row["of"] == kind)
+}
+
+/// Per flow exactly what is missing, with clocks that are seconds apart.
+#[test]
+fn each_flow_lost_what_is_missing_in_the_other_file() {
+    for lost in [1, 10, 50] {
+        let points = Points::new(&format!("loss-{lost}"), lost);
+        let rows = points.loss(&["--flows"]);
+        let mut found: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+        for row in of(&rows, "flow") {
+            let address = |field: &str| row[field].as_str().unwrap().parse().unwrap();
+            let way: (std::net::IpAddr, _, std::net::IpAddr, _) = (
+                address("src_ip"),
+                number(row, "src_port"),
+                address("dst_ip"),
+                number(row, "dst_port"),
+            );
+            let protocol = match row["proto"].as_str().unwrap() {
+                "tcp" => 6,
+                "udp" => 17,
+                "icmp" if row["src_ip"].as_str().unwrap().contains(':') => 58,
+                "icmp" => 1,
+                other => other.parse().unwrap(),
+            };
+            let counts = found.entry(format!("{way:?} {protocol}")).or_default();
+            counts[0] += number(row, "sent") + number(row, "one_sided");
+            counts[1] += number(row, "lost") + number(row, "one_sided");
+            assert_eq!(number(row, "duplicates"), 0, "{row}");
+        }
+        assert_eq!(found, points.truth);
+        // As much in the intervals as in all, and hardly anything that could be taken for routing.
+        for field in ["lost", "sent", "received"] {
+            let sum = |kind| of(&rows, kind).map(|row| number(row, field)).sum::<u64>();
+            assert_eq!(sum("interval"), sum("total"), "{field}");
+            assert_eq!(sum("flow"), sum("total"), "{field}");
+            assert_eq!(sum("application"), sum("total"), "{field}");
+        }
+        let one_sided: u64 = of(&rows, "total").map(|row| number(row, "one_sided")).sum();
+        assert!(one_sided <= 5, "{one_sided}");
+        for row in of(&rows, "total") {
+            let seconds = |field: &str| row[field].as_f64().unwrap();
+            let shift = if row["from"].as_str().unwrap().ends_with("a.pcap") {
+                3.7
+            } else {
+                -3.7
+            };
+            assert!(
+                (seconds("offset") - shift).abs() <= seconds("offset_error"),
+                "{row}"
+            );
+            assert!(seconds("offset_error") < 0.0022, "{row}");
+            let delay = seconds("delay_mean");
+            assert!(
+                (delay - 0.002_025).abs() < 0.000_1 + seconds("offset_error"),
+                "{row}"
+            );
+        }
+    }
+}
+
+/// A capture that dropped a tenth of its packets and says so: what was lost is within the bounds, which are not the same.
+#[test]
+fn what_a_capture_dropped_itself_is_within_the_bounds() {
+    let points = Points::new("loss-dropped", 20);
+    let folder = &points.folder;
+    let (whole, some) = (folder.file("b.pcap"), folder.file("some.pcapng"));
+    let mut source = flowgauge_capture::open(&whole).unwrap();
+    let options = SinkOptions {
+        format: FileFormat::PcapNg,
+        ..SinkOptions::default()
+    };
+    let mut sink = FileSink::create(&some, options).unwrap();
+    let (mut packets, mut dropped) = (0_u64, 0_u64);
+    while let Some(batch) = source.next_batch().unwrap() {
+        let mut kept = batch.packets.to_vec();
+        kept.retain(|_| {
+            packets += 1;
+            packets < 500 || !flowgauge_wire::scattered(packets).is_multiple_of(10)
+        });
+        dropped += (batch.packets.len() - kept.len()) as u64;
+        sink.write(&Batch::new(batch.memory, &kept)).unwrap();
+    }
+    let mut ledger = Ledger::default();
+    ledger.miss(Place::KernelRing, dropped);
+    sink.set_ledger(&ledger);
+    sink.close().unwrap();
+    fs::rename(&some, &whole).unwrap();
+    let rows = points.loss(&[]);
+    for row in of(&rows, "total") {
+        let is_there = row["from"].as_str().unwrap().ends_with("a.pcap");
+        let lost = points.lost[usize::from(!is_there)];
+        let drops = ["from_dropped", "to_dropped"].map(|field| number(row, field));
+        assert_eq!(drops, if is_there { [0, dropped] } else { [dropped, 0] });
+        let bounds = number(row, "least")..=number(row, "most");
+        assert!(bounds.contains(&lost), "{lost}: {row}");
+    }
+}
+
+/// The filter decides what is compared; the picture has a line for each direction.
+#[test]
+fn a_filter_selects_and_a_picture_is_drawn() {
+    let points = Points::new("loss-filter", 20);
+    let picture = points.folder.file("loss.svg");
+    let rows = points.loss(&[
+        "--filter",
+        "udp port 53",
+        "--svg",
+        picture.to_str().unwrap(),
+    ]);
+    let applications: Vec<&Value> = of(&rows, "application").collect();
+    assert!(!applications.is_empty());
+    assert!(
+        applications
+            .iter()
+            .all(|row| row["proto"] == "udp" && row["port"] == 53)
+    );
+    let dns = |way: &&String| way.ends_with(" 17") && way.contains(", 53");
+    let lost: u64 = points
+        .truth
+        .iter()
+        .filter(|(way, _)| dns(way))
+        .map(|(_, [_, lost])| lost)
+        .sum();
+    let found: u64 = of(&rows, "total")
+        .map(|row| number(row, "lost") + number(row, "one_sided"))
+        .sum();
+    assert!(lost > 0);
+    assert_eq!(found, lost);
+    let svg = fs::read_to_string(picture).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    assert_eq!(svg.matches("<polyline").count(), 2);
+}
+
+/// Two devices of a sensor, which read the files: the same as of the files themselves.
+#[test]
+fn sensors_tell_what_files_tell() {
+    let points = Points::new("loss-sensor", 20);
+    let folder = &points.folder;
+    let socket = folder.file("sock");
+    let device = |name: &str| {
+        let file = folder.file(&format!("{name}.pcap"));
+        format!("[devices.{name}]\nfiles = [{file:?}]\nhold = true\n")
+    };
+    let config = format!(
+        "socket = {socket:?}\nuser = \"root\"\n{}{}",
+        device("a"),
+        device("b")
+    );
+    fs::write(folder.file("sensor.toml"), config).unwrap();
+    let path = |name: &str| folder.file(name).to_str().unwrap().to_owned();
+    let mut sensor = command(&["sensor", "run", "--config", &path("sensor.toml")]);
+    let mut sensor = sensor.stderr(Stdio::null()).spawn().unwrap();
+    let socket = path("sock");
+    wait_until("the sensor is there", || fs::exists(&socket).unwrap());
+    let out = fs::File::create(path("out")).unwrap();
+    let mut loss = command(&[
+        "loss",
+        "--between",
+        "a,b",
+        "--socket",
+        &socket,
+        "-q",
+        "--json",
+    ]);
+    let mut loss = loss.stdout(out).spawn().unwrap();
+    wait_until("both devices have the flow", || {
+        let status = run(&["sensor", "status", "--json", "--socket", &socket]);
+        let status: Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
+        let devices = status["devices"].as_array().into_iter().flatten();
+        devices
+            .filter(|device| !device["stacks"][0]["flows"][0].is_null())
+            .count()
+            == 2
+    });
+    for device in ["a", "b"] {
+        let started = run(&["sensor", "start", device, "--socket", &socket]);
+        assert_eq!(started.status.code(), Some(0));
+    }
+    assert!(loss.wait().unwrap().success());
+    assert!(
+        run(&["sensor", "stop", "--socket", &socket])
+            .status
+            .success()
+    );
+    sensor.wait().unwrap();
+    let text = fs::read_to_string(path("out")).unwrap();
+    let rows: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    // Flows that pause are several here, and of those that one point missed as a whole less is known when they end.
+    let sums = |rows: &[Value]| {
+        let sum = |field| of(rows, "total").map(|row| number(row, field)).sum::<u64>();
+        let missing = sum("lost") + sum("one_sided");
+        [
+            sum("received"),
+            missing,
+            sum("duplicates"),
+            sum("uncompared"),
+        ]
+    };
+    assert_eq!(sums(&rows), sums(&points.loss(&[])));
+    assert_eq!(sums(&rows)[1], points.lost.iter().sum::<u64>());
+    let intervals = of(&rows, "interval").map(|row| row["time"].as_str().unwrap());
+    let intervals: Vec<&str> = intervals.collect();
+    assert!(intervals.is_sorted() && intervals.len() > 4);
+}
+
+/// Several points on a path: nothing is lost between equal files.
+#[test]
+fn several_points_are_compared_along_the_path_or_each_with_each() {
+    let points = Points::new("loss-path", 20);
+    let file = |name: &str| points.folder.file(name).to_str().unwrap().to_owned();
+    let names = ["a.pcap", "b.pcap", "c.pcap", "d.pcap"].map(file);
+    fs::copy(&names[1], &names[2]).unwrap();
+    fs::copy(&names[1], &names[3]).unwrap();
+    let pairs = |options: &[&str]| {
+        let mut arguments = vec!["loss", "-q", "--json", "-r"];
+        arguments.extend(names.iter().map(String::as_str));
+        let done = run(&[&arguments[..], options].concat());
+        let text = String::from_utf8(done.stdout).unwrap();
+        let mut found = BTreeMap::new();
+        for line in text.lines() {
+            let row: Value = serde_json::from_str(line).unwrap();
+            if row["of"] == "total" {
+                let end = |field: &str| names.iter().position(|name| row[field] == **name).unwrap();
+                let (from, to) = (end("from"), end("to"));
+                *found.entry((from.min(to), from.max(to))).or_insert(0) += number(&row, "lost");
+            }
+        }
+        found
+    };
+    let lost: u64 = pairs(&[])[&(0, 1)];
+    assert!(lost > 0);
+    assert_eq!(
+        pairs(&[]),
+        [((0, 1), lost), ((0, 3), lost), ((1, 2), 0), ((2, 3), 0)].into()
+    );
+    let matrix = [
+        ((0, 1), lost),
+        ((0, 2), lost),
+        ((0, 3), lost),
+        ((1, 2), 0),
+        ((1, 3), 0),
+        ((2, 3), 0),
+    ];
+    assert_eq!(pairs(&["--matrix"]), matrix.into());
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let folder = Folder::new("loss-refused");
+    let (trace, _) = folder.trace();
+    let trace = trace.to_str().unwrap();
+    for (arguments, code, said) in [
+        (
+            vec!["loss", "-r", trace],
+            2,
+            "loss is between two points at least",
+        ),
+        (
+            vec!["loss", "-r", trace, trace, "-w", trace],
+            2,
+            "it is read, too",
+        ),
+        (
+            vec!["loss", "-r", trace, trace, "--svg", trace],
+            2,
+            "it is read, too",
+        ),
+        (vec!["loss"], 2, "--between"),
+        (
+            vec!["loss", "-r", trace, trace, "--every", "1us"],
+            2,
+            "--every is less than a millisecond",
+        ),
+        (
+            vec!["loss", "-r", trace, trace, "--filter", "tpc"],
+            2,
+            "tpc",
+        ),
+        (vec!["loss", "-r", trace, "/nonexistent"], 2, "/nonexistent"),
+    ] {
+        let done = run(&arguments);
+        let text = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(code), "{arguments:?}: {text}");
+        assert!(text.contains(said), "{arguments:?}: {text}");
+    }
+}
