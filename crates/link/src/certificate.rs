@@ -2,7 +2,9 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
+use data_encoding::HEXLOWER;
 use rustls::pki_types::{CertificateDer, DnsName};
+use sha2::{Digest as _, Sha256};
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
@@ -46,6 +48,12 @@ pub(crate) fn holder(certificate: &CertificateDer<'_>) -> Option<String> {
     names(certificate)?.into_iter().next()
 }
 
+/// SHA-256 of its SubjectPublicKeyInfo (RFC 5280, 4.1.2.7), in hexadecimal: certificates of the same key have the same.
+pub(crate) fn key(certificate: &CertificateDer<'_>) -> Option<String> {
+    let (_, read) = parse_x509_certificate(certificate).ok()?;
+    Some(HEXLOWER.encode(&Sha256::digest(read.public_key().raw)))
+}
+
 /// When it is valid (RFC 5280, 4.1.2.5).
 pub(crate) fn validity(certificate: &CertificateDer<'_>) -> Option<Validity> {
     let (_, read) = parse_x509_certificate(certificate).ok()?;
@@ -68,6 +76,7 @@ mod tests {
         ] {
             assert_eq!(names(&CertificateDer::from(bytes)), None);
             assert_eq!(validity(&CertificateDer::from(bytes)), None);
+            assert_eq!(key(&CertificateDer::from(bytes)), None);
         }
     }
 }

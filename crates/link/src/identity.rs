@@ -8,6 +8,8 @@
 //! authority.key   signs new certificates      0600    one machine
 //! NAME.crt        who NAME is                         the machine of NAME
 //! NAME.key        proves it                   0600    the machine of NAME
+//! NAME.issuer     signs credentials           0600    the machine of who issues them
+//! NAME.issuer.pub whose they are                      sensors
 //! ```
 //!
 //! Keys are ECDSA over P-256. A certificate's first DNS name is its holder's name; more names and
@@ -39,6 +41,9 @@ use crate::error::Error;
 use flowgauge_sys::notice::tell as notice;
 
 const AUTHORITY: &str = "authority";
+/// Endings of the files of an issuer of credentials.
+const ISSUER: &str = "issuer";
+const ISSUER_PUBLIC: &str = "issuer.pub";
 /// How long an authority is believed.
 const AUTHORITY_DAYS: i64 = 3650;
 /// Clocks that are behind by less see no certificate of the future.
@@ -65,6 +70,8 @@ pub struct KeyFile {
     pub hosts: Vec<String>,
     /// SHA-256 of the certificate.
     pub fingerprint: String,
+    /// SHA-256 of its public key (SubjectPublicKeyInfo).
+    pub key: String,
     /// When it is valid.
     pub validity: Validity,
     /// Whether its private key is here, too.
@@ -121,7 +128,8 @@ impl KeyFolder {
         let params = authority(&key, OffsetDateTime::now_utc());
         let made = params.self_signed(&key);
         let made = made.map_err(|error| self.unusable(&self.path, &error))?;
-        self.write_both(AUTHORITY, &key.serialize_pem(), &made.pem())?;
+        let files = [("key", &*key.serialize_pem()), ("crt", &made.pem())];
+        self.write_both(AUTHORITY, files)?;
         self.describe(AUTHORITY)
     }
 
@@ -143,7 +151,7 @@ impl KeyFolder {
         check_name(name)?;
         self.certificate(&self.file(AUTHORITY, "crt"))?;
         let path = self.file(AUTHORITY, "key");
-        let pem = self.read_secret(&path)?;
+        let pem = read_secret(&self.within, &path)?;
         let signer = KeyPair::from_pem(&pem).map_err(|error| self.unusable(&path, &error))?;
         let issuer = Issuer::new(authority(&signer, from), signer);
         let mut names = vec![name.to_owned()];
@@ -167,7 +175,50 @@ impl KeyFolder {
         let key = KeyPair::generate().map_err(|error| self.unusable(&self.path, &error))?;
         let made = params.signed_by(&key, &issuer);
         let made = made.map_err(|error| self.unusable(&self.path, &error))?;
-        self.write_both(name, &key.serialize_pem(), &made.pem())?;
+        let files = [("key", &*key.serialize_pem()), ("crt", &made.pem())];
+        self.write_both(name, files)?;
+        self.describe(name)
+    }
+
+    /// Keeps the keys of an issuer of credentials, in the form of whoever made them.
+    ///
+    /// # Errors
+    /// A name that cannot be one, or the files are there already.
+    pub fn add_issuer(&self, name: &str, secret: &str, public: &str) -> Result<(), Error> {
+        check_name(name)?;
+        let created = self.within.make_folders(&self.path, 0o700);
+        created.map_err(|source| self.failed("create", &self.path, source))?;
+        self.write_both(name, [(ISSUER, secret), (ISSUER_PUBLIC, public)])
+    }
+
+    /// The secret key of an issuer.
+    ///
+    /// # Errors
+    /// It is not there, or others can read it.
+    pub fn issuer_secret(&self, name: &str) -> Result<String, Error> {
+        check_name(name)?;
+        read_secret(&self.within, &self.file(name, ISSUER))
+    }
+
+    /// The public key of an issuer.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn issuer_public(&self, name: &str) -> Result<String, Error> {
+        check_name(name)?;
+        let path = self.file(name, ISSUER_PUBLIC);
+        let text = self.within.read(&path, MOST_BYTES);
+        let text = text.map_err(|source| self.failed("read", &path, source))?;
+        let text = text.and_then(|text| String::from_utf8(text).ok());
+        text.ok_or_else(|| self.failed("read", &path, io::ErrorKind::InvalidData.into()))
+    }
+
+    /// The certificate of a name in the folder.
+    ///
+    /// # Errors
+    /// It is not there, or damaged.
+    pub fn certificate_of(&self, name: &str) -> Result<KeyFile, Error> {
+        check_name(name)?;
         self.describe(name)
     }
 
@@ -226,7 +277,7 @@ impl KeyFolder {
         let path = self.file(&name, "crt");
         let chain = vec![self.certificate(&path)?];
         let path = self.file(&name, "key");
-        let pem = self.read_secret(&path)?;
+        let pem = read_secret(&self.within, &path)?;
         let key = PrivateKeyDer::from_pem_slice(pem.as_bytes());
         let key = key.map_err(|error| self.unusable(&path, &error))?;
         Identity::new(name, roots, chain, &key).map_err(|error| self.unusable(&path, &error))
@@ -279,7 +330,8 @@ impl KeyFolder {
         let path = self.file(name, "crt");
         let certificate = self.certificate(&path)?;
         let read = certificate::validity(&certificate).zip(certificate::names(&certificate));
-        let (validity, mut names) = read.ok_or_else(|| damaged(&path))?;
+        let read = read.zip(certificate::key(&certificate));
+        let ((validity, mut names), key) = read.ok_or_else(|| damaged(&path))?;
         if !names.is_empty() {
             names.remove(0);
         }
@@ -287,6 +339,7 @@ impl KeyFolder {
             name: (name != AUTHORITY).then(|| name.to_owned()),
             hosts: names,
             fingerprint: fingerprint(&certificate),
+            key,
             validity,
             has_key: self.within.metadata(&self.file(name, "key")).is_ok(),
         })
@@ -299,28 +352,12 @@ impl KeyFolder {
         CertificateDer::from_pem_slice(&pem).map_err(|_| damaged(path))
     }
 
-    /// A private key that nobody else can read.
-    fn read_secret(&self, path: &Path) -> Result<String, Error> {
-        let failed = |source| self.failed("read", path, source);
-        let file = self.within.open(path, How::read()).map_err(failed)?;
-        if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
-            return Err(Error::Key {
-                path: path.to_owned(),
-                reason: "other users can read this private key".to_owned(),
-                hint: format!("chmod 600 {}", path.display()),
-            });
-        }
-        let text = files::read_limited(file, MOST_BYTES).map_err(failed)?;
-        let text = text.and_then(|text| String::from_utf8(text).ok());
-        text.ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))
-    }
-
-    /// Makes both files of a name, or none.
-    fn write_both(&self, name: &str, key: &str, certificate: &str) -> Result<(), Error> {
-        self.write(name, "key", key, 0o600)?;
-        let written = self.write(name, "crt", certificate, 0o644);
+    /// Makes both files of a name, by their endings, or none; the first is a secret.
+    fn write_both(&self, name: &str, [secret, public]: [(&str, &str); 2]) -> Result<(), Error> {
+        self.write(name, secret.0, secret.1, 0o600)?;
+        let written = self.write(name, public.0, public.1, 0o644);
         if written.is_err() {
-            let _ = self.within.remove_file(&self.file(name, "key"));
+            let _ = self.within.remove_file(&self.file(name, secret.0));
         }
         written
     }
@@ -358,6 +395,29 @@ impl KeyFolder {
             hint: "flowgauge keys makes keys".to_owned(),
         }
     }
+}
+
+/// Reads a secret of less than a megabyte, which nobody else may be able to read.
+///
+/// # Errors
+/// It is not there, or others can read it.
+pub fn read_secret(within: &Folder, path: &Path) -> Result<String, Error> {
+    let failed = |source| Error::File {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    };
+    let file = within.open(path, How::read()).map_err(failed)?;
+    if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
+        return Err(Error::Key {
+            path: path.to_owned(),
+            reason: "other users can read this secret".to_owned(),
+            hint: format!("chmod 600 {}", path.display()),
+        });
+    }
+    let text = files::read_limited(file, MOST_BYTES).map_err(failed)?;
+    let text = text.and_then(|text| String::from_utf8(text).ok());
+    text.ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))
 }
 
 fn damaged(path: &Path) -> Error {

@@ -39,7 +39,7 @@ pub use error::{Error, Refusal};
 pub use flowgauge_sys::notice::{tell, tell_notices};
 #[doc(hidden)]
 pub use frame::fuzz;
-pub use identity::{Identity, KeyFile, KeyFolder};
+pub use identity::{Identity, KeyFile, KeyFolder, read_secret};
 pub use listener::{EndOfSession, Event, Listener, ReceivedItems, SessionCounts, SessionId};
 pub use message::{Conversation, MessageSender, Responder};
 pub use secure::Peer;

@@ -33,6 +33,8 @@ pub struct Peer {
     pub name: String,
     /// SHA-256 of its certificate.
     pub fingerprint: String,
+    /// SHA-256 of its public key (SubjectPublicKeyInfo), in hexadecimal.
+    pub key: String,
     /// Its address.
     pub address: String,
 }
@@ -176,8 +178,11 @@ fn secure(
         });
     }
     let certificate = tls.peer_certificates().and_then(<[_]>::first);
-    let named = certificate.and_then(|der| Some((certificate::holder(der)?, fingerprint(der))));
-    let Some((name, fingerprint)) = named else {
+    let named = certificate.and_then(|der| {
+        let (name, key) = (certificate::holder(der)?, certificate::key(der)?);
+        Some((name, fingerprint(der), key))
+    });
+    let Some((name, fingerprint, key)) = named else {
         return Err(Error::Protocol {
             address,
             reason: "its certificate has no name".to_owned(),
@@ -191,6 +196,7 @@ fn secure(
         peer: Peer {
             name,
             fingerprint,
+            key,
             address,
         },
         _own: own,
