@@ -60,6 +60,7 @@ mod patterns;
 mod pcap;
 mod per_packet;
 mod protocol_field;
+mod rate_limit;
 mod record_fields;
 mod regexp;
 mod result_to_file;
@@ -101,6 +102,7 @@ pub static PACKETS: &[&ComponentInfo] = &[
     &filter::INFO,
     &headers::INFO,
     &sample::INFO,
+    &rate_limit::INFO,
     &deduplicate::INFO,
     &copy::INFO,
     &count::INFO,

@@ -107,6 +107,23 @@ fn a_wrong_filter_is_found_before_anything_runs() {
 }
 
 #[test]
+fn a_rate_is_of_the_seconds_of_packets() {
+    let at = |millis: u64| (millis * 1_000_000, ipv4(17, 1, 0, false, &udp(1, 53, b"")));
+    for (millis, passed) in [
+        (&[1000, 1001, 1002, 1003, 1999][..], 2),
+        (&[1000, 1001, 1002, 2000, 2001, 2002, 4000], 5),
+        // A packet that is late counts with the second before it; a clock that was set back begins anew.
+        (&[1999, 2000, 1999, 2001, 2002], 3),
+        (&[9000, 9001, 9002, 1000, 1001, 1002], 4),
+    ] {
+        let mut run = Run::new("[stack] rate_limit { 2 } count");
+        let packets: Vec<_> = millis.iter().map(|millis| at(*millis)).collect();
+        run.at(&packets);
+        assert_eq!(run.result("count"), passed, "{millis:?}");
+    }
+}
+
+#[test]
 fn samples_are_one_of_so_many_or_per_cent() {
     let packets: Vec<Vec<u8>> = (0..1000)
         .map(|id| ipv4(17, id, 0, false, &udp(id, 53, b"")))
