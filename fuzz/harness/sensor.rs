@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use flowgauge_sensor_client::protocol::{Answer, Request, receive_answer, send};
+use flowgauge_sensor_client::protocol::{Answer, Request, Secret, receive_answer, send};
 use flowgauge_sensor_client::{Client, ClientError};
 use flowgauge_sys::local::{Connection, Listener};
 
@@ -58,7 +58,7 @@ impl Choices<'_> {
 
     fn request(&mut self) -> Request {
         let flow = u64::from(self.next() % 8);
-        match self.next() % 8 {
+        match self.next() % 10 {
             0 => Request::Status {
                 shared: self.next().is_multiple_of(2),
             },
@@ -75,7 +75,14 @@ impl Choices<'_> {
                 take: self.next().is_multiple_of(2).then(|| self.words()),
             },
             5 => Request::Close { flow },
-            6 => Request::DeleteDevice {
+            6 => Request::Bring {
+                credential: Secret::new(self.words()),
+            },
+            7 => Request::Explain {
+                device: self.words(),
+                stack: self.words(),
+            },
+            8 => Request::DeleteDevice {
                 device: self.words(),
             },
             _ => Request::Start {

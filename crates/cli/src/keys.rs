@@ -1,15 +1,15 @@
 //! `flowgauge keys`
 
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use flowgauge_link::{Error, Identity, KeyFile, KeyFolder};
-use flowgauge_record::text::{date_text, harmless_lines};
+use flowgauge_record::text::date_text;
 
-use crate::failure::{self, Failure};
+use crate::credential;
+use crate::failure::Failure;
 use crate::options::{IdentityOptions, KeysCommand, KeysOptions};
 use crate::say::say;
-use crate::sinks;
 
 /// A certificate that expires sooner is pointed out.
 const SOON: i64 = 30 * 86_400;
@@ -46,7 +46,8 @@ pub(crate) fn run(options: &KeysOptions) -> Result<(), Failure> {
     }
 }
 
-fn folder(path: Option<&std::path::Path>) -> KeyFolder {
+/// The folder of keys that an option names, else the usual one.
+pub(crate) fn folder(path: Option<&std::path::Path>) -> KeyFolder {
     path.map_or_else(KeyFolder::usual, KeyFolder::new)
 }
 
@@ -80,6 +81,7 @@ fn print(folder: &KeyFolder, files: &[KeyFile]) -> Result<(), Failure> {
         let name = file.name.as_deref().unwrap_or("(authority)");
         text += &format!("\n{name}\n");
         text += &format!("  fingerprint  {}\n", file.fingerprint);
+        text += &format!("  public key   {}\n", file.key);
         if !file.hosts.is_empty() {
             text += &format!("  hosts        {}\n", file.hosts.join(", "));
         }
@@ -94,13 +96,7 @@ fn print(folder: &KeyFolder, files: &[KeyFile]) -> Result<(), Failure> {
         let key = if file.has_key { "here" } else { "not here" };
         text += &format!("  private key  {key}\n");
     }
-    let text = harmless_lines(&text);
-    let mut target = sinks::target(None)?;
-    let written = target
-        .write_all(text.as_bytes())
-        .and_then(|()| target.flush());
-    let written = written.map_err(|error| failure::of_output(error.into()));
-    written.or_else(|failure| failure.map_or(Ok(()), Err))
+    credential::print(&text)
 }
 
 /// The day of a time in seconds since 1970.

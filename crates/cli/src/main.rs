@@ -7,6 +7,7 @@ mod capture;
 mod confinement;
 mod control;
 mod copy;
+mod credential;
 mod doctor;
 mod engine;
 mod failure;
@@ -99,6 +100,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::SensorAgent(options) => sensor_agent::run(options),
         Command::Mapi(options) => sensor::mapi(options),
         Command::Keys(options) => keys::run(options),
+        Command::Credential(options) => credential::run(options),
         Command::Doctor(options) => doctor::run(options),
     }
 }

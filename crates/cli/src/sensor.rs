@@ -64,6 +64,11 @@ pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
             let explain: Explain<'_> = &|_, _, error| failed(error);
             flow(&options.stack, &stack, &files, &[], explain)
         }
+        SensorCommand::Explain(options) => {
+            let client = connect(&options.sensor)?;
+            let lines = client.explain(&options.device, &options.stack);
+            print(&lines.map_err(failed)?.join("\n"))
+        }
         SensorCommand::Start(options) => {
             let client = connect(&options.sensor)?;
             client.start(&options.device).map_err(failed)

@@ -5,10 +5,12 @@ use std::thread;
 use std::time::Duration;
 
 use flowgauge_sensor_agent::Agent;
+use flowgauge_sensor_client::protocol::Secret;
 use flowgauge_sensor_client::scope::{self, Member};
 use flowgauge_sensor_client::{Client, ClientError, Sensors};
 
 use crate::control::Control;
+use crate::credential;
 use crate::failure::Failure;
 use crate::keys;
 use crate::options::{SensorAgentOptions, SensorAt};
@@ -55,7 +57,11 @@ pub(crate) fn connect(at: &SensorAt) -> Result<Client, Failure> {
             Client::connect_to(&identity, &address, at.peer.as_deref(), PATIENCE)
         }
     };
-    connected.map_err(failed)
+    let client = connected.map_err(failed)?;
+    if let Some(credential) = credential::brought(at.credential.as_deref())? {
+        client.bring(&Secret::new(credential)).map_err(failed)?;
+    }
+    Ok(client)
 }
 
 /// The devices that are named, of the sensor that options name or of others, and how to come to them.
@@ -79,7 +85,9 @@ pub(crate) fn members(
     }
     let is_elsewhere = members.iter().any(|member| member.address.is_some());
     let identity = is_elsewhere.then(|| keys::identity(&at.identity));
+    let credential = credential::brought(at.credential.as_deref())?;
     let sensors = Sensors::new(at.socket.clone(), identity.transpose()?);
+    let sensors = sensors.with_credential(credential.map(Secret::new));
     Ok((Arc::new(sensors), members))
 }
 

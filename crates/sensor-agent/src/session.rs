@@ -24,6 +24,7 @@ pub(crate) fn serve(conversation: &mut Conversation, socket: &Path) {
     let session = Arc::new(Session {
         client: OnceLock::new(),
         user: conversation.peer().name.clone(),
+        key: conversation.peer().key.clone(),
         sender: conversation.sender(),
         flows: Mutex::default(),
         pushes: Mutex::default(),
@@ -52,6 +53,8 @@ struct Session {
     client: OnceLock<Client>,
     /// Who the user is.
     user: String,
+    /// SHA-256 of the key that the user showed.
+    key: String,
     sender: MessageSender,
     flows: Mutex<BTreeMap<u64, Arc<Sent>>>,
     pushes: Mutex<Pushes>,
@@ -155,7 +158,7 @@ impl Session {
     /// A connection to the sensor, which knows whose it is.
     fn connect(&self, socket: &Path) -> Result<Client, ClientError> {
         let client = Client::connect(socket)?;
-        client.speak_for(&self.user)?;
+        client.speak_for(&self.user, Some(&self.key))?;
         Ok(client)
     }
 

@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use flowgauge_credential::{Credential, Holder, IssuerKey, Limits};
 use flowgauge_generate::{Config as Trace, Preset, generate};
 use flowgauge_link::{Identity, KeyFolder};
 use flowgauge_sensor::Sensor;
 use flowgauge_sensor_agent::Agent;
+use flowgauge_sensor_client::protocol::Secret;
 use flowgauge_sensor_client::scope::{self, Member};
 use flowgauge_sensor_client::{Client, ClientError, Flow, Packet, Readings, ScopeFlow, Sensors};
 
@@ -43,8 +45,10 @@ impl Running {
         generate(&trace, File::create(path.join("mix.pcap")).unwrap()).unwrap();
         let config = format!(
             "socket = \"{0}/sock\"\nuser = \"root\"\n[devices.mix]\nfiles = [\"{0}/mix.pcap\"]\nhold = true\n\
-             [remotes.user]\npackets = \"payload\"\n[remotes.counter]\nmost_flows = 1\n",
-            path.display()
+             [remotes.user]\npackets = \"payload\"\n[remotes.counter]\nmost_flows = 1\n\
+             [issuers.ops]\nkey = \"{1}\"\n",
+            path.display(),
+            issuer().public()
         );
         fs::write(path.join("sensor.toml"), config).unwrap();
         let keys = KeyFolder::new(path.join("keys"));
@@ -116,6 +120,11 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stop_sensor();
     }
+}
+
+/// Who issues credentials.
+fn issuer() -> IssuerKey {
+    IssuerKey::parse(&format!("ed25519-private/{}", "5a".repeat(32))).unwrap()
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -285,7 +294,7 @@ fn users_elsewhere_have_the_rights_of_their_certificates_names() {
         assert!(matches!(refused, Err(ClientError::Refused(_))));
     }
     for client in [&user, &counter] {
-        let refused = client.speak_for("user").unwrap_err();
+        let refused = client.speak_for("user", None).unwrap_err();
         assert!(matches!(refused, ClientError::Refused(_)), "{refused}");
     }
     let names = |client: &Client| {
@@ -301,7 +310,7 @@ fn users_elsewhere_have_the_rights_of_their_certificates_names() {
     // Who has flows cannot become somebody else.
     let local = running.local();
     let _own = local.open("mix", "count", &[]).unwrap();
-    assert!(local.speak_for("counter").is_err());
+    assert!(local.speak_for("counter", None).is_err());
 }
 
 #[test]
@@ -527,4 +536,62 @@ fn members_of_a_sensor_that_does_not_answer_wait_once() {
     assert!(errors.iter().all(is_first));
     drop(silent);
     assert!(!is_first(&failed()));
+}
+
+#[test]
+fn a_credential_is_of_who_has_the_key_of_the_certificate() {
+    let running = Running::start();
+    let keys = KeyFolder::new(running.folder.path().join("keys"));
+    let key = keys.certificate_of("stranger").unwrap().key;
+    let bound = |holder| {
+        let limits = Limits {
+            holders: vec![holder],
+            ..Limits::default()
+        };
+        Secret::new(Credential::issue(&issuer(), &limits).unwrap().text())
+    };
+    let credential = bound(Holder::Key(key));
+    let stranger = running.remote_of(&running.identity("stranger"));
+    let refused = stranger.open("mix", "count", &[]).unwrap_err();
+    assert_eq!(refused.to_string(), "you have no rights here");
+    stranger.bring(&credential).unwrap();
+    let flow = stranger.open("mix", "count", &[]).unwrap();
+    assert_eq!(running.flows(), 1);
+    assert!(stranger.open("mix", "to_buffer", &[]).is_err());
+    flow.close().unwrap();
+    // Another certificate; and one of the same name, with a key of its own.
+    let other = running.remote_of(&running.identity("counter"));
+    let refused = other.bring(&credential).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("another holder is not allowed: only for key "),
+        "{refused}"
+    );
+    fs::remove_file(keys.path().join("stranger.key")).unwrap();
+    fs::remove_file(keys.path().join("stranger.crt")).unwrap();
+    keys.add("stranger", &[], 1).unwrap();
+    let again = running.remote_of(&running.identity("stranger"));
+    assert!(again.bring(&credential).is_err());
+    again
+        .bring(&bound(Holder::Certificate("stranger".to_owned())))
+        .unwrap();
+    again.open("mix", "count", &[]).unwrap();
+    // A local user is nobody elsewhere.
+    let local = bound(Holder::User("stranger".to_owned()));
+    assert!(
+        running
+            .remote_of(&running.identity("stranger"))
+            .bring(&local)
+            .is_err()
+    );
+    // Every sensor of a scope is asked with it.
+    let address = running.agent.as_ref().unwrap().local_address().to_string();
+    let sensors = Sensors::new(running.socket(), Some(running.identity("stranger")));
+    let sensors =
+        Arc::new(sensors.with_credential(Some(bound(Holder::Certificate("stranger".to_owned())))));
+    let members = vec![Member {
+        address: Some(address),
+        device: "mix".to_owned(),
+    }];
+    let scope = ScopeFlow::open(&sensors, members, "count", &[], Duration::ZERO).unwrap();
+    assert_eq!(scope.states()[0].state, "ok");
 }

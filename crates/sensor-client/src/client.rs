@@ -12,7 +12,7 @@ use flowgauge_sys::shared::PoolView;
 
 use crate::flow::Flow;
 use crate::protocol::{
-    Answer, OpenedFlow, Refusal, Request, Results, Status, receive_answer, send,
+    Answer, OpenedFlow, Refusal, Request, Results, Secret, Status, receive_answer, send,
 };
 use crate::remote::{Coming, Remote};
 use crate::scope::Member;
@@ -235,13 +235,32 @@ impl Client {
         })
     }
 
-    /// Asks for a user of another machine from now on. It takes the right to do so.
+    /// Asks for a user of another machine from now on, who showed this key (of [`Request::SpeakFor`]). It takes the right to do
+    /// so.
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn speak_for(&self, name: &str) -> Result<(), ClientError> {
-        let name = name.to_owned();
-        self.done(&Request::SpeakFor { name }).map(drop)
+    pub fn speak_for(&self, name: &str, key: Option<&str>) -> Result<(), ClientError> {
+        let (name, key) = (name.to_owned(), key.map(str::to_owned));
+        self.done(&Request::SpeakFor { name, key }).map(drop)
+    }
+
+    /// Asks with what a credential allows from now on. There must be no flows yet.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn bring(&self, credential: &Secret) -> Result<(), ClientError> {
+        let credential = credential.clone();
+        self.done(&Request::Bring { credential }).map(drop)
+    }
+
+    /// What of the user's policy allows a flow or refuses it, a line for each statement. Opens nothing.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn explain(&self, device: &str, stack: &str) -> Result<Vec<String>, ClientError> {
+        let (device, stack) = (device.to_owned(), stack.to_owned());
+        self.done(&Request::Explain { device, stack })
     }
 
     /// How the sensor is.

@@ -30,6 +30,21 @@ pub enum Request {
     SpeakFor {
         /// Who.
         name: String,
+        /// The key that the user showed: SHA-256 of the certificate's SubjectPublicKeyInfo, in hexadecimal.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+    },
+    /// What a credential allows counts for this connection from now on, and nothing else. It is said before flows are opened.
+    Bring {
+        /// The credential.
+        credential: Secret,
+    },
+    /// What of the policy of the user allows a flow or refuses it, a line for each statement. Opens nothing.
+    Explain {
+        /// The device.
+        device: String,
+        /// Its components.
+        stack: String,
     },
     /// How the sensor is.
     Status {
@@ -87,6 +102,29 @@ pub enum Request {
     Reload,
     /// Ends the sensor.
     Stop,
+}
+
+/// A text that `Debug` does not show.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// To be kept from logs.
+    pub fn new(text: impl Into<String>) -> Secret {
+        Secret(text.into())
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl core::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Secret")
+    }
 }
 
 /// What the sensor answers.

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::client::{Client, ClientError, Pending};
 use crate::flow::{Flow, Packet, Reading, Readings};
 use crate::members::{Held, MemberState, Members, Trouble, keep_trying, lock};
-use crate::protocol::{Request, Results};
+use crate::protocol::{Request, Results, Secret};
 use crate::remote::PREFETCH;
 use crate::scope::Member;
 use crate::turns::{Head, Next, Turns};
@@ -30,6 +30,8 @@ pub struct Sensors {
     /// The socket of this machine's.
     socket: PathBuf,
     identity: Option<Identity>,
+    /// What is brought to each.
+    credential: Option<Secret>,
     open: Mutex<BTreeMap<String, Arc<Mutex<Open>>>>,
 }
 
@@ -49,8 +51,16 @@ impl Sensors {
         Sensors {
             socket,
             identity,
+            credential: None,
             open: Mutex::default(),
         }
+    }
+
+    /// With a credential that is brought to each of them.
+    #[must_use]
+    pub fn with_credential(mut self, credential: Option<Secret>) -> Sensors {
+        self.credential = credential;
+        self
     }
 
     /// The connection to a member's sensor.
@@ -101,11 +111,15 @@ impl Sensors {
     }
 
     fn connect(&self, member: &Member) -> Result<Client, ClientError> {
-        match (&member.address, &self.identity) {
+        let client = match (&member.address, &self.identity) {
             (None, _) => Client::connect(&self.socket),
             (Some(address), Some(identity)) => Client::connect_to(identity, address, None, CONNECT),
             (Some(_), None) => Err(ClientError::Nobody),
+        }?;
+        if let Some(credential) = &self.credential {
+            client.bring(credential)?;
         }
+        Ok(client)
     }
 }
 

@@ -23,6 +23,7 @@ use flowgauge_sys::files::Folder;
 use flowgauge_sys::process;
 use serde::Deserialize;
 
+use crate::revoked::Revoked;
 use crate::rights::Rights;
 use crate::text;
 
@@ -53,6 +54,12 @@ pub struct Config {
     pub agents: Vec<String>,
     /// Rights of users of other machines, by the name in their certificate; `*` is everybody else.
     pub remotes: BTreeMap<String, Rights>,
+    /// Who issues credentials, by name: their keys, and what their credentials can allow at most.
+    pub issuers: BTreeMap<String, Rights>,
+    /// A file with the identifiers of credentials that were revoked.
+    pub revoked: Option<PathBuf>,
+    /// Files of policies to anonymize by, by the names that credentials and tables of rights have for them.
+    pub anonymization: BTreeMap<String, PathBuf>,
 }
 
 impl Default for Config {
@@ -67,6 +74,9 @@ impl Default for Config {
             groups: BTreeMap::new(),
             agents: Vec::new(),
             remotes: BTreeMap::new(),
+            issuers: BTreeMap::new(),
+            revoked: None,
+            anonymization: BTreeMap::new(),
         }
     }
 }
@@ -184,7 +194,17 @@ impl Checked {
         let bytes = bytes.ok_or_else(|| unread("is longer than 4 MiB".to_owned()))?;
         let text = String::from_utf8(bytes);
         let text = text.map_err(|_| unread("is no text in UTF-8".to_owned()))?;
-        Checked::parse(&text, path)
+        let checked = Checked::parse(&text, path)?;
+        if let Some(file) = &checked.config.revoked
+            && let Err(error) = Revoked::read(file)
+        {
+            return Err(ConfigError {
+                place: format!("{}: revoked: {}", path.display(), file.display()),
+                message: error,
+                hint: Some(REVOKED.to_owned()),
+            });
+        }
+        Ok(checked)
     }
 
     pub(crate) fn parse(text: &str, path: &Path) -> Result<Checked, ConfigError> {
@@ -257,9 +277,15 @@ impl Checked {
             ("users", &config.users),
             ("groups", &config.groups),
             ("remotes", &config.remotes),
+            ("issuers", &config.issuers),
         ] {
             for (name, rights) in all {
-                if let Some((message, hint)) = rights.fault(&config) {
+                let fault = match (table, &rights.key) {
+                    ("issuers", _) => rights.fault_of_issuer(),
+                    (_, Some(_)) => Some(("it has a key".to_owned(), "issuers have keys")),
+                    _ => None,
+                };
+                if let Some((message, hint)) = fault.or_else(|| rights.fault(&config)) {
                     return Err(wrong(table, name, message, Some(hint)));
                 }
             }
@@ -268,7 +294,17 @@ impl Checked {
     }
 }
 
+/// What to do about a file of what was revoked that cannot be used.
+const REVOKED: &str =
+    "it has identifiers of credentials, one a line; an empty one: nothing was revoked";
+
 impl Config {
+    /// The file of a policy to anonymize by, of its name or itself.
+    pub(crate) fn anonymization_file(&self, policy: &str) -> String {
+        let named = self.anonymization.get(policy);
+        named.map_or_else(|| policy.to_owned(), |file| file.display().to_string())
+    }
+
     /// The interface of a device that programs may share, and the memory for that: of several devices of one interface the
     /// first's.
     pub(crate) fn shared(&self, device: &str) -> Option<(&str, u64)> {
@@ -461,6 +497,9 @@ mod tests {
             functions: shown.users["alice"].functions.clone(),
             filter: shown.users["alice"].filter.clone(),
             anonymize: shown.users["alice"].anonymize.clone(),
+            packets_per_second: shown.users["alice"].packets_per_second,
+            times: shown.users["alice"].times.clone(),
+            expires: shown.users["alice"].expires.clone(),
             ..Rights::default()
         };
         assert_eq!(shown.users["alice"], alice);

@@ -10,11 +10,14 @@
 mod accounts;
 pub mod config;
 mod device;
+mod granted;
 mod news;
 mod orders;
 mod paced;
+mod people;
 mod readers;
 mod results;
+mod revoked;
 mod rights;
 mod sensor;
 mod session;
@@ -23,5 +26,6 @@ mod text;
 mod turns;
 
 pub use config::{Config, ConfigError};
-pub use rights::Rights;
+pub use revoked::Revoked;
+pub use rights::{Rights, function};
 pub use sensor::{Alone, Sensor, StartError};

@@ -3,6 +3,7 @@
 mod flows;
 mod own_files;
 mod reload;
+mod standing;
 mod status;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flowgauge_credential::{Facts, Visible};
 use flowgauge_sensor_client::protocol::{Answer, Refusal, send_answer};
 use flowgauge_stack::Stack;
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
@@ -21,21 +23,21 @@ use flowgauge_wire::Ledger;
 use parking_lot::Mutex;
 
 use self::own_files::Came;
+pub(crate) use self::standing::Stranger;
 use crate::accounts::{Account, Accounts, Who};
 use crate::config::{Checked, Config, ConfigError, DeviceConfig};
 use crate::device::{Device, NewFlow, Opened};
+use crate::granted::Granted;
 use crate::news::News;
+use crate::people::{Brought, People};
 use crate::readers::{FlowRing, Readers, UserMemory};
-use crate::rights::{People, Rights, Visible};
+use crate::rights::Rights;
 use crate::session;
 use crate::sharing::Sharing;
 use crate::turns::Turns;
 
 /// Whom root becomes once devices are open, where the configuration does not say: the first that exists.
 const USERS: [&str; 2] = ["flowgauge", "nobody"];
-/// Connections at once, and of one user.
-const MOST_CONNECTIONS: u64 = 1024;
-const MOST_OF_A_USER: usize = 32;
 /// Time between two looks for memory that stacks left when they ended.
 const RELEASE: Duration = Duration::from_secs(10);
 /// Flows of a connection that ended without it, of which it is known why.
@@ -76,6 +78,9 @@ pub enum StartError {
         /// Why.
         error: std::io::Error,
     },
+    /// The file of credentials that were revoked cannot be read.
+    #[error("revoked: {0}")]
+    Revoked(String),
     /// Root cannot be given up.
     #[error("cannot become {user}: {error}")]
     User {
@@ -97,6 +102,9 @@ impl StartError {
             }
             StartError::Socket { .. } => "the folder of the socket must be there and writable",
             StartError::User { .. } => "it takes root and an existing user",
+            StartError::Revoked(_) => {
+                "revoked in the configuration names a file that the sensor can read"
+            }
             StartError::Stacks { .. } => return None,
         };
         Some(hint.to_owned())
@@ -117,6 +125,8 @@ pub struct Sensor {
     accounts: Accounts,
     started: Instant,
     connections: AtomicU64,
+    /// ... of those without rights.
+    strangers: AtomicU64,
     flows: AtomicU64,
     is_stopped: Arc<AtomicBool>,
     /// Nothing is answered any more.
@@ -165,6 +175,9 @@ pub struct Alone {
     pub memory: u64,
 }
 
+/// Flows that have ended, of which their devices are to be told.
+type Ended = Vec<(u64, Flow)>;
+
 /// A flow of a user.
 struct Flow {
     device: String,
@@ -177,6 +190,8 @@ struct Flow {
     account: Arc<Account>,
     ring: Arc<FlowRing>,
     readers: Arc<Readers>,
+    /// Whether the right to it can end with time.
+    is_timed: bool,
     /// What its components write to.
     files: Vec<Came>,
 }
@@ -240,13 +255,18 @@ pub(crate) struct Asker {
     pub(crate) groups: Vec<u32>,
     /// The user of another machine that it speaks for: number and name.
     pub(crate) remote: Option<(u32, String)>,
+    /// Who asks, for policies.
+    pub(crate) by: Arc<Facts>,
+    /// What it brought.
+    pub(crate) credential: Option<Arc<Brought>>,
 }
 
 impl Asker {
     pub(crate) fn who(&self) -> Who {
-        match &self.remote {
-            Some((number, _)) => Who::remote(*number),
-            None => Who::local(self.peer.user),
+        match (&self.credential, &self.remote) {
+            (Some(brought), _) => Who::remote(brought.number),
+            (None, Some((number, _))) => Who::remote(*number),
+            (None, None) => Who::local(self.peer.user),
         }
     }
 
@@ -258,10 +278,11 @@ impl Asker {
         }
     }
 
-    fn rights(&self, people: &People) -> Rights {
-        match &self.remote {
-            Some((_, name)) => people.rights_of(name),
-            None => people.rights(self.peer, &self.groups),
+    fn rights(&self, people: &People) -> Granted {
+        match (&self.credential, &self.remote) {
+            (Some(brought), _) => people.granted_by(brought, &self.by),
+            (None, Some((_, name))) => people.rights_of(name),
+            (None, None) => people.rights(self.peer, &self.groups),
         }
     }
 }
@@ -277,7 +298,7 @@ impl Sensor {
         let socket = &checked.config.socket;
         let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.clone());
         let bound = Bound::at(socket)?;
-        let mut sensor = Sensor::new(checked, is_stopped);
+        let mut sensor = Sensor::new(checked, is_stopped)?;
         sensor.path = Some(config.to_owned());
         sensor.bound = Some(bound);
         sensor.begin(opened, None)?;
@@ -310,7 +331,7 @@ impl Sensor {
             config,
             stacks: BTreeMap::new(),
         };
-        let mut sensor = Sensor::new(checked, is_stopped);
+        let mut sensor = Sensor::new(checked, is_stopped)?;
         let state = sensor.state.get_mut();
         state.shared.insert(interface.to_owned(), alone.listener);
         let opened = open_all(&state.checked)?;
@@ -318,11 +339,13 @@ impl Sensor {
         Ok(sensor)
     }
 
-    fn new(checked: Checked, is_stopped: Arc<AtomicBool>) -> Sensor {
-        Sensor {
+    fn new(checked: Checked, is_stopped: Arc<AtomicBool>) -> Result<Sensor, StartError> {
+        let people = People::new(process::user(), &checked.config);
+        let people = people.map_err(StartError::Revoked)?;
+        Ok(Sensor {
             path: None,
             bound: None,
-            people: Arc::new(People::new(process::user(), &checked.config)),
+            people: Arc::new(people),
             state: Mutex::new(State {
                 checked,
                 devices: BTreeMap::new(),
@@ -339,10 +362,11 @@ impl Sensor {
             started: Instant::now(),
             connections: AtomicU64::new(0),
             flows: AtomicU64::new(0),
+            strangers: AtomicU64::new(0),
             is_stopped,
             has_ended: AtomicBool::new(false),
             news: Arc::default(),
-        }
+        })
     }
 
     /// Gives up root, and starts the devices that are open.
@@ -404,6 +428,7 @@ impl Sensor {
     pub fn run(self: &Arc<Sensor>, mut look: impl FnMut(&Sensor)) -> Ledger {
         let mut session = 0;
         let mut released = Instant::now();
+        let looking = self.look_at_rights();
         while !self.is_stopped() {
             look(self);
             // Not waiting for who has the lock: the watchdog is told here.
@@ -448,6 +473,7 @@ impl Sensor {
         if let Some(bound) = &self.bound {
             bound.free();
         }
+        drop(looking);
         self.part();
         let devices = core::mem::take(&mut self.state.lock().devices);
         let mut ledger = Ledger::default();
@@ -499,6 +525,8 @@ impl Sensor {
             peer,
             groups,
             remote: None,
+            by: Arc::default(),
+            credential: None,
         };
         if let Err(refusal) = self.admit(&asker) {
             let _ = send_answer(&connection, &Answer::Refused(refusal), &[]);
@@ -520,92 +548,6 @@ impl Sensor {
             .spawn(serve);
         if started.is_err() {
             self.leave(who);
-        }
-    }
-
-    /// Takes a connection of somebody into account.
-    ///
-    /// # Errors
-    /// There are too many, or it may do nothing.
-    fn admit(&self, asker: &Asker) -> Result<(), Refusal> {
-        let rights = self.rights(asker);
-        let is_agent = asker.remote.is_none() && self.people.is_agent(asker.peer);
-        if rights.is_nothing() && !is_agent {
-            let hint = "the sensor's configuration has the rights of users, in remotes those of other machines, in agents who may speak for them";
-            return Err(Refusal::with_hint("you have no rights here", hint));
-        }
-        let users = &mut self.state.lock().users;
-        let of_user = users.entry(asker.who()).or_insert_with(|| User {
-            connections: 0,
-            memory: Arc::new(UserMemory::new(rights.memory)),
-        });
-        let (all, of_one) = match (rights.admin, is_agent) {
-            (true, _) => (u64::MAX, usize::MAX),
-            (false, true) => (MOST_CONNECTIONS, usize::MAX),
-            (false, false) => (MOST_CONNECTIONS, MOST_OF_A_USER),
-        };
-        let has_room = self.connections.load(Ordering::Relaxed) < all;
-        if has_room && of_user.connections < of_one {
-            of_user.connections += 1;
-            return Ok(());
-        }
-        if of_user.connections == 0 {
-            users.remove(&asker.who());
-        }
-        Err(match has_room {
-            true => Refusal::with_hint(
-                format!("you have {MOST_OF_A_USER} connections, and no more may be"),
-                "close others, or open several flows on one connection",
-            ),
-            false => Refusal::with_hint(
-                format!("the sensor has {MOST_CONNECTIONS} connections, and no more may be"),
-                "try again later",
-            ),
-        })
-    }
-
-    /// Somebody's connection is one of a user of another machine from now on.
-    ///
-    /// # Errors
-    /// It may not speak for others, or it has asked for something already, or that user may not come.
-    pub(crate) fn speak_for(&self, asker: &mut Asker, name: String) -> Result<(), Refusal> {
-        if asker.remote.is_some() || !self.people.is_agent(asker.peer) {
-            return Err(Refusal::with_hint(
-                "you may not speak for others",
-                "agents = [USER] in the sensor's configuration says who may",
-            ));
-        }
-        let state = self.state.lock();
-        let is_its = |by: &Asker| by.session == asker.session;
-        let has_flow = state.flows.values().any(|flow| is_its(&flow.by));
-        if has_flow || state.owners.values().any(is_its) {
-            return Err(Refusal::new("it has flows of its own"));
-        }
-        drop(state);
-        let number = self.people.number(&name);
-        let number = number.ok_or_else(|| Refusal::new("there are too many users"))?;
-        let remote = Asker {
-            remote: Some((number, name)),
-            ..asker.clone()
-        };
-        self.admit(&remote)?;
-        self.leave_user(asker.who());
-        *asker = remote;
-        Ok(())
-    }
-
-    fn leave(&self, who: Who) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
-        self.leave_user(who);
-    }
-
-    fn leave_user(&self, who: Who) {
-        let users = &mut self.state.lock().users;
-        if let Some(of_user) = users.get_mut(&who) {
-            of_user.connections -= 1;
-            if of_user.connections == 0 {
-                users.remove(&who);
-            }
         }
     }
 
@@ -641,7 +583,7 @@ impl Sensor {
         self.leave(asker.who());
     }
 
-    pub(crate) fn rights(&self, asker: &Asker) -> Rights {
+    pub(crate) fn rights(&self, asker: &Asker) -> Granted {
         asker.rights(&self.people)
     }
 }
@@ -651,12 +593,15 @@ impl State {
     ///
     /// # Errors
     /// Nothing, or it is not there.
-    fn rights_on(&self, asker: &Asker, rights: &Rights, device: &str) -> Result<Rights, Refusal> {
+    fn rights_on(&self, asker: &Asker, rights: &Granted, device: &str) -> Result<Granted, Refusal> {
         let found = match self.owners.get(device) {
             Some(owner) => (owner.session == asker.session).then(|| rights.on_own()),
             None => rights.may_use(device).then(|| rights.clone()),
         };
         let found = found.filter(|_| self.devices.contains_key(device));
+        if found.is_none() {
+            rights.standing()?;
+        }
         found.ok_or_else(|| {
             Refusal::with_hint(
                 format!("device \"{device}\" is not there, or not for you"),
@@ -709,12 +654,21 @@ impl State {
     }
 
     /// Ends flows without their users, who may be looking at what they share.
-    fn end(&mut self, why: &str, mut ends: impl FnMut(u64, &Flow) -> bool) -> Vec<(u64, Flow)> {
-        let ended = self
-            .flows
-            .extract_if(.., |number, flow| ends(*number, flow));
-        let ended: Vec<(u64, Flow)> = ended.collect();
-        for (number, flow) in &ended {
+    fn end(&mut self, why: &str, mut ends: impl FnMut(&Flow) -> bool) -> Ended {
+        self.end_each(|_, flow| ends(flow).then(|| why.to_owned()))
+    }
+
+    /// Ends those for which there is a reason.
+    fn end_each(&mut self, mut why: impl FnMut(u64, &Flow) -> Option<String>) -> Ended {
+        let mut reasons = Vec::new();
+        let ended = self.flows.extract_if(.., |number, flow| {
+            let reason = why(*number, flow);
+            let ends = reason.is_some();
+            reasons.extend(reason);
+            ends
+        });
+        let ended: Ended = ended.collect();
+        for ((number, flow), why) in ended.iter().zip(reasons) {
             flow.ring.end();
             self.keep(*number, flow, why);
         }
@@ -723,7 +677,7 @@ impl State {
     }
 
     /// What a connection may still ask of a flow that has ended.
-    fn keep(&mut self, number: u64, flow: &Flow, why: &str) {
+    fn keep(&mut self, number: u64, flow: &Flow, why: String) {
         let session = flow.by.session;
         let of_session = |(_, gone): &(&u64, &Gone)| gone.session == session;
         if self.ended.iter().filter(of_session).count() >= MOST_ENDED {
@@ -736,7 +690,7 @@ impl State {
         }
         let gone = Gone {
             session,
-            why: why.to_owned(),
+            why,
             _ring: Arc::clone(&flow.ring),
         };
         self.ended.insert(number, gone);

@@ -7,7 +7,8 @@ use std::time::Duration;
 use flowgauge_sensor_client::protocol::{Answer, PART_BYTES, Refusal, Request, send_answer};
 use flowgauge_sys::local::Connection;
 
-use crate::sensor::{Asker, Sensor};
+use crate::granted::RIGHTS;
+use crate::sensor::{Asker, Sensor, Stranger};
 
 /// How often it is looked whether the sensor ends.
 const LOOK: Duration = Duration::from_millis(100);
@@ -15,7 +16,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Answers until the user goes, or the sensor has ended.
 pub(crate) fn serve(sensor: &Sensor, connection: &Connection, asker: &mut Asker) {
     let mut message = vec![0; PART_BYTES];
-    while !sensor.has_ended() {
+    let mut stranger = sensor.stranger(asker);
+    while !sensor.has_ended() && !stranger.as_ref().is_some_and(Stranger::is_over) {
         match connection.wait(Some(LOOK)) {
             Ok(true) => {}
             Ok(false) => continue,
@@ -29,6 +31,10 @@ pub(crate) fn serve(sensor: &Sensor, connection: &Connection, asker: &mut Asker)
         let answer = match serde_json::from_slice(&message[..len]) {
             Ok(request) => answer(sensor, asker, request, files),
             Err(error) => Err(Refusal::new(format!("this is no request: {error}"))),
+        };
+        stranger = match stranger {
+            Some(stranger) if answer.is_err() => Some(stranger),
+            _ => sensor.stranger(asker),
         };
         let (answer, files) =
             answer.unwrap_or_else(|refusal| (Answer::Refused(refusal), Vec::new()));
@@ -56,10 +62,22 @@ fn answer(
             "admin = true of a user in its configuration allows it",
         )),
     };
+    if let Some(why) = &rights.nothing
+        && !matches!(request, Request::SpeakFor { .. } | Request::Bring { .. })
+    {
+        return Err(Refusal::with_hint(why.clone(), RIGHTS));
+    }
     let answer = match request {
-        Request::SpeakFor { name } => {
-            sensor.speak_for(asker, name)?;
+        Request::SpeakFor { name, key } => {
+            sensor.speak_for(asker, name, key.as_deref())?;
             Answer::Done(Vec::new())
+        }
+        Request::Bring { credential } => {
+            sensor.bring(asker, credential.text())?;
+            Answer::Done(Vec::new())
+        }
+        Request::Explain { device, stack } => {
+            Answer::Done(sensor.explain(asker, &rights, &device, &stack)?)
         }
         Request::Status { shared } => Answer::Status(sensor.status(asker, &rights, shared)),
         Request::Check { device, stack } => {

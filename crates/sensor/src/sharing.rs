@@ -7,7 +7,7 @@ use flowgauge_capture::Interface;
 use flowgauge_runtime::shared::{self, Admission, Error, Service, ServiceConfig};
 use flowgauge_sys::local::Listener;
 
-use crate::rights::People;
+use crate::people::People;
 
 /// Where programs come to for the streams of a device, and what they get.
 #[derive(Clone)]

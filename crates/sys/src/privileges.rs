@@ -46,6 +46,12 @@ pub fn user_id(user: &str) -> io::Result<u32> {
     Ok(found.uid.as_raw())
 }
 
+/// The name of a user in the system's user database, if there is one.
+pub fn user_name(user: u32) -> Option<String> {
+    let found = User::from_uid(Uid::from_raw(user)).ok()??;
+    Some(found.name)
+}
+
 /// A name that no database has is an error to some of them, and so is one that cannot be one.
 fn known<T>(error: Errno) -> io::Result<Option<T>> {
     match error {

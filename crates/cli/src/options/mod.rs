@@ -7,6 +7,7 @@ mod anonymize;
 mod called;
 mod capture;
 mod chunks;
+mod credential;
 mod generate;
 mod keys;
 mod log;
@@ -29,6 +30,10 @@ pub(crate) use anonymize::AnonymizeOptions;
 use called::Called;
 pub(crate) use capture::{CaptureFormat, CaptureOptions};
 pub(crate) use chunks::ChunkOptions;
+pub(crate) use credential::{
+    AttenuateOptions, CredentialCommand, CredentialOptions, IssueOptions, IssuerOptions,
+    LimitOptions, RevokeOptions, ShowCredentialOptions, VerifyOptions,
+};
 pub(crate) use generate::GenerateOptions;
 pub(crate) use keys::{KeysCommand, KeysOptions};
 pub(crate) use log::{LogFormat, LogOptions};
@@ -108,6 +113,8 @@ pub(crate) enum Command {
     Mapi(Called<FlowOptions>),
     /// Create and show the keys with which machines identify each other
     Keys(Called<KeysOptions>),
+    /// Issue, narrow, check and revoke credentials: what users may do with a sensor
+    Credential(Called<CredentialOptions>),
     /// Check what this machine can do, and recommend changes
     Doctor(Called<DoctorOptions>),
 }
@@ -132,7 +139,9 @@ impl Command {
     /// Whether standard output is where results go.
     pub(crate) fn writes_standard_output(&self) -> bool {
         let write = match self {
-            Command::Doctor(_) | Command::Keys(_) | Command::Mapi(_) => return true,
+            Command::Credential(_) | Command::Doctor(_) | Command::Keys(_) | Command::Mapi(_) => {
+                return true;
+            }
             Command::Sensor(options) => return options.command.writes_standard_output(),
             Command::Streams(options) if options.files_are_all() => return false,
             Command::Capture(options) if options.list_interfaces || options.dump_filter > 0 => {
@@ -183,6 +192,7 @@ impl Command {
             | Command::SensorAgent(_)
             | Command::Mapi(_)
             | Command::Keys(_)
+            | Command::Credential(_)
             | Command::Doctor(_) => return None,
         };
         Some((input, output.as_deref()))

@@ -33,6 +33,8 @@ pub(crate) enum SensorCommand {
     Flows(SensorFlowsOptions),
     /// Run a stack on a device, and write its results
     Flow(SensorFlowOptions),
+    /// Say for each statement of your rights whether it allows a flow, which is not opened
+    Explain(ExplainOptions),
     /// Begin reading the files of a device with hold = true
     Start(StartOptions),
     /// Reread the configuration: what has not changed continues
@@ -46,7 +48,10 @@ impl SensorCommand {
     pub(crate) fn writes_standard_output(&self) -> bool {
         matches!(
             self,
-            SensorCommand::Status(_) | SensorCommand::Flows(_) | SensorCommand::Flow(_)
+            SensorCommand::Status(_)
+                | SensorCommand::Flows(_)
+                | SensorCommand::Flow(_)
+                | SensorCommand::Explain(_)
         )
     }
 }
@@ -87,6 +92,9 @@ pub(crate) struct SensorAt {
     /// With --sensor: name in the agent's certificate, if not HOST
     #[arg(long, value_name = "NAME", requires = "sensor")]
     pub(crate) peer: Option<String>,
+    /// Ask with what this credential allows [default: $FLOWGAUGE_CREDENTIAL]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) credential: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) identity: IdentityOptions,
 }
@@ -141,6 +149,19 @@ pub(crate) struct StartOptions {
     /// The device
     #[arg(value_name = "DEVICE")]
     pub(crate) device: String,
+}
+
+/// `sensor explain`
+#[derive(Args, Debug)]
+pub(crate) struct ExplainOptions {
+    #[command(flatten)]
+    pub(crate) sensor: SensorAt,
+    /// The device
+    #[arg(short = 'd', long, value_name = "DEVICE")]
+    pub(crate) device: String,
+    /// What the flow would consist of, as for stack run -e
+    #[arg(value_name = "STACK")]
+    pub(crate) stack: String,
 }
 
 /// `sensor flow`

@@ -776,7 +776,7 @@ fn one_command_asks_the_sensors_of_many_machines() {
         "ops",
         &["sensor", "flow", "-d", &format!("{one}:trace"), "count"],
     );
-    assert_eq!(nobody.status.code(), Some(2));
+    assert_eq!(nobody.status.code(), Some(2), "{}", stderr(&nobody));
     assert!(stderr(&nobody).contains("hint: "), "{}", stderr(&nobody));
     let wrong = ask("ops", &["sensor", "flow", "-d", "some/*", "count"]);
     assert!(

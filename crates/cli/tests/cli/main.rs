@@ -18,6 +18,7 @@ mod capture_cutoff;
 mod cases;
 mod commands;
 mod confinement;
+mod credential;
 mod deduplicate;
 mod dependencies;
 mod eve;

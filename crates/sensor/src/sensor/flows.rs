@@ -12,11 +12,11 @@ use flowgauge_stack::Stack;
 use flowgauge_wire::LinkType;
 
 use super::own_files::name_files;
-use super::{Asker, Flow, Sensor};
+use super::{Asker, Flow, Sensor, State};
 use crate::accounts::Account;
 use crate::device::Device;
+use crate::granted::Granted;
 use crate::readers::Readers;
-use crate::rights::Rights;
 use crate::text::{self, FlowStack};
 
 /// How long who has used up a share of the processors waits for some of it.
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 impl Sensor {
     /// Has a user's work done that takes processor time, when it is the user's turn and there is something left of the share.
-    fn in_turn<T: Send>(
+    pub(super) fn in_turn<T: Send>(
         &self,
         account: &Account,
         work: impl FnOnce() -> Result<T, Refusal> + Send,
@@ -46,7 +46,7 @@ impl Sensor {
         done.map_err(|error| Refusal::new(format!("no thread can be started: {error}")))?
     }
 
-    pub(super) fn account(&self, asker: &Asker, rights: &Rights) -> Arc<Account> {
+    pub(super) fn account(&self, asker: &Asker, rights: &Granted) -> Arc<Account> {
         self.accounts.of(asker.who(), rights.cpu)
     }
 
@@ -54,9 +54,9 @@ impl Sensor {
     fn place(
         &self,
         asker: &Asker,
-        rights: &Rights,
+        rights: &Granted,
         device: &str,
-    ) -> Result<(Arc<Device>, Rights), Refusal> {
+    ) -> Result<(Arc<Device>, Granted), Refusal> {
         let state = self.state.lock();
         let rights = state.rights_on(asker, rights, device)?;
         let device = state.device(device).map_err(Refusal::new)?;
@@ -70,7 +70,7 @@ impl Sensor {
     pub(crate) fn check(
         &self,
         asker: &Asker,
-        rights: &Rights,
+        rights: &Granted,
         device: &str,
         text: &str,
     ) -> Result<(), Refusal> {
@@ -81,7 +81,7 @@ impl Sensor {
         rights.allow_text(text)?;
         let account = self.account(asker, &rights);
         self.in_turn(&account, || {
-            fits(&checked(&rights, text)?.stack, &place.links)
+            fits(&checked(&rights, device, text)?.stack, &place.links)
         })
     }
 
@@ -92,7 +92,7 @@ impl Sensor {
     pub(crate) fn open(
         &self,
         asker: &Asker,
-        rights: &Rights,
+        rights: &Granted,
         device: &str,
         text: &str,
         files: Vec<OwnedFd>,
@@ -103,7 +103,7 @@ impl Sensor {
         let account = self.account(asker, &rights);
         let readers = Arc::<Readers>::default();
         let (made, files) = self.in_turn(&account, || {
-            let mut made = checked(&rights, text)?;
+            let mut made = checked(&rights, device, text)?;
             made.stack.name = Some(format!("flow {number}"));
             fits(&made.stack, &place.links)?;
             let interfaces = self.state.lock().may_be_sent_onto(device);
@@ -130,24 +130,18 @@ impl Sensor {
             device: device.to_owned(),
             stack,
             hidden,
-            forced: rights.forced(),
+            forced: rights.forced()?,
             by: asker.clone(),
             account,
             ring: Arc::new(ring),
             readers,
+            is_timed: rights.policy.is_timed(),
             files,
         };
         let new = flow.as_new(number);
         {
             let mut state = self.state.lock();
-            let of_user = |flow: &&Flow| flow.by.who() == asker.who();
-            let flows = state.flows.values().filter(of_user).count();
-            if flows >= rights.most_flows as usize {
-                return Err(Refusal::with_hint(
-                    format!("{flows} flows are open, and no more may be"),
-                    "close others; most_flows of the sensor's configuration says how many",
-                ));
-            }
+            state.has_room(asker, &rights)?;
             state.flows.insert(number, flow);
         }
         let opened = place.open(new);
@@ -232,7 +226,7 @@ impl Sensor {
     pub(crate) fn start_device(
         &self,
         asker: &Asker,
-        rights: &Rights,
+        rights: &Granted,
         device: &str,
     ) -> Result<(), Refusal> {
         self.place(asker, rights, device)?.0.start();
@@ -260,8 +254,38 @@ fn fits(stack: &Stack, links: &[LinkType]) -> Result<(), Refusal> {
 }
 
 /// The stack of a flow, with what is forced before it.
-fn checked(rights: &Rights, text: &str) -> Result<FlowStack, Refusal> {
-    let flow = text::flow("flow", &rights.forced(), text).map_err(Refusal::new)?;
-    rights.allow(&flow.stack.nodes[flow.hidden..])?;
+fn checked(rights: &Granted, device: &str, text: &str) -> Result<FlowStack, Refusal> {
+    let flow = text::flow("flow", &rights.forced()?, text).map_err(Refusal::new)?;
+    rights.allow(device, &flow.stack.nodes[flow.hidden..])?;
     Ok(flow)
+}
+
+impl State {
+    /// Whether somebody may have one more flow: of the user, and of each credential with a block that bounds them.
+    ///
+    /// # Errors
+    /// No more may be open.
+    fn has_room(&self, asker: &Asker, rights: &Granted) -> Result<(), Refusal> {
+        for layer in rights.policy.layers() {
+            let Some(most) = layer.block.duties.most_flows else {
+                continue;
+            };
+            let is_counted = |flow: &&Flow| match (&layer.id, &flow.by.credential) {
+                (None, _) => flow.by.who() == asker.who(),
+                (Some(id), Some(brought)) => brought.has(id),
+                (Some(_), None) => false,
+            };
+            let flows = self.flows.values().filter(is_counted).count();
+            if flows >= most as usize {
+                return Err(Refusal::with_hint(
+                    format!(
+                        "{flows} flows are open, and no more may be ({})",
+                        layer.origin
+                    ),
+                    "close others; most_flows in the rights of users, or of the credential, says how many",
+                ));
+            }
+        }
+        Ok(())
+    }
 }

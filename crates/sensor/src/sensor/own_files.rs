@@ -69,7 +69,7 @@ impl Sensor {
             return Err(Refusal::new(error));
         }
         state.owners.remove(device);
-        let ended = state.end("its device was deleted", |_, flow| flow.device == device);
+        let ended = state.end("its device was deleted", |flow| flow.device == device);
         let device = state.devices.remove(device);
         drop(state);
         drop((device, ended));

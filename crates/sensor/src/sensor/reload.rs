@@ -5,13 +5,10 @@ use std::sync::Arc;
 
 use flowgauge_stack::Stack;
 
-use super::{Flow, Sensor, StartError, State};
-use crate::config::Checked;
+use super::{Ended, Sensor, StartError, State};
+use crate::config::{Checked, Config};
 use crate::device::{Device, NewFlow, Opened};
-use crate::rights::People;
-
-/// Flows that end, and their devices.
-type Ended = Vec<(u64, Flow)>;
+use crate::people::{People, Tables};
 
 impl Sensor {
     /// Takes the configuration anew, as somebody asked: what did not change goes on. Returns what was changed, which is among the
@@ -48,7 +45,8 @@ impl Sensor {
         let devices = self.state.lock().devices.clone();
         // What can fail, and what takes long, comes before anything is taken away.
         let opened = open_changed(&devices, &checked)?;
-        let (before, ended, gone) = self.adopt(checked, &mut said);
+        let tables = Tables::of(&checked.config).map_err(StartError::Revoked)?;
+        let (before, ended, gone) = self.adopt(checked, tables, &mut said);
         close(&devices, ended);
         for (name, device) in gone {
             device.end();
@@ -74,6 +72,7 @@ impl Sensor {
     fn adopt(
         &self,
         checked: Checked,
+        tables: Tables,
         said: &mut Vec<String>,
     ) -> (Checked, Ended, Vec<(String, Arc<Device>)>) {
         let mut state = self.state.lock();
@@ -83,15 +82,20 @@ impl Sensor {
             let what = "socket and user stay what they were until the sensor is started again";
             said.push(what.to_owned());
         }
-        if (&old.users, &old.groups, &old.remotes) != (&new.users, &new.groups, &new.remotes) {
+        let of_rights = |it: &Config| {
+            let tables = [&it.users, &it.groups, &it.remotes, &it.issuers].map(Clone::clone);
+            (tables, it.revoked.clone(), it.anonymization.clone())
+        };
+        if of_rights(old) != of_rights(new) {
             said.push("rights have changed".to_owned());
         }
         let before = core::mem::replace(&mut state.checked, checked);
-        self.people.change(&state.checked.config);
+        self.people.change(tables);
         let mut ended = state.end_forbidden(&self.people, said);
-        for flow in state.flows.values() {
+        for flow in state.flows.values_mut() {
             let rights = flow.by.rights(&self.people);
             flow.account.set_share(rights.cpu);
+            flow.is_timed = rights.policy.is_timed();
         }
         let gone = state.devices.keys();
         let gone = gone.filter(|name| {
@@ -99,7 +103,7 @@ impl Sensor {
         });
         let gone: Vec<String> = gone.cloned().collect();
         let why = "its device is not there any more";
-        ended.extend(state.end(why, |_, flow| gone.contains(&flow.device)));
+        ended.extend(state.end(why, |flow| gone.contains(&flow.device)));
         let gone = gone.into_iter().filter_map(|name| {
             let device = state.devices.remove(&name)?;
             Some((name, device))
@@ -121,7 +125,7 @@ impl Sensor {
         let was = state.devices.insert(name.to_owned(), Arc::new(device));
         // A file is of one run: a second one would begin in the middle of it.
         let why = "its device was replaced, and a file that it writes is of one run";
-        let ended = state.end(why, |_, flow| flow.device == name && !flow.files.is_empty());
+        let ended = state.end(why, |flow| flow.device == name && !flow.files.is_empty());
         drop(state);
         // The files of its stacks are closed before others open them.
         if let Some(was) = &was {
@@ -206,7 +210,7 @@ fn open_changed(
 }
 
 /// Has devices end flows.
-fn close(devices: &BTreeMap<String, Arc<Device>>, ended: Ended) {
+pub(super) fn close(devices: &BTreeMap<String, Arc<Device>>, ended: Ended) {
     for (number, flow) in ended {
         if let Some(device) = devices.get(&flow.device) {
             device.close(None, vec![number]);
@@ -218,21 +222,13 @@ impl State {
     /// Ends flows that their users may not have any more.
     fn end_forbidden(&mut self, people: &People, said: &mut Vec<String>) -> Ended {
         let owners = self.owners.clone();
-        let why = "its user may not have it any more";
-        let ended = self.end(why, |_, flow| {
-            let rights = flow.by.rights(people);
-            let (rights, may_use) = match owners.contains_key(&flow.device) {
-                true => (rights.on_own(), true),
-                false => (rights.clone(), rights.may_use(&flow.device)),
-            };
-            let is_allowed = may_use
-                && rights.forced() == flow.forced
-                && rights.allow(&flow.stack.nodes[flow.hidden..]).is_ok();
-            !is_allowed
-        });
-        let told = ended.iter();
-        said.extend(told.map(|(number, _)| format!("flow {number} is not allowed any more")));
-        ended
+        self.end_each(|number, flow| {
+            let why = flow.refused(people, owners.contains_key(&flow.device));
+            said.extend(
+                (why.iter()).map(|why| format!("flow {number} is not allowed any more: {why}")),
+            );
+            why
+        })
     }
 }
 

@@ -10,11 +10,11 @@ use flowgauge_sys::process;
 use super::{Asker, Sensor};
 use crate::accounts::Who;
 use crate::device::Device;
-use crate::rights::Rights;
+use crate::granted::Granted;
 
 impl Sensor {
     /// How it is; of flows those of the asker, or all for who may see them.
-    pub(crate) fn status(&self, asker: &Asker, rights: &Rights, shared: bool) -> Status {
+    pub(crate) fn status(&self, asker: &Asker, rights: &Granted, shared: bool) -> Status {
         let state = self.state.lock();
         let devices = state.devices.iter();
         let devices = devices.filter(|(name, _)| match state.owners.get(*name) {

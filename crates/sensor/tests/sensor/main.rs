@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 
+mod credentials;
 mod functions;
 mod fuzzed;
 #[path = "../../../../fuzz/harness/sensor.rs"]
@@ -44,11 +45,16 @@ struct Running {
 impl Running {
     /// With a device `mix` that holds, with so many workers, and further tables.
     fn start(workers: u16, tables: &str) -> Running {
+        Running::start_with(workers, "", tables)
+    }
+
+    /// ... and with further options before all tables.
+    fn start_with(workers: u16, options: &str, tables: &str) -> Running {
         let folder = tempfile::tempdir().unwrap();
         let trace = folder.path().join("mix.pcap");
         let config = Trace::new(Preset::Mix).with_packets(20_000);
         generate(&config, File::create(&trace).unwrap()).unwrap();
-        let text = config_text(folder.path(), workers, tables);
+        let text = options.to_owned() + &config_text(folder.path(), workers, tables);
         let file = folder.path().join("sensor.toml");
         fs::write(&file, text).unwrap();
         let is_stopped = Arc::new(AtomicBool::new(false));
