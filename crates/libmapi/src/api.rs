@@ -494,18 +494,18 @@ pub extern "C" fn mapi_set_option(fd: c_int, option: c_int, value: c_ulonglong) 
     }))
 }
 
-fn no_credentials(fd: c_int) -> c_int {
-    status(call(|| {
-        session::flow(fd)?;
-        let what = "sensors of other machines are told who asks by this machine's key (FLOWGAUGE_KEYS); credentials are not built yet";
-        Err(Error::new(NOT_BUILT, what))
-    }))
-}
-
 /// `mapi_set_authdata`.
+///
+/// # Safety
+/// `credential` is NULL or a terminated string.
 #[unsafe(no_mangle)]
-pub extern "C" fn mapi_set_authdata(fd: c_int, _credential: *const c_char) -> c_int {
-    no_credentials(fd)
+pub unsafe extern "C" fn mapi_set_authdata(fd: c_int, credential: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    let text = unsafe { string(credential) };
+    status(call(|| {
+        let text = text.ok_or_else(|| Error::new(7002, "there is no credential"))?;
+        session::set_credential(fd, &text)
+    }))
 }
 
 /// `mapi_authenticate`.
@@ -516,7 +516,11 @@ pub extern "C" fn mapi_authenticate(
     _password: *const c_char,
     _vo: *const c_char,
 ) -> c_int {
-    no_credentials(fd)
+    status(call(|| {
+        session::flow(fd)?;
+        let what = "users are known by the kernel, their key (FLOWGAUGE_KEYS) or a credential (mapi_set_authdata), not by passwords";
+        Err(Error::new(NOT_BUILT, what))
+    }))
 }
 
 fn flow_info(flow: &dyn Descriptor) -> Result<RawFlowInfo, Error> {

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use flowgauge_link::KeyFolder;
 use flowgauge_mapi::{Argument, Call, Error, OWN, PASSED, Shape, Target, label};
-use flowgauge_sensor_client::protocol::Results;
+use flowgauge_sensor_client::protocol::{Results, Secret};
 use flowgauge_sensor_client::scope::Member;
 use flowgauge_sensor_client::{Client, DEFAULT_SOCKET, PREFETCH, Reading, Readings, Sensors};
+use flowgauge_sys::files::Folder;
 use serde_json::{Map, Value};
 
 use crate::abi::{RawPacket, RawResults};
@@ -32,6 +33,8 @@ use crate::scope::Scope;
 const SOCKET_VARIABLE: &str = "FLOWGAUGE_SENSOR";
 /// The environment's variable that names the key with which sensors of other machines are asked.
 const IDENTITY_VARIABLE: &str = "FLOWGAUGE_IDENTITY";
+/// The environment's variable that names the file of a credential.
+const CREDENTIAL_VARIABLE: &str = "FLOWGAUGE_CREDENTIAL";
 /// How often a program that waits for a result looks for it, at first and later.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(2);
 pub(crate) const LAST_LOOK: Duration = Duration::from_millis(50);
@@ -53,6 +56,8 @@ pub(crate) struct State {
     client: Option<Client>,
     /// Those of other machines.
     sensors: Option<Arc<Sensors>>,
+    /// What is brought to sensors that are connected to from now on, in place of what the environment names.
+    credential: Option<Secret>,
     flows: BTreeMap<c_int, Handle>,
     /// Offline devices, by name.
     pub(crate) offline: BTreeMap<String, usize>,
@@ -65,6 +70,7 @@ impl State {
         State {
             client: None,
             sensors: None,
+            credential: None,
             flows: BTreeMap::new(),
             offline: BTreeMap::new(),
             devices: Vec::new(),
@@ -84,6 +90,7 @@ impl State {
     /// Begins anew in the child of a fork. Connections to other machines are the parent's, and would be ended for both.
     pub(crate) fn begin_anew(&mut self) {
         let before = core::mem::replace(self, State::new());
+        self.credential = before.credential;
         let scopes = before.flows.into_values();
         let scopes: Vec<Handle> = scopes
             .filter(|flow| matches!(flow, Handle::Scope(_)))
@@ -209,7 +216,8 @@ pub(crate) struct Flow {
     pub(crate) fd: c_int,
     pub(crate) device: String,
     pub(crate) device_id: c_int,
-    client: Client,
+    /// Of all flows of this process, or of this one where it has a credential of its own.
+    client: Mutex<Client>,
     /// The flow has its device for itself: it starts and ends with it.
     owns_device: bool,
     calls: Mutex<Vec<Call>>,
@@ -303,9 +311,66 @@ pub(crate) fn client() -> Result<Client, Error> {
     if let Some(client) = state.client.as_ref().filter(|client| !client.is_gone()) {
         return Ok(client.clone());
     }
-    let client = Client::connect(&socket()).map_err(|error| of_client(&error, SOCKET))?;
+    let credential = credential(&state)?;
+    let client = connect(credential.as_ref())?;
     state.client = Some(client.clone());
     Ok(client)
+}
+
+fn connect(credential: Option<&Secret>) -> Result<Client, Error> {
+    let client = Client::connect(&socket()).map_err(|error| of_client(&error, SOCKET))?;
+    if let Some(credential) = credential {
+        let brought = client.bring(credential);
+        brought.map_err(|error| of_client(&error, RIGHTS))?;
+    }
+    Ok(client)
+}
+
+/// What is brought to sensors: what the program gave, else what the environment names.
+fn credential(state: &State) -> Result<Option<Secret>, Error> {
+    let named = std::env::var_os(CREDENTIAL_VARIABLE).filter(|name| !name.is_empty());
+    let (None, Some(path)) = (&state.credential, named) else {
+        return Ok(state.credential.clone());
+    };
+    let text = flowgauge_link::read_secret(&Folder::anywhere(), path.as_ref());
+    let text = text.map_err(|error| {
+        let hint = error.hint().unwrap_or_default();
+        Error::new(
+            RIGHTS,
+            format!("{CREDENTIAL_VARIABLE}: {error}; hint: {hint}"),
+        )
+    })?;
+    Ok(Some(Secret::new(text.trim())))
+}
+
+/// Has sensors asked with what a credential allows: for a flow that is not connected, else (0) for all that are created from
+/// now on.
+pub(crate) fn set_credential(fd: c_int, text: &str) -> Result<(), Error> {
+    let credential = Secret::new(text.trim());
+    if fd == 0 {
+        let mut state = state_mut();
+        state.credential = Some(credential);
+        // Flows that are there keep their connections.
+        (state.client, state.sensors) = (None, None);
+        return Ok(());
+    }
+    let flow = match flow(fd)? {
+        Handle::Flow(flow) if !flow.owns_device => flow,
+        _ => {
+            let what = "a flow on several sensors or on a file is asked for with the credential of the program: give it with 0 in \
+                 place of the flow, before the flow is created";
+            return Err(Error::new(NOT_BUILT, what));
+        }
+    };
+    if flow.was_connected() {
+        return Err(Error::new(
+            CONNECTED_TWICE,
+            "the flow was connected already",
+        ));
+    }
+    let client = connect(Some(&credential))?;
+    *lock(&flow.client) = client;
+    Ok(())
 }
 
 /// Where the sensor of this machine is asked.
@@ -317,7 +382,9 @@ fn socket() -> PathBuf {
 /// Connections to the sensors of members, which scopes share.
 fn sensors(members: &[Member]) -> Result<Arc<Sensors>, Error> {
     if members.iter().all(|member| member.address.is_none()) {
-        return Ok(Arc::new(Sensors::new(socket(), None)));
+        let credential = credential(&state())?;
+        let sensors = Sensors::new(socket(), None).with_credential(credential);
+        return Ok(Arc::new(sensors));
     }
     let mut state = state_mut();
     if let Some(sensors) = &state.sensors {
@@ -331,7 +398,9 @@ fn sensors(members: &[Member]) -> Result<Arc<Sensors>, Error> {
             format!("sensors of other machines want to know who asks: {error}; hint: {hint}");
         Error::new(RIGHTS, what)
     })?;
-    let sensors = Arc::new(Sensors::new(socket(), Some(identity)));
+    let credential = credential(&state)?;
+    let sensors = Sensors::new(socket(), Some(identity)).with_credential(credential);
+    let sensors = Arc::new(sensors);
     Ok(Arc::clone(state.sensors.insert(sensors)))
 }
 
@@ -465,7 +534,7 @@ impl Flow {
             fd,
             device: device.to_owned(),
             device_id: 0,
-            client,
+            client: Mutex::new(client),
             owns_device: false,
             calls: Mutex::default(),
             files: Mutex::default(),
@@ -476,6 +545,10 @@ impl Flow {
             open: OnceLock::new(),
             failure: Mutex::default(),
         }
+    }
+
+    fn client(&self) -> Client {
+        lock(&self.client).clone()
     }
 
     fn stack(&self, calls: &[Call]) -> Result<flowgauge_mapi::Stack, Error> {
@@ -521,7 +594,7 @@ impl Flow {
 
     /// Whether its sensor takes a function, by its number, with those before it.
     pub(crate) fn check(&self, call: &Call, number: usize, stack: &str) -> Result<(), Error> {
-        let checked = self.client.check(&self.device, stack);
+        let checked = self.client().check(&self.device, stack);
         checked.map_err(|error| of_function(call, number, &error))
     }
 
@@ -549,7 +622,7 @@ impl Flow {
         let stack = self.stack(&calls)?;
         let mut files = lock(&self.files);
         let handed: Vec<_> = files.iter().map(OwnedFd::as_fd).collect();
-        let opened = self.client.open(&self.device, &stack.text, &handed);
+        let opened = self.client().open(&self.device, &stack.text, &handed);
         let opened = opened.map_err(|error| of_client(&error, Error::ARGUMENTS))?;
         files.clear();
         let place = |label: &str| opened.component(label).unwrap_or(usize::MAX);
@@ -584,7 +657,7 @@ impl Flow {
         };
         let _ = self.open.set(open);
         if self.owns_device {
-            let started = self.client.start(&self.device);
+            let started = self.client().start(&self.device);
             started.map_err(|error| of_client(&error, NO_DEVICE))?;
         }
         Ok(())
@@ -615,7 +688,7 @@ impl Flow {
         if now.wrapping_sub(last) < LOOK.as_millis() as u64 && last > 0 {
             return Ok(());
         }
-        if self.client.is_gone() {
+        if self.client().is_gone() {
             return Err(Error::new(SOCKET, GONE));
         }
         open.looked.store(now.max(1), Ordering::Relaxed);
@@ -665,7 +738,7 @@ impl Flow {
 
     /// All results, by a request.
     fn results(&self, open: &Open) -> Result<Results, Error> {
-        let results = self.client.results(open.number);
+        let results = self.client().results(open.number);
         let results = results.map_err(|error| of_client(&error, UNKNOWN_FLOW))?;
         match &results.failure {
             Some(failure) => Err(Error::new(
@@ -729,7 +802,7 @@ impl Flow {
             )
         };
         let taken = || {
-            let taken = self.client.take(open.number, name);
+            let taken = self.client().take(open.number, name);
             taken
                 .map(rows)
                 .map_err(|error| of_client(&error, UNKNOWN_FLOW))
@@ -805,7 +878,7 @@ impl Flow {
             return Ok(());
         }
         *told = Instant::now();
-        let told = self.client.reads(open.number, &function.label);
+        let told = self.client().reads(open.number, &function.label);
         told.map_err(|error| of_client(&error, UNKNOWN_FLOW))
     }
 
@@ -1008,18 +1081,18 @@ impl Descriptor for Flow {
             if let Some(own) = &open.own {
                 own.finish();
             }
-            let closed = self.client.close(open.number);
+            let closed = self.client().close(open.number);
             closed.map_err(|error| of_client(&error, UNKNOWN_FLOW))?;
         }
         if self.owns_device {
-            let deleted = self.client.delete_device(&self.device);
+            let deleted = self.client().delete_device(&self.device);
             deleted.map_err(|error| of_client(&error, NO_DEVICE))?;
         }
         Ok(())
     }
 
     fn is_gone(&self) -> bool {
-        self.client.is_gone()
+        self.client().is_gone()
     }
 
     fn is_remote(&self) -> bool {

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::process::Command;
 
+use flowgauge_credential::{Credential, IssuerKey, Limits};
 use support::model::{Packet, ticks};
 use support::{Process, Running, compile, compile_with, here, installed, success, text};
 
@@ -362,6 +363,25 @@ fn exactly_the_headers_calls_are_exported() {
 fn misuse_is_answered_by_the_errors_of_mapi() {
     let running = Running::start("[devices.held]\nfiles = [\"{folder}/mix.pcap\"]\nhold = true\n");
     running.run(&compile("misuse"), &["held"]);
+}
+
+#[test]
+fn a_program_asks_with_credentials() {
+    let issuer = IssuerKey::generate();
+    let tables = format!(
+        "[devices.held]\nfiles = [\"{{folder}}/mix.pcap\"]\nhold = true\n[issuers.ops]\nkey = \"{}\"\npackets = \"payload\"\n",
+        issuer.public()
+    );
+    let running = Running::start(&tables);
+    let limits = Limits {
+        most_flows: Some(1),
+        ..Limits::default().function("count").unwrap()
+    };
+    let good = Credential::issue(&issuer, &limits).unwrap().text();
+    let other = Credential::issue(&IssuerKey::generate(), &limits)
+        .unwrap()
+        .text();
+    running.run(&compile("credential"), &["held", &good, &other]);
 }
 
 /// Every call, library and function has its page, and the pages are well-formed.

@@ -221,7 +221,9 @@ static void states(int fd)
     FAILS(mapi_get_function_info(fd, -1, &function) != -1, 6147);
     FAILS(mapi_get_function_info(fd, 1, NULL) != -1, 7003);
     FAILS(mapi_get_flow_info(fd, NULL) != -1, 7002);
-    FAILS(mapi_set_authdata(fd, "me") != -1, 6160);
+    FAILS(mapi_set_authdata(fd, "me") != -1, 3081);
+    FAILS(mapi_set_authdata(fd, NULL) != -1, 7002);
+    FAILS(mapi_set_authdata(999, "me") != -1, 6145);
     FAILS(mapi_authenticate(fd, "me", "secret", "all") != -1, 6160);
     OK(mapi_get_scope_size(fd) == 1 && mapi_is_remote(fd) == 0 && mapi_is_sensor_down(fd) == 0);
     OK(mapi_close_flow(fd) == 0);
