@@ -192,6 +192,20 @@ fn listening(sources: &[Source], selection: &Selection, user: Option<&str>) -> S
 /// # Errors
 /// When `output` is one of the input's files.
 pub(crate) fn refuse_overwriting(options: &InputOptions, output: &Path) -> Result<(), Failure> {
+    // Words that are no files go to the filter, and make their own errors.
+    let names = options.read.iter().chain(&options.rest);
+    let files = names.flat_map(|name| flowgauge_capture::expand(&[name]).unwrap_or_default());
+    refuse_overwriting_files(files, output)
+}
+
+/// Refuses to write over one of these files.
+///
+/// # Errors
+/// When `output` is one of them.
+pub(crate) fn refuse_overwriting_files(
+    files: impl IntoIterator<Item = PathBuf>,
+    output: &Path,
+) -> Result<(), Failure> {
     // Only what is a file has a name to be found under; pipes and devices may be the same.
     let identity = |path: &Path| {
         let metadata = files::named().metadata(path).ok();
@@ -201,9 +215,6 @@ pub(crate) fn refuse_overwriting(options: &InputOptions, output: &Path) -> Resul
     let Some(target) = identity(output) else {
         return Ok(());
     };
-    // Words that are no files go to the filter, and make their own errors.
-    let names = options.read.iter().chain(&options.rest);
-    let files = names.flat_map(|name| flowgauge_capture::expand(&[name]).unwrap_or_default());
     for file in files {
         if identity(&file) == Some(target) {
             return Err(Failure::usage(

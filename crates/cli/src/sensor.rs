@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use flowgauge_mapi::Target;
 use flowgauge_runtime::shared;
 use flowgauge_sensor::config::most_memory;
 use flowgauge_sensor::{Alone, Config, Sensor, StartError};
@@ -23,6 +24,7 @@ use sd_notify::NotifyState;
 use crate::anonymize;
 use crate::control::{Control, Hangup};
 use crate::failure::Failure;
+use crate::input;
 use crate::options::{FlowOptions, SensorCommand, SensorOptions, SensorRunOptions};
 use crate::say::say;
 use crate::sensor_agent::{self, connect, failed};
@@ -60,9 +62,10 @@ pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
                 }
                 None => options.stack.stack.clone(),
             };
-            let (stack, files) = own_files::opened(&stack)?;
+            let (stack, targets) = own_files::targets(&stack);
             let explain: Explain<'_> = &|_, _, error| failed(error);
-            flow(&options.stack, &stack, &files, &[], explain)
+            let writes = (&targets[..], &own_files::open as Opening<'_>);
+            flow(&options.stack, &stack, writes, &[], explain)
         }
         SensorCommand::Explain(options) => {
             let client = connect(&options.sensor)?;
@@ -231,14 +234,12 @@ pub(crate) fn mapi(options: &FlowOptions) -> Result<(), Failure> {
     let names = calls.iter().map(|call| call.function.name.to_owned());
     let names: Vec<String> = names.collect();
     let stack = flowgauge_mapi::flow(&options.stack).map_err(|error| of_mapi(&error, None))?;
-    let files = stack.targets.iter().map(flowgauge_mapi::Target::open);
-    let files: Vec<OwnedFd> = files
-        .collect::<Result<_, _>>()
-        .map_err(|error| of_mapi(&error, None))?;
+    let open: Opening<'_> = &|target| target.open().map_err(|error| of_mapi(&error, None));
     let explain = |client: Option<&Client>, device: &str, error| {
         function_refused(&calls, client, device, error)
     };
-    flow(options, &stack.text, &files, &names, &explain)
+    let writes = (&stack.targets[..], open);
+    flow(options, &stack.text, writes, &names, &explain)
 }
 
 fn of_mapi(error: &flowgauge_mapi::Error, hint: Option<String>) -> Failure {
@@ -279,11 +280,39 @@ fn function_refused(
 /// Says why a flow does not open on a device of a sensor.
 type Explain<'a> = &'a dyn Fn(Option<&Client>, &str, ClientError) -> Failure;
 
+/// Opens what a flow writes.
+type Opening<'a> = &'a dyn Fn(&Target) -> Result<OwnedFd, Failure>;
+
+/// Opens what a flow on a device writes, once the sensor would have it: what is in a file is lost.
+fn opened(
+    (targets, open): (&[Target], Opening<'_>),
+    read: Option<&Path>,
+    is_scope: bool,
+    check: impl FnOnce() -> Result<(), Failure>,
+) -> Result<Vec<OwnedFd>, Failure> {
+    if targets.is_empty() {
+        return Ok(Vec::new());
+    }
+    if is_scope {
+        return Err(Failure::usage(
+            "files of this machine cannot be handed to a sensor of another one",
+            "have packets or results come, and write them here",
+        ));
+    }
+    for target in targets {
+        if let (Target::File { path, .. }, Some(read)) = (target, read) {
+            input::refuse_overwriting_files([read.to_owned()], Path::new(path))?;
+        }
+    }
+    check()?;
+    targets.iter().map(open).collect()
+}
+
 /// Has a flow run, and writes its results. Its components are called by `names`, if there are any.
 fn flow(
     options: &FlowOptions,
     stack: &str,
-    files: &[OwnedFd],
+    writes: (&[Target], Opening<'_>),
     names: &[String],
     explain: Explain<'_>,
 ) -> Result<(), Failure> {
@@ -297,11 +326,17 @@ fn flow(
     }
     let is_scope = members.len() > 1 || members.iter().any(|member| member.address.is_some());
     let first = members[0].clone();
-    let flow = ScopeFlow::open(&sensors, members, stack, files, Duration::ZERO);
-    let mut flow = flow.map_err(|error| {
+    let refused = |error| {
         let client = sensors.client(&first).ok();
         explain(client.as_ref(), &first.device, error)
-    })?;
+    };
+    let check = || {
+        let client = sensors.client(&first).map_err(failed)?;
+        client.check(&first.device, stack).map_err(refused)
+    };
+    let files = opened(writes, options.read.as_deref(), is_scope, check)?;
+    let flow = ScopeFlow::open(&sensors, members, stack, &files, Duration::ZERO);
+    let mut flow = flow.map_err(refused)?;
     control.begin();
     let started = match options.start || options.read.is_some() {
         true => flow.start(),
@@ -442,6 +477,7 @@ fn member_text(
         }
         None => {
             let error = of_member.error.as_deref().unwrap_or_default();
+            let error = error.replace('\n', "; ");
             format!("{sensor}: {}: {error}", of_member.state)
         }
     })
@@ -538,6 +574,8 @@ fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
 }
 
 fn print(text: &str) -> Result<(), Failure> {
+    // Text of another machine may be in it.
+    let text = flowgauge_record::text::harmless_lines(text);
     let mut out = std::io::stdout().lock();
     let written = writeln!(out, "{text}").and_then(|()| out.flush());
     match written {

@@ -237,7 +237,7 @@ impl Scope {
             1 => LAST_LOOK,
             _ => Duration::ZERO,
         };
-        let mut error = None;
+        let (mut error, mut has_failed) = (None, false);
         let next = turn.turns.next(flows.keys().copied(), |at| {
             let flow = &flows[&at];
             // In this order: what came before the end is taken.
@@ -245,6 +245,7 @@ impl Scope {
             match flow.time_of_next(fid, limit) {
                 Ok(Some(time)) => return Head::Packet(time),
                 Ok(None) if flow.has_failed() => {
+                    has_failed = true;
                     self.fail(at, flow, &Error::new(SOCKET, "the flow has failed"));
                 }
                 Ok(None) if is_over => {}
@@ -253,7 +254,10 @@ impl Scope {
                         is_live: flow.is_live(),
                     };
                 }
-                Err(passing) if is_passing(&passing) => self.fail(at, flow, &passing),
+                Err(passing) if is_passing(&passing) => {
+                    has_failed = true;
+                    self.fail(at, flow, &passing);
+                }
                 Err(other) => error = Some(other),
             }
             Head::Over
@@ -265,6 +269,8 @@ impl Scope {
                 packet.map_err(Some)
             }
             (_, Some(error)) => Err(Some(error)),
+            // Who is left may be nobody, which is no end.
+            (Next::Over, None) if has_failed && self.flows().is_empty() => Err(Some(unreachable())),
             (Next::Wait, None) => Ok(None),
             (Next::Over, None) => Err(None),
         }

@@ -127,6 +127,9 @@ impl RegexFlags {
     }
 }
 
+/// What a repeat without end counts for: with many of them a compiler takes long.
+const UNBOUNDED: u64 = 32;
+
 /// How many places in an expression a match can be at, each bounded repeat written out: what a compiler's time goes by (with
 /// Vectorscan as its cube where all of them may be left out: 1.3 s for 800, 10 s for 1,600). Never less than there are.
 pub fn positions(expression: &[u8]) -> u64 {
@@ -146,12 +149,15 @@ pub fn positions(expression: &[u8]) -> u64 {
                 before.saturating_add(last)
             }
             b'{' => match repeats(rest) {
-                Some((times, after)) => {
+                Some((times, is_open, after)) => {
                     rest = after;
                     if let Some((_, last)) = groups.last_mut() {
                         *last = last.saturating_mul(times);
                     }
-                    continue;
+                    match is_open {
+                        true => UNBOUNDED,
+                        false => continue,
+                    }
                 }
                 None => 1,
             },
@@ -163,6 +169,7 @@ pub fn positions(expression: &[u8]) -> u64 {
                 rest = rest.get(1..).unwrap_or_default();
                 1
             }
+            b'*' | b'+' => UNBOUNDED,
             _ => 1,
         };
         if let Some((before, last)) = groups.last_mut() {
@@ -175,14 +182,15 @@ pub fn positions(expression: &[u8]) -> u64 {
     all.fold(0, u64::saturating_add)
 }
 
-/// The most times that a repeat allows, and what is behind it: `3}`, `1,30}`, `2,}`.
-fn repeats(text: &[u8]) -> Option<(u64, &[u8])> {
+/// The most times that a repeat names, whether it allows more, and what is behind it: `3}`, `1,30}`, `2,}`.
+fn repeats(text: &[u8]) -> Option<(u64, bool, &[u8])> {
     let end = text.iter().position(|byte| *byte == b'}')?;
     let (bounds, rest) = (core::str::from_utf8(&text[..end]).ok()?, &text[end + 1..]);
+    let is_open = bounds.trim_end().ends_with(',');
     let bounds = bounds.split(',').filter(|bound| !bound.trim().is_empty());
     let bounds = bounds.map(|bound| bound.trim().parse::<u64>());
     let bounds: Vec<u64> = bounds.collect::<Result<_, _>>().ok()?;
-    Some(((*bounds.iter().max()?).max(1), rest))
+    Some(((*bounds.iter().max()?).max(1), is_open, rest))
 }
 
 /// What is behind a class whose bracket is open.
@@ -212,7 +220,9 @@ mod tests {
             ("abc", 3),
             ("a{3}", 3),
             ("a{2,30}b", 31),
-            ("a{7,}", 7),
+            ("a{7,}", 39),
+            ("a.*b+", 67),
+            ("(a*|b){2}", 68),
             ("(ab|c){10}d", 31),
             ("((ab){3}c{2}){4}", 32),
             ("a{2}{3}", 6),

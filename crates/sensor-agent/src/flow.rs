@@ -1,6 +1,7 @@
 //! A flow of a user elsewhere: what of it was sent.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ pub(crate) struct Sent {
     page: Mutex<Page>,
     packets: Mutex<Packets>,
     changed: Condvar,
+    /// The user was told that no more comes.
+    has_ended: AtomicBool,
 }
 
 /// Of its packets.
@@ -48,6 +51,17 @@ impl Sent {
                 is_over: false,
             }),
             changed: Condvar::new(),
+            has_ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Tells once that no more comes: at the end of the sensor its user has a moment for last results.
+    pub(crate) fn tell_end(&self, sender: &MessageSender) -> Result<(), Error> {
+        let reading = self.readings.read(0);
+        let is_new = reading.is_last && !self.has_ended.swap(true, Ordering::Relaxed);
+        match is_new {
+            true => self.send_numbers(0, sender),
+            false => Ok(()),
         }
     }
 

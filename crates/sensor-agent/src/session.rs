@@ -16,6 +16,8 @@ use crate::flow::Sent;
 
 /// How often a user is asked whether it is there: connections that say nothing end.
 const ASK_EVERY: Duration = Duration::from_secs(5);
+/// How often it is looked whether a flow has come to its end.
+const LOOK: Duration = Duration::from_millis(250);
 /// Numbers are not sent more often.
 const LEAST_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -181,6 +183,9 @@ impl Session {
                 let opened = flow.opened().clone();
                 let sent = Arc::new(Sent::new(flow));
                 self.flows.lock().insert(opened.number, sent);
+                // From now on it is looked for its end.
+                let _pushes = self.pushes.lock();
+                self.changed.notify_all();
                 Ok(Answer::Flow(opened))
             }
             Request::Close { flow } => {
@@ -227,9 +232,24 @@ impl Session {
                 pushes = self.pushes.lock();
                 continue;
             }
+            drop(pushes);
+            let flows: Vec<Arc<Sent>> = self.flows.lock().values().cloned().collect();
+            let told = flows
+                .iter()
+                .try_for_each(|flow| flow.tell_end(&self.sender));
+            if told.is_err() {
+                self.sender.close();
+                return;
+            }
+            pushes = self.pushes.lock();
             let next = pushes.flows.values().map(|push| push.due).min();
-            let next = next.map_or(asked + ASK_EVERY, |next| next.min(asked + ASK_EVERY));
-            self.changed.wait_until(&mut pushes, next);
+            let is_idle = self.flows.lock().is_empty();
+            let look = if is_idle { ASK_EVERY } else { LOOK };
+            let look = (asked + ASK_EVERY).min(now + look);
+            let next = next.map_or(look, |next| next.min(look));
+            if !pushes.is_over {
+                self.changed.wait_until(&mut pushes, next);
+            }
         }
     }
 

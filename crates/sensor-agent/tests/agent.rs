@@ -16,6 +16,7 @@ use flowgauge_generate::{Config as Trace, Preset, generate};
 use flowgauge_link::{Identity, KeyFolder};
 use flowgauge_sensor::Sensor;
 use flowgauge_sensor_agent::Agent;
+use flowgauge_sensor_client::protocol::Results;
 use flowgauge_sensor_client::protocol::Secret;
 use flowgauge_sensor_client::scope::{self, Member};
 use flowgauge_sensor_client::{Client, ClientError, Flow, Packet, Readings, ScopeFlow, Sensors};
@@ -177,6 +178,27 @@ fn narrow(target: std::net::SocketAddr) -> (std::net::SocketAddr, Arc<AtomicU64>
         }
     });
     (address, count)
+}
+
+/// At the end of a sensor users elsewhere have their last results, too, without asking in time by chance.
+#[test]
+fn last_results_come_from_a_sensor_that_ends() {
+    let mut running = Running::start();
+    let (sensors, members) = scope_of(core::slice::from_ref(&running));
+    let mut flow = ScopeFlow::open(&sensors, members, "count", &[], Duration::ZERO).unwrap();
+    let local = running.local().open("mix", "count", &[]).unwrap();
+    assert!(flow.start().iter().any(Result::is_ok));
+    until("packets come", || local.readings().read(0).value > Some(0));
+    local.close().unwrap();
+    let stopping = thread::spawn(move || {
+        running.stop_sensor();
+        running
+    });
+    until("the end is told", || flow.is_over());
+    let last = flow.close();
+    let is_good = |results: &Results| results.is_last && results.failure.is_none();
+    assert!(last.iter().flatten().any(is_good), "{last:?}");
+    drop(stopping.join().unwrap());
 }
 
 /// Packets that wait for a network come compressed, and are the same.

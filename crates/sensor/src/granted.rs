@@ -351,7 +351,7 @@ fn slow_patterns(node: &Node) -> Option<String> {
     (most > MOST_POSITIONS || all > 8 * MOST_POSITIONS).then(|| {
         let all_most = 8 * MOST_POSITIONS;
         format!(
-            "with repeats as {{1,100}} written out a pattern has at most {MOST_POSITIONS} characters, all of them {all_most}"
+            "with repeats as {{1,100}} written out, and those without end as 32, a pattern has at most {MOST_POSITIONS} characters, all of them {all_most}"
         )
     })
 }
@@ -569,11 +569,13 @@ mod tests {
         });
         let many = format!("match {{ pattern = \"{}\" }}", "a{1,450}\\n".repeat(9));
         let long = format!("match {{ pattern = \"{}\" }}", "GET /a ".repeat(100));
+        let endless = format!("match {{ pattern = \"{}\" }}", "(a.*b|c.*d)".repeat(28));
         for text in [
             "match { pattern = \"(?:a?){1,800}a{800}\" }",
             "match { pattern = \"((a{1,30}b){1,30}c){1,10}\" }",
             many.as_str(),
             long.as_str(),
+            endless.as_str(),
         ] {
             assert!(refused(&rights, text).is_some(), "{text}");
             assert_eq!(refused(&Granted::all(), text), None, "{text}");
@@ -582,6 +584,7 @@ mod tests {
         for text in [
             fixed.as_str(),
             "match { pattern = \"GET /[a-z]{1,200}\\nHost: .{1,100}\\r\" }",
+            "match { pattern = \"User-Agent: .*curl.*\\nCookie: [a-z]+=.*;\" }",
         ] {
             assert_eq!(refused(&rights, text), None, "{text}");
         }

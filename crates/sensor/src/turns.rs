@@ -11,6 +11,9 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::accounts::{Account, Who};
 
+/// How many users have something compiled at once, on threads of low priority: what some wait for does not hold up others.
+const MOST: usize = 16;
+
 pub(crate) struct Turns {
     state: Mutex<State>,
     changed: Condvar,
@@ -63,9 +66,8 @@ impl State {
 impl Turns {
     /// As many at once as half of the processors, but two at least: one user's does not keep all others waiting.
     pub(crate) fn new() -> Turns {
-        let processors = thread::available_parallelism().map_or(1, usize::from);
         Turns {
-            state: Mutex::new(State::new((processors / 2).max(2))),
+            state: Mutex::new(State::new(MOST)),
             changed: Condvar::new(),
         }
     }

@@ -650,7 +650,7 @@ fn past_links_of_others(path: &Path, flags: OFlags, mode: Mode) -> io::Result<Ow
             ));
         }
         // Where /proc/self/fd/1 leads is no name.
-        if rustix::fs::fstatfs(within)?.f_type as u64 == PROC_MAGIC {
+        if rustix::fs::fstatfs(&link)?.f_type as u64 == PROC_MAGIC {
             let opened = open_at(within, &part, flags, mode)?;
             if left.is_empty() {
                 return Ok(opened);

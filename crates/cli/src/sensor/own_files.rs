@@ -1,8 +1,10 @@
 //! Files that a flow writes for its user: opened here, with the user's rights, and handed to the sensor.
 
+use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use flowgauge_mapi::Target;
 use flowgauge_registry::registry;
 use flowgauge_stack::syntax::{Body, Node, Shape, Value};
 use flowgauge_stack::{Sources, parse_stack};
@@ -13,35 +15,54 @@ use crate::failure::Failure;
 /// Components whose option `file` names what they write.
 const WRITERS: [&str; 3] = ["output", "result_to_file", "flow_export"];
 
-/// A stack whose files are open: the text names the first `fd:0`, with the ending of its name, which says what is written.
-///
-/// # Errors
-/// A file that cannot be written. What is wrong with the text is for the sensor to say.
-pub(super) fn opened(stack: &str) -> Result<(String, Vec<OwnedFd>), Failure> {
+/// The files that a stack writes, and its text for the sensor: it names the first `fd:0`, with the ending of its name, which says
+/// what is written. What is wrong with the text is for the sensor to say.
+pub(super) fn targets(stack: &str) -> (String, Vec<Target>) {
     let mut sources = Sources::default();
     let parsed = sources
         .add("flow", stack)
         .map(|file| parse_stack(&sources, file));
     let Some(Ok(body)) = parsed else {
-        return Ok((stack.to_owned(), Vec::new()));
+        return (stack.to_owned(), Vec::new());
     };
     let mut named = Vec::new();
     find(&body, &mut named);
-    let (mut text, mut at, mut opened) = (String::new(), 0, Vec::new());
+    let (mut text, mut at, mut targets) = (String::new(), 0, Vec::new());
     for value in named {
-        let path = Path::new(&value.text);
-        let file = files::named().open(path, How::replace());
-        let file = file.map_err(|error| {
-            let what = format!("cannot write {}: {error}", path.display());
-            Failure::usage(what, "name a file that you may write")
-        })?;
         text += &stack[at..value.span.start as usize];
-        text += &format!("fd:{}{}", opened.len(), ending(path));
+        text += &format!("fd:{}{}", targets.len(), ending(Path::new(&value.text)));
         at = value.span.end as usize;
-        opened.push(OwnedFd::from(file));
+        targets.push(Target::File {
+            path: value.text.clone(),
+            begins: String::new(),
+        });
     }
     text += &stack[at..];
-    Ok((text, opened))
+    (text, targets)
+}
+
+/// Opens one of them. What was in it is lost.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn open(target: &Target) -> Result<OwnedFd, Failure> {
+    let Target::File { path, .. } = target else {
+        return target
+            .open()
+            .map_err(|error| Failure::run(error.to_string(), None));
+    };
+    let failed = |why: String| {
+        let what = format!("cannot write {path}: {why}");
+        Failure::usage(what, "name a file that you may write")
+    };
+    let path = Path::new(path);
+    // A pipe would wait for a reader.
+    if fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+        return Err(failed("it is no regular file".to_owned()));
+    }
+    let file = files::named().open(path, How::replace());
+    file.map(OwnedFd::from)
+        .map_err(|error| failed(error.to_string()))
 }
 
 /// The names of files that components write to, in the order of the text.
@@ -99,15 +120,20 @@ mod tests {
             at("other"),
             at("v1.2.json")
         );
-        let (text, files) = opened(&stack).unwrap();
-        assert_eq!(files.len(), 3);
+        let (text, named) = targets(&stack);
+        assert_eq!(named.len(), 3);
         assert_eq!(
             text,
             "filter { tcp } output { file = fd:0.pcap.zst } - tcpdirdemux < output { fd:1 } > flows output { as = x, file = fd:2.json } output"
         );
+        assert!(!folder.path().join("a b.pcap.zst").exists());
+        open(&named[0]).unwrap();
         assert!(folder.path().join("a b.pcap.zst").exists());
         let kept = "filter { tcp } output { file = fd:0 } count { as = file";
-        assert_eq!(opened(kept).unwrap().0, kept);
-        assert!(opened("output { file = /no/where/x.json }").is_err());
+        assert_eq!(targets(kept).0, kept);
+        for path in ["/no/where/x.json", "/dev/full", "/tmp"] {
+            let (_, named) = targets(&format!("output {{ file = {path} }}"));
+            assert!(open(&named[0]).is_err(), "{path}");
+        }
     }
 }

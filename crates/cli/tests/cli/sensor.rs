@@ -160,6 +160,31 @@ fn a_flow_writes_files_of_its_user() {
         code == Some(2) && said.contains("cannot write no/x.pcap"),
         "{said}"
     );
+    // Root writes through links of its own, also from here on.
+    std::os::unix::fs::symlink("target.pcap", folder.join("link.pcap")).unwrap();
+    let arguments = ["flow", "-r", "mix.pcap", "count", "-w", "link.pcap"];
+    let (said, code) = output(folder, &arguments);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(fs::metadata(folder.join("target.pcap")).unwrap().len() > 10_000);
+    // What is there stays where the flow cannot be, or reads it.
+    fs::write(folder.join("kept"), "here").unwrap();
+    let trace = fs::metadata(folder.join("mix.pcap")).unwrap().len();
+    for arguments in [
+        &["-d", "mix", "coount", "-w", "kept"][..],
+        &["-d", "nix", "count", "-w", "kept"],
+        &["-d", "127.0.0.1:mix", "count", "-w", "kept"],
+        &["-r", "mix.pcap", "count", "-w", "mix.pcap"],
+        &["-d", "mix", "count", "-w", "/dev/full"],
+    ] {
+        let (said, code) = output(folder, &[&["flow"], arguments].concat());
+        assert_eq!(code, Some(2), "{arguments:?}: {said}");
+        assert_eq!(
+            fs::read(folder.join("kept")).unwrap(),
+            b"here",
+            "{arguments:?}"
+        );
+    }
+    assert_eq!(fs::metadata(folder.join("mix.pcap")).unwrap().len(), trace);
 }
 
 #[test]

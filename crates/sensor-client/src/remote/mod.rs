@@ -104,6 +104,7 @@ impl Remote {
                 prefetch: PREFETCH,
                 granted: 0,
                 taken: 0,
+                received: 0,
                 push: Duration::ZERO,
                 heard: Instant::now(),
                 is_over: false,
@@ -228,6 +229,11 @@ impl Shared {
             _ => Some(Batch::of(component, count, bytes, fill)?),
         };
         let mut state = lock(&flow.state);
+        state.received += bytes as u64;
+        // The last message may go beyond what was granted.
+        if state.received > state.granted.saturating_add(MOST_MESSAGE as u64) {
+            return None;
+        }
         match batch {
             Some(batch) => state.batches.push_back(batch),
             None => state.is_over = true,
@@ -311,6 +317,8 @@ struct State {
     /// Bytes that the agent was told it may have sent, and those that were taken from here.
     granted: u64,
     taken: u64,
+    /// Bytes that came.
+    received: u64,
     /// How often numbers come by themselves; zero: when they are asked for.
     push: Duration,
     /// When numbers came last.
