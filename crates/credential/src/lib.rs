@@ -17,7 +17,7 @@
 //! ```
 //!
 //! What a check can say is a part of Biscuit's Datalog: each query looks at one fact and compares its terms with constants
-//! ([`check`]). That is enough for bounds, and a query costs as many steps as there are facts, whoever wrote it: there are
+//! (`check`). That is enough for bounds, and a query costs as many steps as there are facts, whoever wrote it: there are
 //! neither rules nor joins that a hostile holder could make expensive. A block with anything else is refused, not ignored.
 //!
 //! Of a token, only the signatures and these statements are taken. Checks of blocks see the facts of the request and nothing
