@@ -166,9 +166,19 @@ fn revoke(options: &RevokeOptions) -> Result<(), Failure> {
         }
     };
     let path = &options.revoked;
+    // A sensor takes no file with a line that it does not understand.
+    let mut line = format!("{id}\n");
+    if path.exists() {
+        Revoked::read(path).map_err(|error| revoked_failure(path, &error))?;
+        let text =
+            std::fs::read(path).map_err(|error| revoked_failure(path, &error.to_string()))?;
+        if text.last().is_some_and(|last| *last != b'\n') {
+            line.insert(0, '\n');
+        }
+    }
     let appended = files::named().open(path, How::append().mode(0o644));
     let appended = appended.and_then(|mut file| {
-        file.write_all(format!("{id}\n").as_bytes())?;
+        file.write_all(line.as_bytes())?;
         file.sync_all()
     });
     appended.map_err(|error| revoked_failure(path, &error.to_string()))?;

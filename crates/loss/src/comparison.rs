@@ -215,6 +215,11 @@ impl Comparison {
         }
     }
 
+    /// Flows were ended early, here or at a point: from now on only what lies between two marks is compared.
+    pub fn cut(&mut self) {
+        self.pairs.iter_mut().for_each(|pair| pair.is_cut = true);
+    }
+
     /// Flows that ended because there were too many at once.
     pub fn evicted(&self) -> u64 {
         self.evicted
@@ -232,6 +237,7 @@ impl Comparison {
             && let Some((key, flow)) = self.flows.pop_lru()
         {
             self.evicted += 1;
+            self.cut();
             self.conclude(&key, flow);
         }
         let (points, pairs) = (self.points.len(), self.pairs.len());

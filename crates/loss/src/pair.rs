@@ -68,6 +68,8 @@ pub(crate) struct Pair {
     routes: HashMap<Address, bool, FoldedState>,
     /// By number of packets: flows that were compared, and flows that may have been lost as a whole.
     sizes: [[u64; 2]; SIZES],
+    /// Flows were ended early: what one point alone says of one is not all that it saw.
+    pub(crate) is_cut: bool,
 }
 
 impl Pair {
@@ -87,6 +89,7 @@ impl Pair {
             late: Default::default(),
             routes: HashMap::default(),
             sizes: Default::default(),
+            is_cut: false,
         }
     }
 
@@ -364,6 +367,7 @@ impl Pair {
         points: &[Point],
     ) -> bool {
         let is_whole = |difference: Option<i64>| match difference {
+            _ if self.is_cut => false,
             Some(difference) => self.saw_end(sides, difference, points),
             None => {
                 let difference = self.offset.map_or(0, |offset| offset.nanos);
@@ -412,7 +416,7 @@ impl Pair {
         let goes_on = route.unwrap_or(seen == 0 || self.one_way);
         let packets = side.counts().all();
         let is_upstream = goes_on == (seen == 0);
-        let verdict = if is_outside {
+        let verdict = if is_outside || self.is_cut {
             Verdict::Unobserved
         } else if route.is_some() && is_upstream && self.is_likely(goes_on, packets) {
             Verdict::Lost

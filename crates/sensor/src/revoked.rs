@@ -23,7 +23,12 @@ impl Revoked {
     /// # Errors
     /// It cannot be read, or has a line that is no identifier.
     pub fn read(path: &Path) -> Result<Revoked, String> {
-        let bytes = Folder::anywhere().read(path, MOST_BYTES);
+        let folder = Folder::anywhere();
+        // A pipe would wait for somebody who writes.
+        if folder.metadata(path).is_ok_and(|about| !about.is_file()) {
+            return Err("is no regular file".to_owned());
+        }
+        let bytes = folder.read(path, MOST_BYTES);
         let bytes = bytes.map_err(|error| error.to_string())?;
         let bytes = bytes.ok_or_else(|| "is longer than 16 MiB".to_owned())?;
         let text = String::from_utf8(bytes).map_err(|_| "is not text in UTF-8".to_owned())?;

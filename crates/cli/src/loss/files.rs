@@ -112,6 +112,9 @@ impl Point {
             }
             self.clock = self.clock.max(packet.time);
             if self.clock >= self.observer.next_tick() {
+                if self.observer.evicted() > 0 {
+                    comparison.cut();
+                }
                 self.observer.tick(self.clock, &mut |observation| {
                     comparison.observe(place, observation);
                 });

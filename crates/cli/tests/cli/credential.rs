@@ -208,6 +208,27 @@ fn at_a_sensor(folder: &Folder, issuer: &str, id: &str) {
         fs::read_to_string(folder.at("revoked")).unwrap(),
         format!("{id}\n")
     );
+    // A line that has no end stays one, and no file is made that the sensor would not take.
+    let other = "ab".repeat(64);
+    let revoke = ["credential", "revoke", &other, "--revoked", "others"];
+    for (before, after) in [("", ""), ("# note", "# note\n"), (id, &*format!("{id}\n"))] {
+        fs::write(folder.at("others"), before).unwrap();
+        folder.good(&revoke);
+        let text = fs::read_to_string(folder.at("others")).unwrap();
+        assert_eq!(text, format!("{after}{other}\n"));
+    }
+    fs::write(folder.at("others"), "garbage\n").unwrap();
+    let refused = folder.bad(&revoke);
+    assert!(
+        refused.0 == 2 && refused.1.contains("line 1"),
+        "{refused:?}"
+    );
+    assert!(
+        folder
+            .bad(&["credential", "revoke", &other, "--revoked", "/dev/zero"])
+            .0
+            == 2
+    );
     let verify = [
         "credential",
         "verify",

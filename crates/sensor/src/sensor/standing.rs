@@ -21,7 +21,9 @@ use crate::text;
 const MOST_CONNECTIONS: u64 = 1024;
 const MOST_OF_A_USER: usize = 32;
 /// Connections of those without rights, who may bring a credential.
-const MOST_STRANGERS: u64 = 64;
+const MOST_STRANGERS: u64 = 256;
+/// ... and of one of them, with those that brought one.
+const MOST_OF_A_STRANGER: usize = 16;
 /// How often it is looked whether flows may still be there.
 const EVERY: Duration = Duration::from_secs(1);
 /// How long somebody without rights may take to bring a credential.
@@ -72,8 +74,13 @@ impl Sensor {
             let hint = "the sensor's configuration has the rights of users, in remotes those of other machines, in agents who may speak for them";
             // Who brings a credential comes without rights.
             let may_come = asker.credential.is_none() && self.people.has_issuers();
-            if !may_come || self.strangers.load(Ordering::Relaxed) >= MOST_STRANGERS {
+            if !may_come {
                 return Err(Refusal::with_hint(why.clone(), hint));
+            }
+            if self.strangers.load(Ordering::Relaxed) >= MOST_STRANGERS {
+                let error =
+                    format!("{why}, and {MOST_STRANGERS} others are about to bring a credential");
+                return Err(Refusal::with_hint(error, "try again in some seconds"));
             }
         }
         let users = &mut self.state.lock().users;
@@ -84,6 +91,7 @@ impl Sensor {
         let (all, of_one) = match (rights.admin, is_agent) {
             (true, _) => (u64::MAX, usize::MAX),
             (false, true) => (MOST_CONNECTIONS, usize::MAX),
+            (false, false) if rights.nothing.is_some() => (MOST_CONNECTIONS, MOST_OF_A_STRANGER),
             (false, false) => (MOST_CONNECTIONS, MOST_OF_A_USER),
         };
         let has_room = self.connections.load(Ordering::Relaxed) < all;
@@ -96,7 +104,7 @@ impl Sensor {
         }
         Err(match has_room {
             true => Refusal::with_hint(
-                format!("you have {MOST_OF_A_USER} connections, and no more may be"),
+                format!("you have {of_one} connections, and no more may be"),
                 "close others, or open several flows on one connection",
             ),
             false => Refusal::with_hint(
