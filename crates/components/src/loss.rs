@@ -32,7 +32,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    points: Text = required, "names of the points, in the order of the path";
+    points: Text = required, "names of the points, in the order in which packets pass them";
     matrix: Flag = "no", "compare each point with each";
     flows: Flag = "no", "a record of each flow, too";
     one_way: Flag = "no", "packets of both directions pass the points in their order";
