@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use flowgauge_capture::filter::{DEFAULT_SNAP_LEN, Filter};
 use flowgauge_credential::{
     Credential, Error, Holder, IssuerKey, IssuerName, Limits, Policy, date_of, date_text,
 };
@@ -11,6 +12,7 @@ use flowgauge_link::{KeyFolder, read_secret};
 use flowgauge_record::text::harmless_lines;
 use flowgauge_sensor::{Revoked, function};
 use flowgauge_sys::files::{self, How};
+use flowgauge_wire::LinkType;
 
 use crate::failure::{self, Failure};
 use crate::keys::{folder, of_link};
@@ -70,7 +72,7 @@ fn issue(options: &IssueOptions) -> Result<(), Failure> {
     let key = IssuerKey::parse(&secret).map_err(unusable)?;
     let mut limits = limits(&options.limits, &folder)?;
     if options.expires != "never" {
-        limits.expires = Some(date(&options.expires)?);
+        limits.expires = Some(end(&options.expires)?);
     }
     let is_anybodys = limits.holders.is_empty();
     let credential = Credential::issue(&key, &limits).map_err(unusable)?;
@@ -86,7 +88,7 @@ fn issue(options: &IssueOptions) -> Result<(), Failure> {
 fn attenuate(options: &AttenuateOptions) -> Result<(), Failure> {
     let folder = folder(options.folder.keys.as_deref());
     let mut limits = limits(&options.limits, &folder)?;
-    limits.expires = options.expires.as_deref().map(date).transpose()?;
+    limits.expires = options.expires.as_deref().map(end).transpose()?;
     let mut credential = read(&options.file)?;
     if !limits.is_empty() {
         credential = credential.attenuate(&limits).map_err(unusable)?;
@@ -214,6 +216,7 @@ fn limits(options: &LimitOptions, folder: &KeyFolder) -> Result<Limits, Failure>
         })
     });
     let functions = functions.collect::<Result<Vec<_>, _>>()?;
+    options.filter.as_deref().map_or(Ok(()), check_filter)?;
     Ok(Limits {
         holders,
         devices: Some(options.device.clone()).filter(|devices| !devices.is_empty()),
@@ -229,8 +232,23 @@ fn limits(options: &LimitOptions, folder: &KeyFolder) -> Result<Limits, Failure>
     })
 }
 
-fn date(text: &str) -> Result<u64, Failure> {
-    date_of(text, Some(now())).map_err(unusable)
+/// A filter that packets of some interface can pass.
+fn check_filter(expression: &str) -> Result<(), Failure> {
+    let compile = |link| Filter::compile(expression, link, DEFAULT_SNAP_LEN);
+    let wrong = compile(LinkType::ETHERNET).err();
+    let wrong = wrong.filter(|_| compile(LinkType::IEEE802_11_RADIOTAP).is_err());
+    wrong.map_or(Ok(()), |error| Err(Failure::opening(&error)))
+}
+
+/// When a credential ends.
+fn end(text: &str) -> Result<u64, Failure> {
+    let now = now();
+    let date = date_of(text, Some(now)).map_err(unusable)?;
+    if date <= now {
+        let what = format!("--expires {text} has passed: nobody could use the credential");
+        return Err(Failure::usage(what, "give a date to come, or 30d, 12h"));
+    }
+    Ok(date)
 }
 
 /// Seconds since 1970.

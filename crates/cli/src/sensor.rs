@@ -352,8 +352,8 @@ fn flow(
     while left > 0 {
         let mut came = vec![Came::default(); flow.size()];
         let is_over = wait(&control, every, &mut flow, &mut came);
-        let states = flow.states();
         let mut all = flow.results();
+        let states = flow.states();
         let mut known = all.iter().flatten().peekable();
         let is_over = is_over || known.peek().is_some() && known.all(|results| results.is_last);
         flow.refresh();
@@ -387,12 +387,23 @@ fn flow(
                 (results, true) => print(&member_text(state, results, options.json)?)?,
             }
         }
+        if let Some(failure) = all_refused(&states) {
+            return Err(failure);
+        }
         left -= 1;
     }
     match own {
         Some((client, device, path)) => file_errors(&client, &device, path),
         None => Ok(()),
     }
+}
+
+/// Why nothing more comes, where no member has the flow and none is tried again.
+fn all_refused(states: &[MemberState]) -> Option<Failure> {
+    let is_refused = |state: &MemberState| state.state == "refused";
+    let trouble = states.iter().find_map(|state| state.trouble.clone())?;
+    let all = states.iter().all(is_refused);
+    all.then(|| Failure::run(trouble.what, trouble.hint))
 }
 
 /// What was wrong with a file that was read.
@@ -454,10 +465,7 @@ fn member_text(
     let since = state.since.duration_since(std::time::UNIX_EPOCH);
     let of_member = OfMember {
         sensor: state.member.to_string(),
-        state: match (state.state, &error) {
-            ("ok", Some(_)) => "late",
-            (state, _) => state,
-        },
+        state: state.state,
         since: since.map_or(0, |since| since.as_nanos() as u64),
         generation: state.generation,
         error,

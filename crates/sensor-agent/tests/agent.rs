@@ -158,11 +158,24 @@ fn packets_of_several_sensors_come_by_capture_time() {
     assert!(taken.iter().all(|taken| *taken > 1000));
 }
 
-/// A network between that lets 64 KiB pass in 16 ms. Returns its address, and what counts bytes to the user.
+/// A network between a user and an agent that passes 4 MB per second on, and how much it has.
 fn narrow(target: std::net::SocketAddr) -> (std::net::SocketAddr, Arc<AtomicU64>) {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, count) = (listener.local_addr().unwrap(), Arc::<AtomicU64>::default());
+    let count = Arc::<AtomicU64>::default();
     let passed = Arc::clone(&count);
+    let address = between(target, move |len| {
+        passed.fetch_add(len as u64, Ordering::Relaxed);
+        thread::sleep(Duration::from_millis(16) * len as u32 / (64 << 10));
+    });
+    (address, count)
+}
+
+/// A network between a user and an agent that waits for `pass` with as many bytes as come to the user at once.
+fn between(
+    target: std::net::SocketAddr,
+    pass: impl Fn(usize) + Send + 'static,
+) -> std::net::SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         let user = listener.accept().unwrap().0;
         let agent = TcpStream::connect(target).unwrap();
@@ -170,14 +183,67 @@ fn narrow(target: std::net::SocketAddr) -> (std::net::SocketAddr, Arc<AtomicU64>
         thread::spawn(move || io::copy(&mut &back.0, &mut &back.1));
         let mut bytes = vec![0; 64 << 10];
         while let Ok(len @ 1..) = (&agent).read(&mut bytes) {
-            passed.fetch_add(len as u64, Ordering::Relaxed);
-            thread::sleep(Duration::from_millis(16) * len as u32 / bytes.len() as u32);
+            pass(len);
             if (&user).write_all(&bytes[..len]).is_err() {
                 break;
             }
         }
     });
-    (address, count)
+    address
+}
+
+/// Rows of an answer that came late are there for who asks next, or with the last results.
+#[test]
+fn rows_that_come_late_are_not_lost() {
+    let running = Running::start();
+    let is_held = Arc::<AtomicBool>::default();
+    let holds = Arc::clone(&is_held);
+    let address = between(running.agent.as_ref().unwrap().local_address(), move |_| {
+        while holds.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let sensors = Sensors::new(running.socket(), Some(running.user.clone()));
+    let sensors = Arc::new(sensors);
+    let members = scope::members(&format!("{address}:mix")).unwrap();
+    let open = || {
+        let (members, stack) = (
+            members.clone(),
+            "expired_flows { timeout = 1s, warmup = no }",
+        );
+        ScopeFlow::open(&sensors, members, stack, &[], Duration::ZERO).unwrap()
+    };
+    let mut flows = [open(), open()];
+    let local = running
+        .local()
+        .open("mix", "expired_flows { timeout = 1s, warmup = no }", &[])
+        .unwrap();
+    running.local().start("mix").unwrap();
+    until("all is read", || local.readings().read(0).is_last);
+    // Each table begins with its counts.
+    let rows = |results: &Results| {
+        let all = results.components[0].rows.clone().unwrap_or_default();
+        let flows = all.into_iter().filter(|row| row.contains_key("source"));
+        flows.collect::<Vec<_>>()
+    };
+    let expected = rows(&local.close().unwrap());
+    assert!(expected.len() > 100, "{}", expected.len());
+    is_held.store(true, Ordering::Relaxed);
+    for flow in &flows {
+        let late = flow.take("expired_flows").remove(0).unwrap_err();
+        assert_eq!(late, "it does not answer");
+        assert_eq!(flow.states()[0].state, "late");
+    }
+    is_held.store(false, Ordering::Relaxed);
+    let mut taken = Vec::new();
+    until("what was late is there", || {
+        let came = flows[0].take("expired_flows").remove(0);
+        taken.extend(came.iter().flat_map(&rows));
+        taken.len() >= expected.len()
+    });
+    assert!(taken == expected);
+    until("it answers", || flows[1].results()[0].is_ok());
+    assert!(rows(flows[1].close()[0].as_ref().unwrap()) == expected);
 }
 
 /// At the end of a sensor users elsewhere have their last results, too, without asking in time by chance.
@@ -343,9 +409,13 @@ fn a_reload_judges_users_elsewhere_by_their_own_rights() {
         running.remote_of(&running.identity("counter")),
     );
     let _flows = [&user, &counter].map(|client| client.open("mix", "count", &[]).unwrap());
+    let all = [running];
+    let (sensors, members) = scope_of(&all);
+    let scope = ScopeFlow::open(&sensors, members, "count", &[], Duration::ZERO).unwrap();
+    let running = &all[0];
     let local = running.local();
     local.reload().unwrap();
-    assert_eq!(running.flows(), 2);
+    assert_eq!(running.flows(), 4);
     let file = running.folder.path().join("sensor.toml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("[remotes.user]", "[remotes.other]")).unwrap();
@@ -354,7 +424,14 @@ fn a_reload_judges_users_elsewhere_by_their_own_rights() {
         said.iter().any(|line| line.contains("rights have changed")),
         "{said:?}"
     );
-    until("the user's flow has ended", || running.flows() == 1);
+    until("the user's flows have ended", || running.flows() == 2);
+    let refused = |it: &Result<Results, String>| it.as_ref().err().cloned();
+    let why = refused(&scope.results()[0]).unwrap();
+    assert_eq!(why, "you have no rights here");
+    let states = scope.states();
+    assert_eq!([states[0].state, states[1].state], ["refused", "ok"]);
+    assert_eq!(states[0].trouble.as_ref().unwrap().what, why);
+    assert_eq!(refused(&scope.results()[0]), Some(why));
     assert!(user.open("mix", "count", &[]).is_err());
     counter.status().unwrap();
 }

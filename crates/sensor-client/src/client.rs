@@ -65,7 +65,7 @@ pub enum ClientError {
     #[error("{0}: {1}")]
     Member(Member, Box<ClientError>),
     /// It has gone, or does not answer.
-    #[error("the sensor has gone: {0}")]
+    #[error("the sensor does not answer: {0}")]
     Gone(#[from] io::Error),
     /// It refused.
     #[error("{}", .0.error)]
@@ -423,14 +423,11 @@ pub(crate) enum Pending {
 impl Pending {
     /// The answer, results, if it comes until then.
     pub(crate) fn results(&mut self, until: Instant) -> Result<Option<Results>, ClientError> {
-        let answer = match self {
-            Pending::There(answer) => answer.take().ok_or(ClientError::Confused)??,
-            Pending::Coming(coming) => match coming.wait(until)? {
-                Some(answer) => answer_of(&answer)?,
-                None => return Ok(None),
-            },
+        self.wait(until);
+        let Pending::There(answer) = self else {
+            return Ok(None);
         };
-        match answer {
+        match answer.take().ok_or(ClientError::Confused)?? {
             Answer::Results(results) => Ok(Some(results)),
             Answer::Refused(refusal) => Err(ClientError::Refused(refusal)),
             _ => Err(ClientError::Confused),
@@ -438,10 +435,16 @@ impl Pending {
     }
 
     /// Whether it has still to come.
-    pub(crate) fn is_due(&self) -> bool {
-        match self {
-            Pending::There(_) => false,
-            Pending::Coming(coming) => matches!(coming.wait(Instant::now()), Ok(None)),
+    pub(crate) fn is_due(&mut self) -> bool {
+        self.wait(Instant::now());
+        matches!(self, Pending::Coming(_))
+    }
+
+    fn wait(&mut self, until: Instant) {
+        if let Pending::Coming(coming) = self
+            && let Some(came) = coming.wait(until).transpose()
+        {
+            *self = Pending::There(Some(came.and_then(|answer| answer_of(&answer))));
         }
     }
 }

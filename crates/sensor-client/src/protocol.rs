@@ -167,6 +167,9 @@ pub struct Refusal {
     /// It may be done later: the agent of a sensor that is not there says so.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub is_passing: bool,
+    /// The flow that it is about has ended.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub has_ended: bool,
 }
 
 impl Refusal {
@@ -176,15 +179,15 @@ impl Refusal {
             error: error.into(),
             hint: None,
             is_passing: false,
+            has_ended: false,
         }
     }
 
     /// Why, and what to do about it.
     pub fn with_hint(error: impl Into<String>, hint: &str) -> Refusal {
         Refusal {
-            error: error.into(),
             hint: Some(hint.to_owned()),
-            is_passing: false,
+            ..Refusal::new(error)
         }
     }
 
@@ -336,6 +339,20 @@ pub struct Results {
     pub failure: Option<String>,
     /// Of each component.
     pub components: Vec<ComponentResult>,
+}
+
+impl Results {
+    /// What was taken of tables before comes before their rows.
+    pub(crate) fn begin_with(&mut self, earlier: Results) {
+        for before in earlier.components {
+            let mut all = self.components.iter_mut();
+            let component = all.find(|it| it.component == before.component);
+            if let (Some(component), Some(mut rows)) = (component, before.rows) {
+                rows.append(component.rows.get_or_insert_default());
+                component.rows = Some(rows);
+            }
+        }
+    }
 }
 
 /// The result of a component.

@@ -146,8 +146,14 @@ struct Inner {
 #[derive(Debug)]
 struct Has {
     flow: Flow,
-    /// The answer that it owes.
-    owed: Option<Pending>,
+    /// Answers that it owes or that came late, by the component whose table was taken: who asks for the same next gets them.
+    owed: BTreeMap<Option<String>, Pending>,
+}
+
+impl Has {
+    fn is_due(&mut self) -> bool {
+        self.owed.values_mut().any(Pending::is_due)
+    }
 }
 
 impl Held for Has {
@@ -235,22 +241,19 @@ impl ScopeFlow {
 
     /// The results of each member, in the order of the scope, or why there are none.
     pub fn results(&self) -> Vec<Result<Results, String>> {
-        self.ask(|flow| Request::Results { flow, take: None })
+        self.ask(None, false)
     }
 
-    /// The table of a component, by its label, which each member forgets.
+    /// The table of a component, by its label, which each member forgets: that of an answer that came late, too.
     pub fn take(&self, component: &str) -> Vec<Result<Results, String>> {
-        self.ask(|flow| Request::Results {
-            flow,
-            take: Some(component.to_owned()),
-        })
+        self.ask(Some(component), false)
     }
 
     /// Takes the rows that wait in tables of components that keep them to be taken, as far as members have told: by member, each
     /// with the place of its component.
     pub fn take_rows(&self) -> Vec<Vec<(usize, Map<String, Value>)>> {
         let places = self.inner.members.map(|has| {
-            let flow = has.owed.is_none().then_some(&has.flow)?;
+            let flow = (!has.is_due()).then_some(&has.flow)?;
             let components = flow.opened().components.clone();
             Some((
                 flow.readings(),
@@ -282,27 +285,48 @@ impl ScopeFlow {
         self.inner.refresh();
     }
 
-    /// Ends the flow. Returns its last results.
+    /// Ends the flow. Returns its last results, and in their tables what was taken and came late.
     pub fn close(&mut self) -> Vec<Result<Results, String>> {
         self.inner.members.end();
-        let last = self.ask(|flow| Request::Close { flow });
+        let late = self.inner.members.map(|has| core::mem::take(&mut has.owed));
+        let mut last = self.ask(None, true);
+        for (last, late) in last.iter_mut().zip(late) {
+            let Ok(last) = last else { continue };
+            for (_, mut pending) in late
+                .into_iter()
+                .flatten()
+                .filter(|(take, _)| take.is_some())
+            {
+                if let Ok(Some(late)) = pending.results(Instant::now()) {
+                    last.begin_with(late);
+                }
+            }
+        }
         for has in self.inner.members.take_all() {
             has.flow.client().forget(has.flow.number());
         }
         last
     }
 
-    fn ask(&self, request: impl Fn(u64) -> Request) -> Vec<Result<Results, String>> {
+    /// Asks for results, of all components or with the table of one, and ends the flow with them if it `closes`.
+    fn ask(&self, take: Option<&str>, closes: bool) -> Vec<Result<Results, String>> {
         let silent = || "it does not answer".to_owned();
+        let take = take.map(str::to_owned);
         let members = &self.inner.members;
         let begun = (0..self.size()).map(|at| {
             let begun = members.with(at, |has| {
-                // An answer that comes late is nobody's.
-                if has.owed.as_mut().is_some_and(|owed| owed.is_due()) {
+                if has.is_due() {
                     return Err(silent());
                 }
-                has.owed = None;
-                let begun = has.flow.client().begin(&request(has.flow.number()));
+                if let Some(late) = has.owed.remove(&take) {
+                    return Ok(late);
+                }
+                let (flow, take) = (has.flow.number(), take.clone());
+                let request = match closes {
+                    true => Request::Close { flow },
+                    false => Request::Results { flow, take },
+                };
+                let begun = has.flow.client().begin(&request);
                 begun.map_err(|error| error.to_string())
             });
             begun.unwrap_or_else(|| {
@@ -320,10 +344,17 @@ impl ScopeFlow {
             match answer {
                 Ok(Some(results)) => Ok(results),
                 Ok(None) => {
-                    members.with(at, |has| has.owed = Some(pending));
+                    members.with(at, |has| has.owed.insert(take.clone(), pending));
                     Err(silent())
                 }
-                Err(error) => Err(error.to_string()),
+                Err(error) => {
+                    if let ClientError::Refused(refusal) = &error
+                        && refusal.has_ended
+                    {
+                        members.fail(at, Trouble::from(&error), |_| true);
+                    }
+                    Err(error.to_string())
+                }
             }
         });
         answers.collect()
@@ -424,7 +455,10 @@ impl Inner {
             flow.push(self.push)?;
         }
         flow.set_prefetch(self.prefetch.load(Ordering::Relaxed));
-        Ok(Has { flow, owed: None })
+        Ok(Has {
+            flow,
+            owed: BTreeMap::new(),
+        })
     }
 
     /// An error, and whose it is where there are others.

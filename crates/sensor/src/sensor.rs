@@ -618,10 +618,14 @@ impl State {
         }
         let gone = self.ended.get(&number);
         let gone = gone.filter(|gone| gone.session == asker.session);
-        Err(Refusal::new(match gone {
+        let error = match gone {
             Some(gone) => format!("flow {number} has ended: {}", gone.why),
             None => format!("there is no flow {number} of yours"),
-        }))
+        };
+        Err(Refusal {
+            has_ended: true,
+            ..Refusal::new(error)
+        })
     }
 
     /// Where programs come to for the streams of a device, if they may.

@@ -65,7 +65,11 @@ fn answer(
     if let Some(why) = &rights.nothing
         && !matches!(request, Request::SpeakFor { .. } | Request::Bring { .. })
     {
-        return Err(Refusal::with_hint(why.clone(), RIGHTS));
+        use Request::{Close, Reads, Results};
+        return Err(Refusal {
+            has_ended: matches!(request, Results { .. } | Reads { .. } | Close { .. }),
+            ..Refusal::with_hint(why.clone(), RIGHTS)
+        });
     }
     let answer = match request {
         Request::SpeakFor { name, key } => {

@@ -65,7 +65,16 @@ pub(super) fn run(options: &LossOptions, control: &Control) -> Result<(), Failur
     }
     drops(&sensors, &mut points);
     take(&mut report, flow.close(), &mut points);
-    report.finish()
+    report.finish()?;
+    let silent = points.iter().filter(|point| point.generation == 0);
+    let silent: Vec<String> = silent.map(|point| point.member.to_string()).collect();
+    match points.len() - silent.len() {
+        0 | 1 => Err(Failure::run(
+            format!("nothing was compared: {} never observed", silent.join(", ")),
+            Some("what was said of them on the way tells why".to_owned()),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// What runs on the devices.

@@ -69,7 +69,7 @@ pub(crate) struct LimitOptions {
     #[arg(long, value_name = "NAME")]
     pub(crate) anonymize: Option<String>,
     /// Flows at once
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) most_flows: Option<u32>,
     /// Packets per second of each flow
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]

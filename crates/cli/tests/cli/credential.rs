@@ -301,6 +301,21 @@ fn what_cannot_be_a_credential_is_said() {
             "\"soon\" is not a date",
         ),
         (
+            &["issue", "--issuer", "ops", "--expires", "2020-01-01"],
+            2,
+            "2020-01-01 has passed",
+        ),
+        (
+            &["attenuate", "a.cred", "--filter", "tpc port 80"],
+            2,
+            "tpc port 80",
+        ),
+        (
+            &["attenuate", "a.cred", "--most-flows", "0"],
+            2,
+            "most-flows",
+        ),
+        (
             &["issue", "--issuer", "ops", "--time", "always"],
             2,
             "mon-fri",

@@ -286,6 +286,22 @@ fn sensors_tell_what_files_tell() {
     let mut sensor = sensor.stderr(Stdio::null()).spawn().unwrap();
     let socket = path("sock");
     wait_until("the sensor is there", || fs::exists(&socket).unwrap());
+    // One point is none.
+    let alone = run(&[
+        "loss",
+        "--between",
+        "a,none",
+        "--socket",
+        &socket,
+        "--for",
+        "1s",
+    ]);
+    assert_eq!(alone.status.code(), Some(1));
+    let said = String::from_utf8(alone.stderr).unwrap();
+    assert!(
+        said.contains("nothing was compared: none never observed"),
+        "{said}"
+    );
     let out = fs::File::create(path("out")).unwrap();
     let mut loss = command(&[
         "loss",
