@@ -408,8 +408,10 @@ fn a_sensor_takes_an_interface_again() {
     live_support::wait_until("packets came", || status()["packets"] == 100);
     lab.ip("link set fg1 down");
     live_support::wait_until("it is away", || status()["state"] == "away");
+    assert_ne!(status()["errors"], serde_json::json!([]));
     lab.ip("link set fg1 up");
     live_support::wait_until("it is back", || status()["state"] == "reading");
+    assert_eq!(status()["errors"], serde_json::json!([]));
     trace.replay(&lab, "fg0");
     live_support::wait_until("more packets came", || status()["delivered"] == 200);
     let outcome = sensor.stop(Signal::SIGTERM);

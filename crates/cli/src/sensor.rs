@@ -380,6 +380,7 @@ fn flow(
                         false => lines(&results),
                     })?;
                     if let Some(failure) = results.failure {
+                        let failure = own_files::named(&failure, writes.0);
                         return Err(Failure::run(failure, None));
                     }
                 }

@@ -6,6 +6,7 @@
 //! ```text
 //!  api        the functions of mapi.h: pointers checked, panics caught, errors noted
 //!  session    the flows of this process, its connection to the sensor
+//!  flow       a flow of one sensor, and what comes of it
 //!  scope      flows that have members on many sensors
 //!  devices    devices of the sensor, and trace files
 //!  own        functions of the program's own, and the thread of a flow that runs them
@@ -18,6 +19,7 @@ pub mod abi;
 pub mod api;
 mod devices;
 mod error;
+mod flow;
 mod own;
 mod packets;
 mod results;

@@ -15,11 +15,12 @@ use flowgauge_sensor_client::{Readings, Sensors};
 
 use crate::abi::{RawPacket, RawResults};
 use crate::error::{NO_DEVICE, NOT_BUILT, NOT_CONNECTED, SOCKET, of_client};
+use crate::flow::Flow;
 use crate::results;
 use crate::session::{
-    ANSWER, Arguments, Descriptor, FIRST_LOOK, Flow, LAST_LOOK, MemberInfo, Setting, Status,
-    Transfer, call, calls_of, connected_twice, has_packets, has_result, lock, new_numbers,
-    open_waiting, seconds, too_late,
+    ANSWER, Arguments, Descriptor, FIRST_LOOK, LAST_LOOK, MemberInfo, Setting, Status, Transfer,
+    call, calls_of, connected_twice, has_packets, has_result, lock, new_numbers, open_waiting,
+    seconds, too_late,
 };
 
 /// How long a member may take to set a flow up, or for a table. One that does not give its numbers is not asked for tables.

@@ -2,13 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 
+#[path = "../../../tests/shared/corpora.rs"]
+mod corpora;
 mod scopes;
-#[path = "../../../tests/shared/skipped.rs"]
-mod skipped;
 mod support;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use flowgauge_credential::{Credential, IssuerKey, Limits};
@@ -25,6 +27,14 @@ fn stats(name: &str, values: &[u64]) -> String {
     let sum: u128 = values.iter().map(|value| u128::from(*value)).sum();
     let squares: u128 = values.iter().map(|value| u128::from(*value).pow(2)).sum();
     let (max, min) = (values.iter().max().unwrap(), values.iter().min().unwrap());
+    // Both are doubles, and so are sums beyond 64 bits.
+    let double = |value: &u64| format!("{:.0}", *value as f64);
+    let (max, min) = (double(max), double(min));
+    let shown = |sum| match u64::try_from(sum) {
+        Ok(sum) => sum.to_string(),
+        Err(_) => format!("{:.0}", sum as f64),
+    };
+    let (sum, squares) = (shown(sum), shown(squares));
     format!("{name} {} {sum} {squares} {max} {min}", values.len())
 }
 
@@ -50,43 +60,27 @@ fn running<'a>(values: impl Iterator<Item = u64> + 'a) -> Vec<u64> {
     sums.collect()
 }
 
-/// What `functions.c` prints of counters, and of statistics over them.
-fn counters(packets: &[Packet]) -> Vec<String> {
+/// Pauses between packets, where time does not go backwards.
+fn gaps(packets: &[Packet]) -> Vec<u64> {
+    let two = packets.windows(2);
+    two.map(|two| two[1].ticks().saturating_sub(two[0].ticks()))
+        .collect()
+}
+
+/// What programs print of statistics of frames.
+fn frames(packets: &[Packet]) -> [String; 5] {
     let sizes: Vec<u64> = packets.iter().map(|packet| packet.wire).collect();
-    let bytes = running(sizes.iter().copied());
-    let counts = running(packets.iter().map(|_| 1));
-    let gaps: Vec<u64> = packets
-        .windows(2)
-        .map(|two| two[1].ticks() - two[0].ticks())
-        .collect();
-    let mut all_gaps = gaps.clone();
-    all_gaps.insert(0, 0);
+    let gaps = gaps(packets);
+    let all_gaps = [&[0], &gaps[..]].concat();
     let hashes = packets.iter().map(|packet| {
         let sum: u64 = packet.bytes.iter().map(|byte| u64::from(*byte)).sum();
         (packet.bytes.len() as u64 + sum) % 500_009
     });
     let hashes: Vec<u64> = hashes.collect();
-    let ttls: Vec<u64> = packets.iter().map(Packet::ttl).collect();
-    let tcp = packets
-        .iter()
-        .filter(|packet| packet.protocol() == 6)
-        .count() as u64;
-    let (count, sum) = (packets.len() as u64, *bytes.last().unwrap());
-    vec![
-        line("packets", &[count]),
-        line("bytes", &[sum]),
-        line("sum", &[count + sum]),
-        line("difference", &[sum - count]),
-        line("size", &[*sizes.last().unwrap()]),
-        line("time", &[packets.last().unwrap().ticks()]),
-        line("gap", &[*gaps.last().unwrap()]),
-        line("hash", &[*hashes.last().unwrap()]),
-        line("tcp", &[tcp]),
-        stats("counted", &counts),
+    [
         stats("sizes", &sizes),
         stats("gaps", &gaps),
         stats("hashes", &hashes),
-        stats("ttls", &ttls),
         dist("lengths", &sizes, 100, 1400, 130),
         dist(
             "pauses",
@@ -95,6 +89,38 @@ fn counters(packets: &[Packet]) -> Vec<String> {
             ticks(1_000_000),
             ticks(100_000),
         ),
+    ]
+}
+
+/// What `functions.c` prints of counters, and of statistics over them.
+fn counters(packets: &[Packet]) -> Vec<String> {
+    let bytes = running(packets.iter().map(|packet| packet.wire));
+    let counts = running(packets.iter().map(|_| 1));
+    let ttls: Vec<u64> = packets.iter().map(Packet::ttl).collect();
+    let is_tcp = |packet: &&Packet| packet.protocol() == 6;
+    let tcp = packets.iter().filter(is_tcp).count() as u64;
+    let (count, sum) = (packets.len() as u64, *bytes.last().unwrap());
+    let last = packets.last().unwrap();
+    let hash: u64 = last.bytes.iter().map(|byte| u64::from(*byte)).sum();
+    let hash = (last.bytes.len() as u64 + hash) % 500_009;
+    let [sizes, gaps_of, hashes, lengths, pauses] = frames(packets);
+    vec![
+        line("packets", &[count]),
+        line("bytes", &[sum]),
+        line("sum", &[count + sum]),
+        line("difference", &[sum - count]),
+        line("size", &[last.wire]),
+        line("time", &[last.ticks()]),
+        line("gap", &[*gaps(packets).last().unwrap()]),
+        line("hash", &[hash]),
+        line("tcp", &[tcp]),
+        stats("counted", &counts),
+        sizes,
+        gaps_of,
+        hashes,
+        stats("ttls", &ttls),
+        lengths,
+        pauses,
         dist("spread", &bytes, 1_000_000, 5_000_000, 500_000),
         line("filtered", &[count, tcp]),
     ]
@@ -320,6 +346,68 @@ fn functions_give_what_a_naive_model_gives() {
     }
     assert_eq!(rest[0], 20);
     assert_eq!(lines.len(), at + flows.len() + 2);
+}
+
+/// Packets of a capture that libpcap's own filter lets through.
+fn by_tcpdump(trace: &Path, filter: &str) -> u64 {
+    let mut tcpdump = Command::new("tcpdump");
+    let written = success(tcpdump.arg("-r").arg(trace).args(["-w", "-", filter]));
+    support::model::parse(&written.stdout).unwrap().len() as u64
+}
+
+#[test]
+fn functions_of_frames_give_what_a_naive_model_gives_over_the_corpora() {
+    let Some(corpora) = corpora::corpora() else {
+        return;
+    };
+    let mut traces: Vec<(PathBuf, Vec<Packet>)> = Vec::new();
+    let mut find = Command::new("find");
+    let found = find.arg(corpora).args(["-type", "f", "-size", "-2000k"]);
+    let found = text(&success(found).stdout);
+    let mut found: Vec<PathBuf> = found.lines().map(PathBuf::from).collect();
+    found.sort();
+    for file in found {
+        let bytes = fs::read(&file).unwrap();
+        // Of Ethernet: some links have no such filters.
+        let is_ethernet = bytes.get(20..24) == Some(&1_u32.to_ne_bytes());
+        let packets = support::model::parse(&bytes).filter(|_| is_ethernet);
+        let packets = packets.filter(|packets| packets.len() > 1);
+        traces.extend(packets.map(|packets| (file, packets)));
+    }
+    let step = traces.len().div_ceil(400);
+    let traces: Vec<_> = traces.into_iter().step_by(step).collect();
+    // Before there is a sensor, which gives up rights that tcpdump gives up itself.
+    let filters = ["tcp", "udp and greater 100 or ip6"];
+    let by_tcpdump = |(file, _): &(PathBuf, Vec<Packet>)| {
+        filters.map(|filter| line(filter, &[by_tcpdump(file, filter)]))
+    };
+    let filtered: Vec<[String; 2]> = traces.iter().map(by_tcpdump).collect();
+    assert!(traces.len() > 100, "{}", traces.len());
+    let running = Running::start("");
+    let names: Vec<&str> = traces
+        .iter()
+        .map(|(file, _)| file.to_str().unwrap())
+        .collect();
+    let said = running.run(&compile("frames"), &names);
+    let mut said = said.split("trace ").skip(1);
+    for ((file, packets), filtered) in traces.iter().zip(filtered) {
+        let said = said.next().unwrap();
+        let wire: u64 = packets.iter().map(|packet| packet.wire).sum();
+        let count = packets.len() as u64;
+        let has = |packet: &&Packet| packet.contains(b"HTTP/1");
+        let mut expected = vec![
+            file.display().to_string(),
+            line("packets", &[count]),
+            line("bytes", &[wire]),
+            line("difference", &[wire - count]),
+            line("time", &[packets[packets.len() - 1].ticks()]),
+        ];
+        expected.extend(frames(packets));
+        expected.extend(bursts(packets));
+        expected.extend(filtered);
+        expected.push(line("HTTP/1", &[packets.iter().filter(has).count() as u64]));
+        assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+    }
 }
 
 #[test]
@@ -810,7 +898,7 @@ fn is_alone(namespace: &str, test: &str) -> bool {
     let output = alone.env(INSIDE, "yes").output().unwrap();
     let said = text(&[output.stdout, output.stderr].concat());
     match said.contains("unshare failed") {
-        true => skipped::skipped(format_args!("{test}: no namespace can be made here")),
+        true => corpora::skipped(format_args!("{test}: no namespace can be made here")),
         false => assert!(output.status.success(), "{said}"),
     }
     false

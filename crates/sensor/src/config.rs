@@ -194,6 +194,10 @@ impl Checked {
         let bytes = bytes.ok_or_else(|| unread("is longer than 4 MiB".to_owned()))?;
         let text = String::from_utf8(bytes);
         let text = text.map_err(|_| unread("is no text in UTF-8".to_owned()))?;
+        // An editor that is writing it, or could not.
+        if text.trim().is_empty() {
+            return Err(unread("is empty".to_owned()));
+        }
         let checked = Checked::parse(&text, path)?;
         if let Some(file) = &checked.config.revoked
             && let Err(error) = Revoked::read(file)

@@ -76,8 +76,8 @@ pub(crate) fn flow(name: &str, forced: &str, text: &str) -> Result<FlowStack, St
 }
 
 /// What users are told of what they do not see.
-pub(crate) const FORCED_FAILS: &str = "what comes before your flows, by the sensor's configuration or your credential, \
-     cannot be used: who made that has to correct its filter or policy";
+pub(crate) const FORCED_FAILS: &str = "what the sensor's configuration or your credential puts before your flows \
+     cannot be used: the sensor's administrator can tell why";
 
 /// Labels that count components count those that the user sees; the others have such as nobody can write.
 fn relabel(stack: &mut Stack, hidden: usize) {

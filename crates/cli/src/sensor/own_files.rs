@@ -65,6 +65,18 @@ pub(super) fn open(target: &Target) -> Result<OwnedFd, Failure> {
         .map_err(|error| failed(error.to_string()))
 }
 
+/// What the sensor says of files, with the names that their user gave them.
+pub(super) fn named(said: &str, targets: &[Target]) -> String {
+    let mut said = said.to_owned();
+    // Of fd:12 before fd:1.
+    for (at, target) in targets.iter().enumerate().rev() {
+        if let Target::File { path, .. } = target {
+            said = said.replace(&format!("fd:{at}{}", ending(Path::new(path))), path);
+        }
+    }
+    said
+}
+
 /// The names of files that components write to, in the order of the text.
 fn find<'a>(body: &'a Body, named: &mut Vec<&'a Value>) {
     for node in &body.nodes {
@@ -122,6 +134,13 @@ mod tests {
         );
         let (text, named) = targets(&stack);
         assert_eq!(named.len(), 3);
+        let said = super::named("cannot write fd:2.json and fd:0.pcap.zst", &named);
+        let expected = format!(
+            "cannot write {} and {}",
+            at("v1.2.json"),
+            at("a b.pcap.zst")
+        );
+        assert_eq!(said, expected);
         assert_eq!(
             text,
             "filter { tcp } output { file = fd:0.pcap.zst } - tcpdirdemux < output { fd:1 } > flows output { as = x, file = fd:2.json } output"

@@ -12,6 +12,7 @@
 #include <mapi/stats.h>
 #include <mapi/threshold.h>
 #include <mapi/topx.h>
+#include "print.h"
 
 static const char *trace;
 
@@ -20,22 +21,6 @@ static int open_flow(void)
     int fd = mapi_create_offline_flow(trace, MFF_PCAP);
     OK(fd > 0);
     return fd;
-}
-
-static void print_stats(const char *name, int fd, int fid)
-{
-    stats_t *stats = result(fd, fid);
-    printf("%s %llu %.0Lf %.0Lf %.0f %.0f\n", name, stats->count, stats->sum, stats->sum2, stats->max, stats->min);
-}
-
-static void print_dist(const char *name, int fd, int fid)
-{
-    dist_t *dist = result(fd, fid);
-    unsigned long long slot;
-    printf("%s %llu %llu %llu", name, dist->min, dist->max, dist->intervals);
-    for (slot = 0; slot < dist->intervals + 2; slot++)
-        printf(" %llu", dist->data[slot]);
-    printf("\n");
 }
 
 static void counters(void)
@@ -222,14 +207,9 @@ static void bursts(void)
 {
     int fd = open_flow();
     int fid = mapi_apply_function(fd, "BURST", 0, 4096, 1024, 96, 1000, 1000, 1000);
-    burst_category_t *burst;
-    int at;
     OK(fid == 1 && mapi_connect(fd) == 0);
     finish(fd);
-    burst = result(fd, fid);
-    for (at = 0; at < 6; at++)
-        printf("burst %d %lu %lu %lu %lu %lu\n", at, burst[at].bytes, burst[at].packets, burst[at].bursts, burst[at].gap_bytes,
-               burst[at].gaps);
+    print_bursts(fd, fid);
     OK(mapi_close_flow(fd) == 0);
 }
 

@@ -81,25 +81,32 @@ pub(crate) fn ticks(nanos: u64) -> u64 {
 
 /// The packets of a pcap file of this machine's byte order.
 pub(crate) fn packets(file: &Path) -> Vec<Packet> {
-    let bytes = fs::read(file).unwrap();
-    let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap()).into();
-    let unit = match word(0) {
-        0xa1b2_c3d4_u64 => 1000,
+    parse(&fs::read(file).unwrap()).unwrap()
+}
+
+/// Those of a file of any kind; nothing where it is another one, or damaged.
+pub(crate) fn parse(bytes: &[u8]) -> Option<Vec<Packet>> {
+    let word = |at: usize| {
+        let word = bytes.get(at..at + 4)?.try_into().ok()?;
+        Some(u64::from(u32::from_ne_bytes(word)))
+    };
+    let unit = match word(0)? {
+        0xa1b2_c3d4 => 1000,
         0xa1b2_3c4d => 1,
-        other => panic!("{other:x}"),
+        _ => return None,
     };
     let mut packets = Vec::new();
     let mut at = 24;
     while at < bytes.len() {
-        let captured = word(at + 8) as usize;
+        let captured = word(at + 8)? as usize;
         packets.push(Packet {
-            nanos: word(at) * 1_000_000_000 + word(at + 4) * unit,
-            wire: word(at + 12),
-            bytes: bytes[at + 16..at + 16 + captured].to_vec(),
+            nanos: word(at)? * 1_000_000_000 + word(at + 4)? * unit,
+            wire: word(at + 12)?,
+            bytes: bytes.get(at + 16..at + 16 + captured)?.to_vec(),
         });
         at += 16 + captured;
     }
-    packets
+    Some(packets)
 }
 
 /// A trace of UDP datagrams on Ethernet to a port.

@@ -402,6 +402,8 @@ impl Work {
                 self.earlier.merge(&self.source.ledger());
                 self.source = source;
                 self.state = State::Reading;
+                // What was wrong is in the log.
+                self.errors.clear();
                 self.share();
                 self.tell_news("the interface is back");
             }

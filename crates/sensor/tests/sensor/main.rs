@@ -334,11 +334,15 @@ fn a_configuration_is_taken_anew_or_nothing_changes() {
     let client = running.client();
     let flow = client.open("mix", "count", &[]).unwrap();
     assert_eq!(client.reload().unwrap(), ["nothing has changed"]);
-    write("[stacks.a]\nstack = \"cuont\"\n");
-    let Err(ClientError::Refused(refusal)) = client.reload() else {
-        panic!("it was taken");
+    let refused = || match client.reload() {
+        Err(ClientError::Refused(refusal)) => refusal.error,
+        other => panic!("it was taken: {other:?}"),
     };
-    assert!(refusal.error.contains("stacks.a"), "{refusal:?}");
+    write("[stacks.a]\nstack = \"cuont\"\n");
+    let error = refused();
+    assert!(error.contains("stacks.a"), "{error}");
+    fs::write(&file, " \n").unwrap();
+    assert!(refused().ends_with("sensor.toml: is empty"));
     write(
         "[stacks.a]\nstack = \"count\"\n[stacks.b]\nstack = \"count bytes\"\n[stacks.c]\nstack = \"count\"\n",
     );
