@@ -50,6 +50,8 @@ const AUTHORITY_DAYS: i64 = 3650;
 const SKEW: Duration = Duration::hours(1);
 /// What is spoken inside TLS.
 pub(crate) const PROTOCOL: &[u8] = b"flowgauge";
+/// What is spoken to those who have no links (RFC 7301, 6).
+const HTTP: &[u8] = b"http/1.1";
 /// Larger files are neither keys nor certificates.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -476,6 +478,7 @@ pub struct Identity {
     name: Arc<str>,
     pub(crate) client: Arc<ClientConfig>,
     pub(crate) server: Arc<ServerConfig>,
+    https: (Arc<ClientConfig>, Arc<ServerConfig>),
     provider: Arc<CryptoProvider>,
     source: Option<Arc<Source>>,
 }
@@ -505,18 +508,29 @@ impl Identity {
             .with_client_auth_cert(chain.clone(), key.clone_key())?;
         client.alpn_protocols = vec![PROTOCOL.to_vec()];
         client.resumption = rustls::client::Resumption::disabled();
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build();
-        let verifier = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
-        let mut server = ServerConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(versions)?
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(chain, key.clone_key())?;
-        server.alpn_protocols = vec![PROTOCOL.to_vec()];
-        server.send_tls13_tickets = 0;
+        let server = |protocol: &[u8], is_open| {
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
+            let verifier = match is_open {
+                true => verifier.allow_unauthenticated().build(),
+                false => verifier.build(),
+            };
+            let verifier = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
+            let mut server = ServerConfig::builder_with_provider(provider.clone())
+                .with_protocol_versions(versions)?
+                .with_client_cert_verifier(verifier)
+                .with_single_cert(chain.clone(), key.clone_key())?;
+            server.alpn_protocols = vec![protocol.to_vec()];
+            server.send_tls13_tickets = 0;
+            Ok::<_, rustls::Error>(Arc::new(server))
+        };
+        let mut https = client.clone();
+        https.alpn_protocols = vec![HTTP.to_vec()];
         Ok(Identity {
             name: name.into(),
             client: Arc::new(client),
-            server: Arc::new(server),
+            server: server(PROTOCOL, false)?,
+            https: (Arc::new(https), server(HTTP, true)?),
             provider,
             source: None,
         })
@@ -546,6 +560,17 @@ impl Identity {
             }
         }
         last.1.clone()
+    }
+
+    /// How it speaks HTTP to others of the authority, over TLS 1.3 with its certificate. To be asked for each connection.
+    pub fn https_client(&self) -> Arc<ClientConfig> {
+        self.current().https.0
+    }
+
+    /// How it serves HTTP over TLS 1.3: who comes may show a certificate of the authority ([`Peer::of`](crate::Peer::of)), or none. To
+    /// be asked for each connection.
+    pub fn https_server(&self) -> Arc<ServerConfig> {
+        self.current().https.1
     }
 
     /// The same for somebody who says nothing of what is spoken.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use flowgauge_sys::own::{self, Own};
 use parking_lot::Mutex;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConnection, Connection, ServerConnection};
 
 use crate::certificate;
@@ -37,6 +37,18 @@ pub struct Peer {
     pub key: String,
     /// Its address.
     pub address: String,
+}
+
+impl Peer {
+    /// Who has shown a certificate. Nothing: it has no name.
+    pub fn of(certificate: &CertificateDer<'_>, address: String) -> Option<Peer> {
+        Some(Peer {
+            name: certificate::holder(certificate)?,
+            fingerprint: fingerprint(certificate),
+            key: certificate::key(certificate)?,
+            address,
+        })
+    }
 }
 
 /// Both halves of a connection.
@@ -178,11 +190,7 @@ fn secure(
         });
     }
     let certificate = tls.peer_certificates().and_then(<[_]>::first);
-    let named = certificate.and_then(|der| {
-        let (name, key) = (certificate::holder(der)?, certificate::key(der)?);
-        Some((name, fingerprint(der), key))
-    });
-    let Some((name, fingerprint, key)) = named else {
+    let Some(peer) = certificate.and_then(|der| Peer::of(der, address.clone())) else {
         return Err(Error::Protocol {
             address,
             reason: "its certificate has no name".to_owned(),
@@ -193,12 +201,7 @@ fn secure(
         tcp,
         outgoing: Mutex::new(Vec::new()),
         is_closed: AtomicBool::new(false),
-        peer: Peer {
-            name,
-            fingerprint,
-            key,
-            address,
-        },
+        peer,
         _own: own,
     });
     Ok(Secured {
