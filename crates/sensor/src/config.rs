@@ -22,6 +22,7 @@ use flowgauge_stack::Stack;
 use flowgauge_sys::files::Folder;
 use flowgauge_sys::process;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::revoked::Revoked;
 use crate::rights::Rights;
@@ -157,6 +158,15 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
+    /// Where in a configuration what is wrong, and what to do about it.
+    pub fn new(place: impl Into<String>, message: impl Into<String>, hint: &str) -> ConfigError {
+        ConfigError {
+            place: place.into(),
+            message: message.into(),
+            hint: Some(hint.to_owned()),
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
@@ -182,22 +192,8 @@ impl Config {
 
 impl Checked {
     pub(crate) fn read(path: &Path) -> Result<Checked, ConfigError> {
-        let unread = |message: String| ConfigError {
-            place: path.display().to_string(),
-            message,
-            hint: Some(
-                "flowgauge sensor check --config FILE says what is wrong with one".to_owned(),
-            ),
-        };
-        let bytes = Folder::anywhere().read(path, MAX_BYTES);
-        let bytes = bytes.map_err(|error| unread(error.to_string()))?;
-        let bytes = bytes.ok_or_else(|| unread("is longer than 4 MiB".to_owned()))?;
-        let text = String::from_utf8(bytes);
-        let text = text.map_err(|_| unread("is no text in UTF-8".to_owned()))?;
-        // An editor that is writing it, or could not.
-        if text.trim().is_empty() {
-            return Err(unread("is empty".to_owned()));
-        }
+        let hint = "flowgauge sensor check --config FILE says what is wrong with one";
+        let text = read_text(path, hint)?;
         let checked = Checked::parse(&text, path)?;
         if let Some(file) = &checked.config.revoked
             && let Err(error) = Revoked::read(file)
@@ -212,14 +208,7 @@ impl Checked {
     }
 
     pub(crate) fn parse(text: &str, path: &Path) -> Result<Checked, ConfigError> {
-        let config: Config = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| line_of(text, span.start));
-            ConfigError {
-                place: format!("{}:{line}", path.display()),
-                hint: text::nearest_of(error.message()),
-                message: error.message().to_owned(),
-            }
-        })?;
+        let config: Config = parse_toml(text, path)?;
         let wrong = |table: &str, name: &str, message: String, hint: Option<&str>| {
             let headers = [format!("[{table}.{name}]"), format!("[{table}.\"{name}\"]")];
             let is_it = |line: &str| headers.iter().any(|header| line.trim().starts_with(header));
@@ -402,6 +391,40 @@ impl StackConfig {
         let text = text.map_err(|_| format!("{shown} is no text in UTF-8"))?;
         Ok(Some((shown, text)))
     }
+}
+
+/// The text of a configuration.
+///
+/// # Errors
+/// It cannot be read, with this hint.
+pub fn read_text(path: &Path, hint: &str) -> Result<String, ConfigError> {
+    let unread = |message: &dyn core::fmt::Display| {
+        ConfigError::new(path.display().to_string(), message.to_string(), hint)
+    };
+    let bytes = Folder::anywhere().read(path, MAX_BYTES);
+    let bytes = bytes.map_err(|error| unread(&error))?;
+    let bytes = bytes.ok_or_else(|| unread(&"is longer than 4 MiB"))?;
+    let text = String::from_utf8(bytes).map_err(|_| unread(&"is no text in UTF-8"))?;
+    // An editor that is writing it, or could not.
+    match text.trim().is_empty() {
+        true => Err(unread(&"is empty")),
+        false => Ok(text),
+    }
+}
+
+/// What a configuration in TOML says.
+///
+/// # Errors
+/// What is wrong with it, and in which line.
+pub fn parse_toml<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T, ConfigError> {
+    toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line_of(text, span.start));
+        ConfigError {
+            place: format!("{}:{line}", path.display()),
+            hint: text::nearest_of(error.message()),
+            message: error.message().to_owned(),
+        }
+    })
 }
 
 /// The text of a stack in the configuration, behind as many lines and columns as stand before it there.

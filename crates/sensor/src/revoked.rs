@@ -57,19 +57,22 @@ impl Revoked {
 
 /// A file of them that is read again when it has changed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RevokedFile {
+pub struct RevokedFile {
     path: Option<PathBuf>,
     stamp: Stamp,
-    pub(crate) revoked: Arc<Revoked>,
+    /// What was revoked.
+    pub revoked: Arc<Revoked>,
 }
 
 /// Time in seconds and nanoseconds, length, and number of a file, if it is there.
 type Stamp = Option<(i64, i64, u64, u64)>;
 
 impl RevokedFile {
+    /// Reads it; without a name nothing was revoked.
+    ///
     /// # Errors
     /// As [`Revoked::read`].
-    pub(crate) fn open(path: Option<&Path>) -> Result<RevokedFile, String> {
+    pub fn open(path: Option<&Path>) -> Result<RevokedFile, String> {
         let Some(path) = path else {
             return Ok(RevokedFile::default());
         };
@@ -89,7 +92,7 @@ impl RevokedFile {
 
     /// As it is now, if it has changed, and whether something is revoked that was not. A file that cannot be read takes
     /// nothing back.
-    pub(crate) fn refreshed(&self) -> Option<(RevokedFile, bool)> {
+    pub fn refreshed(&self) -> Option<(RevokedFile, bool)> {
         let path = self.path.as_deref()?;
         let stamp = stamp(path);
         if stamp == self.stamp {

@@ -26,6 +26,11 @@ pub(crate) fn at(name: &str, file: &str, text: &str) -> Result<Stack, String> {
     })
 }
 
+/// What is wrong with a capture filter, in the syntax of pcap-filter(7).
+pub fn filter_error(filter: &str) -> Option<String> {
+    stack("filter", &crate::granted::filter_text(filter)).err()
+}
+
 /// A stack that begins with components that its user does not see.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowStack {
