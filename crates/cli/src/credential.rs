@@ -208,10 +208,11 @@ fn limits(options: &LimitOptions, folder: &KeyFolder) -> Result<Limits, Failure>
     holders.extend(options.certificate.iter().cloned().map(Holder::Certificate));
     holders.extend(options.user.iter().cloned().map(Holder::User));
     let functions = options.function.iter().map(|text| {
-        function(text).map_err(|what| {
+        let found = function(text).or_else(|what| flowgauge_element::metric(text).map_err(|_| what));
+        found.map_err(|what| {
             Failure::usage(
                 what,
-                "flowgauge stack list shows components, stack list NAME options",
+                "flowgauge stack list shows components, stack list NAME options; elements have metrics in their place",
             )
         })
     });

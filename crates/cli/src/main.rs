@@ -9,6 +9,7 @@ mod control;
 mod copy;
 mod credential;
 mod doctor;
+mod element;
 mod engine;
 mod failure;
 mod flows;
@@ -98,6 +99,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Stack(options) => stack::run(options),
         Command::Sensor(options) => sensor::run(options),
         Command::SensorAgent(options) => sensor_agent::run(options),
+        Command::Element(options) => element::run(options),
         Command::Mapi(options) => sensor::mapi(options),
         Command::Keys(options) => keys::run(options),
         Command::Credential(options) => credential::run(options),

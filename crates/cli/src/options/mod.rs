@@ -8,6 +8,7 @@ mod called;
 mod capture;
 mod chunks;
 mod credential;
+mod element;
 mod generate;
 mod keys;
 mod log;
@@ -34,6 +35,7 @@ pub(crate) use credential::{
     AttenuateOptions, CredentialCommand, CredentialOptions, IssueOptions, IssuerOptions,
     LimitOptions, RevokeOptions, ShowCredentialOptions, VerifyOptions,
 };
+pub(crate) use element::{ElementCommand, ElementOptions};
 pub(crate) use generate::GenerateOptions;
 pub(crate) use keys::{KeysCommand, KeysOptions};
 pub(crate) use log::{LogFormat, LogOptions};
@@ -109,6 +111,8 @@ pub(crate) enum Command {
     Sensor(Called<SensorOptions>),
     /// Bring this machine's sensor to users of other machines, until stopped
     SensorAgent(Called<SensorAgentOptions>),
+    /// Measure between domains for users who ask over HTTP, until stopped
+    Element(Called<ElementOptions>),
     /// Run MAPI's functions on a device of a sensor, and write their results
     Mapi(Called<FlowOptions>),
     /// Create and show the keys with which machines identify each other
@@ -190,6 +194,7 @@ impl Command {
             | Command::Loss(_)
             | Command::Sensor(_)
             | Command::SensorAgent(_)
+            | Command::Element(_)
             | Command::Mapi(_)
             | Command::Keys(_)
             | Command::Credential(_)

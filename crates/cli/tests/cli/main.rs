@@ -21,6 +21,7 @@ mod confinement;
 mod credential;
 mod deduplicate;
 mod dependencies;
+mod element;
 mod eve;
 mod full_disk;
 mod links;

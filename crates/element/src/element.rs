@@ -1,0 +1,484 @@
+//! The element at work: sessions, and the measurements that they share.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use flowgauge_link::Identity;
+use flowgauge_sensor_client::Sensors;
+use flowgauge_sensor_client::scope;
+use flowgauge_sys::notice::tell;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::config::Config;
+use crate::fault::Fault;
+use crate::measure::{self, Named, Task};
+use crate::publish::Series;
+use crate::rights::{Asker, People, now};
+use crate::session::{Order, Outcome, Session, State};
+use crate::store::{Domain, Kept, PeerElement, Store};
+
+/// How long a measurement waits for others to end.
+const TURN: Duration = Duration::from_secs(30);
+/// When it is tried again to keep a session.
+const AGAIN: Duration = Duration::from_secs(5);
+/// What is told of what cannot be had, whatever it is.
+const UNAVAILABLE: &str = "resource not available";
+
+/// What all of an element shares.
+pub(crate) struct Inner {
+    pub(crate) config: Config,
+    /// Who it is among elements, in links, and in certificates.
+    pub(crate) identity: Option<Identity>,
+    pub(crate) people: People,
+    pub(crate) store: Store,
+    pub(crate) series: Mutex<Series>,
+    sensors: Arc<Sensors>,
+    turns: Semaphore,
+    /// Measurements under way, by what and how long is measured.
+    shared: Mutex<HashMap<String, Weak<Shared>>>,
+    live: Mutex<HashMap<String, Live>>,
+    /// The element ends: what sessions lack then is no failure of theirs.
+    pub(crate) is_ending: AtomicBool,
+}
+
+/// The result of a measurement that several may wait for, once it is there; nothing of one that was cancelled.
+type Shared = watch::Sender<Option<Option<Result<Measured, String>>>>;
+
+/// A result, and its number in the database, if it could be stored.
+type Measured = (Arc<Outcome>, Option<i64>);
+
+/// A session that runs.
+struct Live {
+    owner: String,
+    task: Option<AbortHandle>,
+    /// True once it has ended.
+    ended: watch::Receiver<bool>,
+}
+
+/// Where something is measured.
+enum Site {
+    Here(Box<Task>),
+    Peer(PeerElement),
+}
+
+impl Inner {
+    pub(crate) fn new(config: Config, identity: Option<Identity>) -> Result<Inner, String> {
+        Ok(Inner {
+            people: People::new(&config)?,
+            store: Store::open(&config)?,
+            series: Mutex::default(),
+            sensors: Arc::new(Sensors::new(config.socket.clone(), identity.clone())),
+            turns: Semaphore::new(config.most_measurements as usize),
+            shared: Mutex::default(),
+            live: Mutex::default(),
+            is_ending: AtomicBool::new(false),
+            identity,
+            config,
+        })
+    }
+
+    /// Its name among elements.
+    pub(crate) fn name(&self) -> &str {
+        self.identity.as_ref().map_or("", Identity::name)
+    }
+
+    /// Goes on with the sessions that ran when the element ended.
+    pub(crate) fn resume(self: &Arc<Self>) -> Result<(), Fault> {
+        for kept in self.store.sessions(None, true)? {
+            self.begin(kept, Vec::new());
+        }
+        Ok(())
+    }
+
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// It is not possible, not available, or there are too many.
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        asker: &Asker,
+        order: Order,
+        via: Vec<String>,
+    ) -> Result<Session, Fault> {
+        order.check()?;
+        crate::publish::check(self, &order)?;
+        // Always the same work: who may not ask learns nothing of what is there.
+        let domains = [&order.source, &order.destination].map(|name| self.store.domain(name));
+        let [source, destination] = domains;
+        let is_there = source?.is_some() & destination?.is_some();
+        let may_measure = asker.may_measure(&order);
+        if !(is_there & may_measure) {
+            return Err(Fault::unavailable());
+        }
+        let live = self.live.lock();
+        if live.len() >= self.config.most_sessions as usize {
+            return Err(Fault::busy("there are too many sessions"));
+        }
+        let own = live
+            .values()
+            .filter(|live| live.owner == asker.owner)
+            .count();
+        drop(live);
+        if own >= asker.most_sessions() as usize {
+            let error = format!("you have {own} sessions that run, and may have no more");
+            return Err(Fault::busy(error));
+        }
+        // Not a secret: owners are looked at.
+        let random = || RandomState::new().hash_one(0);
+        let session = Session {
+            id: format!("{:016x}{:016x}", random(), random()),
+            order,
+            state: State::Running,
+            created: now(),
+            made: 0,
+            error: None,
+        };
+        let kept = Kept {
+            session: session.clone(),
+            owner: asker.owner.clone(),
+            who: asker.who.clone(),
+        };
+        self.store.put_session(&kept)?;
+        self.begin(kept, via);
+        Ok(session)
+    }
+
+    fn begin(self: &Arc<Self>, mut kept: Kept, via: Vec<String>) {
+        let (ended, receiver) = watch::channel(false);
+        let id = kept.session.id.clone();
+        let live = Live {
+            owner: kept.owner.clone(),
+            task: None,
+            ended: receiver,
+        };
+        self.live.lock().insert(id.clone(), live);
+        let inner = Arc::clone(self);
+        let task = tokio::spawn(async move {
+            let result = inner.run(&mut kept, &via).await;
+            if inner.is_ending.load(Ordering::Relaxed) {
+                return;
+            }
+            kept.session.state = match result {
+                Ok(()) => State::Done,
+                Err(error) => {
+                    kept.session.error = Some(error);
+                    State::Failed
+                }
+            };
+            // Where the disk is full, the session runs until there is room to say how it ended.
+            while !inner.keep(&kept) {
+                sleep(AGAIN).await;
+            }
+            inner.live.lock().remove(&kept.session.id);
+            let _ = ended.send(true);
+        });
+        if let Some(live) = self.live.lock().get_mut(&id) {
+            live.task = Some(task.abort_handle());
+        }
+    }
+
+    /// Keeps a session as it is. Returns whether it could be; else a restart finds it as it was.
+    fn keep(&self, kept: &Kept) -> bool {
+        let Err(fault) = self.store.put_session(kept) else {
+            return true;
+        };
+        let (id, error) = (&kept.session.id, fault.problem.error);
+        tell(format_args!("session {id}: {error}"));
+        false
+    }
+
+    /// Waits until a session has ended, for some time.
+    pub(crate) async fn wait(&self, id: &str, time: Duration) {
+        let ended = self.live.lock().get(id).map(|live| live.ended.clone());
+        if let Some(mut ended) = ended {
+            let _ = timeout(time, ended.wait_for(|ended| *ended)).await;
+        }
+    }
+
+    /// Ends a session that runs.
+    pub(crate) fn cancel(&self, mut kept: Kept) -> Result<Session, Fault> {
+        let live = self.live.lock().remove(&kept.session.id);
+        if let Some(task) = live.and_then(|live| live.task) {
+            task.abort();
+            kept.session.state = State::Cancelled;
+            self.store.put_session(&kept)?;
+        }
+        Ok(kept.session)
+    }
+
+    /// A session's measurements, in the order of its periods.
+    async fn run(self: &Arc<Self>, kept: &mut Kept, via: &[String]) -> Result<(), String> {
+        let order = kept.session.order.clone();
+        let asker = self.asker(kept)?;
+        let measured = measured(&order, &asker);
+        let period = &order.period;
+        if let Some(historical) = period
+            .historical
+            .as_ref()
+            .filter(|_| kept.session.made == 0)
+        {
+            let until = historical.until.unwrap_or_else(now);
+            let found = self.store.between(&measured, historical.from, until);
+            for result in found.map_err(said)? {
+                self.store
+                    .put_found(&kept.session.id, result)
+                    .map_err(said)?;
+            }
+        }
+        if let Some(recent) = period
+            .most_recent
+            .as_ref()
+            .filter(|_| kept.session.made == 0)
+        {
+            match self.store.last(&measured).map_err(said)? {
+                Some((ended, result)) if now() - ended <= f64::from(recent.max_age) => {
+                    self.store
+                        .put_found(&kept.session.id, result)
+                        .map_err(said)?;
+                }
+                _ => self.measure(kept, &asker, recent.seconds, via).await?,
+            }
+        }
+        if let Some(one_shot) = period.one_shot.as_ref().filter(|_| kept.session.made == 0) {
+            self.measure(kept, &asker, one_shot.seconds, via).await?;
+        }
+        let Some(periodic) = &period.periodic else {
+            return Ok(());
+        };
+        while kept.session.made < periodic.times {
+            let left = periodic.next(now()) - now();
+            sleep(Duration::from_secs_f64(left.max(0.0))).await;
+            // Rights may have ended meanwhile.
+            let asker = self.asker(kept)?;
+            let done = self.measure(kept, &asker, periodic.seconds(), via).await;
+            // One that fails is no reason to give up the others.
+            kept.session.error = done.err();
+            kept.session.made += 1;
+            self.keep(kept);
+        }
+        kept.session.error.take().map_or(Ok(()), Err)
+    }
+
+    /// Who asked for a session, with the rights of now.
+    fn asker(&self, kept: &Kept) -> Result<Asker, String> {
+        let asker = self.people.asker(kept.who.clone()).map_err(said)?;
+        match asker.may_measure(&kept.session.order) {
+            true => Ok(asker),
+            false => Err(UNAVAILABLE.to_owned()),
+        }
+    }
+
+    /// Measures once, together with all others who want the same now, and publishes the result.
+    async fn measure(
+        self: &Arc<Self>,
+        kept: &mut Kept,
+        asker: &Asker,
+        seconds: u32,
+        via: &[String],
+    ) -> Result<(), String> {
+        let mut order = kept.session.order.clone();
+        order.filters = asker.filters().into_iter().chain(order.filters).collect();
+        let measured = measured(&kept.session.order, asker);
+        let (outcome, number) = self.together(&measured, &order, seconds, via).await?;
+        if let Some(number) = number {
+            self.store
+                .put_found(&kept.session.id, number)
+                .map_err(said)?;
+        }
+        crate::publish::publish(self, kept, (&measured, &order), &outcome).await?;
+        match number {
+            Some(_) => Ok(()),
+            None => Err("the result could not be stored: the element's log says why".to_owned()),
+        }
+    }
+
+    /// Measures, or waits for an equal measurement that is under way.
+    async fn together(
+        self: &Arc<Self>,
+        measured: &str,
+        order: &Order,
+        seconds: u32,
+        via: &[String],
+    ) -> Result<Measured, String> {
+        let key = format!("{seconds} {measured}");
+        loop {
+            let mut result = {
+                let mut shared = self.shared.lock();
+                shared.retain(|_, under_way| under_way.strong_count() > 0);
+                match shared.get(&key).and_then(Weak::upgrade) {
+                    Some(under_way) => under_way.subscribe(),
+                    None => {
+                        let under_way: Arc<Shared> = Arc::new(watch::channel(None).0);
+                        shared.insert(key.clone(), Arc::downgrade(&under_way));
+                        let result = under_way.subscribe();
+                        let (inner, order, via) = (Arc::clone(self), order.clone(), via.to_vec());
+                        let measured = measured.to_owned();
+                        tokio::spawn(async move {
+                            let outcome = inner.one(&order, seconds, &via, &under_way).await;
+                            // Of a time that nobody asked for.
+                            let outcome = outcome.filter(|_| !under_way.is_closed());
+                            let stored = outcome.map(|it| it.map(|it| inner.stored(&measured, it)));
+                            let _ = under_way.send(Some(stored));
+                        });
+                        result
+                    }
+                }
+            };
+            let found = result.wait_for(Option::is_some).await;
+            let found = found.map_err(|_| "the measurement ended without a result".to_owned())?;
+            // Nothing: nobody waited any more when it was joined.
+            if let Some(Some(found)) = found.clone() {
+                return found;
+            }
+        }
+    }
+
+    fn stored(&self, measured: &str, outcome: Outcome) -> Measured {
+        let number = self.store.put_result(measured, &outcome);
+        if let Err(fault) = &number {
+            tell(format_args!(
+                "a result is not stored: {}",
+                fault.problem.error
+            ));
+        }
+        (Arc::new(outcome), number.ok())
+    }
+
+    /// A measurement, here or by the peer whose domain is the source. It ends when nobody waits for it any more.
+    async fn one(
+        self: &Arc<Self>,
+        order: &Order,
+        seconds: u32,
+        via: &[String],
+        under_way: &Arc<Shared>,
+    ) -> Option<Result<Outcome, String>> {
+        tokio::select! {
+            outcome = self.outcome(order, seconds, via, under_way) => Some(outcome),
+            () = under_way.closed() => None,
+        }
+    }
+
+    async fn outcome(
+        self: &Arc<Self>,
+        order: &Order,
+        seconds: u32,
+        via: &[String],
+        under_way: &Arc<Shared>,
+    ) -> Result<Outcome, String> {
+        let turn = timeout(TURN, self.turns.acquire()).await;
+        let _turn = turn.map_err(|_| "too many measurements are under way".to_owned())?;
+        match self.site(order, seconds).await? {
+            Site::Peer(peer) => self.forward(&peer, order, seconds, via).await,
+            Site::Here(task) => {
+                let (sensors, under_way) = (Arc::clone(&self.sensors), Arc::clone(under_way));
+                let measuring = tokio::task::spawn_blocking(move || {
+                    measure::measure(&sensors, &task, &|| under_way.is_closed())
+                });
+                measuring
+                    .await
+                    .unwrap_or_else(|_| Err("the measurement has failed".to_owned()))
+            }
+        }
+    }
+
+    /// Where something is measured: sensors of other domains are asked for at their elements.
+    async fn site(&self, order: &Order, seconds: u32) -> Result<Site, String> {
+        let unavailable = || UNAVAILABLE.to_owned();
+        let domain = |name: &str| {
+            self.store
+                .domain(name)
+                .map_err(said)?
+                .ok_or_else(unavailable)
+        };
+        let (source, peer) = domain(&order.source)?;
+        if let Some(peer) = peer {
+            return Ok(Site::Peer(peer));
+        }
+        let declared = order.metric.declared();
+        let (mut destination, peer) = domain(&order.destination)?;
+        if let Some(peer) = peer
+            && (declared.is_between() || !source.networks.is_empty())
+        {
+            destination = self.domain_of(&peer, &order.destination).await?;
+            // A device of that machine's own sensor means another one here.
+            destination
+                .sensors
+                .retain(|sensor| sensor.device.contains(':'));
+        }
+        let task = Task {
+            metric: order.metric,
+            count: order.parameters.count() as usize,
+            filters: (networks(&source, &destination, declared.is_between()).into_iter())
+                .chain(order.filters.iter().cloned())
+                .collect(),
+            source: named(&source),
+            destination: named(&destination),
+            seconds,
+        };
+        let is_empty =
+            task.source.is_empty() || declared.is_between() && task.destination.is_empty();
+        match is_empty {
+            true => Err(unavailable()),
+            false => Ok(Site::Here(Box::new(task))),
+        }
+    }
+}
+
+/// What is measured, whoever asks and however long: results with equal texts can stand for each other.
+fn measured(order: &Order, asker: &Asker) -> String {
+    let filters: Vec<String> = asker
+        .filters()
+        .into_iter()
+        .chain(order.filters.iter().cloned())
+        .collect();
+    let declared = order.metric.declared();
+    let count = declared.has_count().then(|| order.parameters.count());
+    serde_json::json!([
+        order.source,
+        order.destination,
+        declared.name,
+        count,
+        filters
+    ])
+    .to_string()
+}
+
+pub(crate) fn said(fault: Fault) -> String {
+    fault.problem.error
+}
+
+/// The sensors of a domain, with their names for users.
+fn named(domain: &Domain) -> Vec<Named> {
+    let sensors = domain.sensors.iter().filter_map(|sensor| {
+        let members = scope::members(&sensor.device).ok()?;
+        let [member] = &members[..] else { return None };
+        Some((format!("{}/{}", domain.name, sensor.name), member.clone()))
+    });
+    sensors.collect()
+}
+
+/// A filter for packets from one domain's networks to those of the other, or both ways; nothing, where they are not known.
+fn networks(source: &Domain, destination: &Domain, is_both: bool) -> Option<String> {
+    if source.networks.is_empty() || destination.networks.is_empty() {
+        return None;
+    }
+    let one_of = |way: &str, domain: &Domain| {
+        let all = domain
+            .networks
+            .iter()
+            .map(|network| format!("{way} net {network}"));
+        format!("({})", all.collect::<Vec<_>>().join(" or "))
+    };
+    let way = |from, to| format!("({} and {})", one_of("src", from), one_of("dst", to));
+    let there = way(source, destination);
+    Some(match is_both {
+        true => format!("{there} or {}", way(destination, source)),
+        false => there,
+    })
+}

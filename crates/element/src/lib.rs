@@ -1,0 +1,154 @@
+//! The measurement element of DiMAPI's grid monitoring (thesis, 3.2): a service that knows which sensors belong to which domain,
+//! and measures between domains for its users.
+//!
+//! Users open *sessions* over HTTP: source and destination domain, service (capture filters), metric and period. A measurement is
+//! flows on the sensors of both domains ([`points`]), or the request to the element of another domain. Equal sessions share it; results are
+//! stored in a database, published by plug-ins, and answered.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod api;
+mod client;
+pub mod config;
+mod element;
+mod fault;
+mod measure;
+mod modules;
+mod peers;
+pub mod points;
+mod publish;
+mod rights;
+mod serve;
+mod session;
+mod store;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use flowgauge_link::{Identity, KeyFolder};
+use flowgauge_sensor::config::ConfigError;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+
+pub use config::Config;
+pub use rights::metric;
+
+/// Threads that serve connections; measurements have threads of their own.
+const THREADS: usize = 4;
+
+/// An element that runs, until it is dropped.
+pub struct Element {
+    local: SocketAddr,
+    inner: Arc<element::Inner>,
+    runtime: Option<Runtime>,
+}
+
+/// Why an element does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Keys are not there, or cannot be used.
+    #[error(transparent)]
+    Keys(#[from] flowgauge_link::Error),
+    /// The database cannot be used.
+    #[error("{0}")]
+    Store(String),
+    /// It cannot listen, or have threads.
+    #[error("{place}: {error}")]
+    System {
+        /// Where.
+        place: String,
+        /// Why.
+        error: std::io::Error,
+    },
+}
+
+impl StartError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            StartError::Config(error) => return error.hint().map(str::to_owned),
+            StartError::Keys(error) => return error.hint(),
+            StartError::Store(_) => {
+                "database names a file in a folder that the element's user can write; it is made where it is not there"
+            }
+            StartError::System { .. } => {
+                "listen names an address of this machine and a port that is free"
+            }
+        };
+        Some(hint.to_owned())
+    }
+}
+
+impl Element {
+    /// Starts one, by a configuration file.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(config: &Path) -> Result<Element, StartError> {
+        let config = Config::read(config)?;
+        let keys = config
+            .keys
+            .clone()
+            .map_or_else(KeyFolder::usual, KeyFolder::new);
+        let identity = keys.identity(config.identity.as_deref());
+        // Without TLS there may be none; sensors of other machines, and targets of push, need one.
+        let identity: Option<Identity> = match config.plain {
+            true => identity.ok(),
+            false => Some(identity?),
+        };
+        let system = |error| StartError::System {
+            place: config.listen.clone(),
+            error,
+        };
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            // A thread waits for its sensors: of each measurement, and some that end.
+            .max_blocking_threads(2 * config.most_measurements as usize + 8)
+            .enable_all()
+            .thread_name("element")
+            .build();
+        let runtime = runtime.map_err(system)?;
+        let listener = runtime
+            .block_on(TcpListener::bind(&config.listen))
+            .map_err(system)?;
+        let local = listener.local_addr().map_err(system)?;
+        let secure = identity.clone().filter(|_| !config.plain);
+        let inner = element::Inner::new(config, identity).map_err(StartError::Store)?;
+        let inner = Arc::new(inner);
+        let _entered = runtime.enter();
+        inner
+            .resume()
+            .map_err(|fault| StartError::Store(element::said(fault)))?;
+        runtime.spawn(serve::serve(
+            listener,
+            secure,
+            api::router(Arc::clone(&inner)),
+        ));
+        Ok(Element {
+            local,
+            inner,
+            runtime: Some(runtime),
+        })
+    }
+
+    /// Where it listens.
+    pub fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+impl Drop for Element {
+    fn drop(&mut self) {
+        // Sessions that run are kept in the database: the next element goes on with them.
+        self.inner.is_ending.store(true, Ordering::Relaxed);
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+        }
+    }
+}

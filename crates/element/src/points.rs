@@ -1,0 +1,245 @@
+//! Devices of sensors as observation points: what their component `observe` tells of flows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flowgauge_loss::{Comparison, Observation, ObservationReader};
+use flowgauge_record::ValueRef;
+use flowgauge_sensor_client::protocol::{DeviceStatus, Results};
+use flowgauge_sensor_client::scope::Member;
+use flowgauge_sensor_client::{ClientError, ScopeFlow, Sensors};
+use flowgauge_stack::OptionValue;
+use flowgauge_wire::{Nanos, Place};
+use serde_json::{Map, Value};
+
+/// The component that observes.
+const OBSERVE: &str = "observe";
+
+/// How points observe.
+#[derive(Clone, Debug)]
+pub struct PointsOptions {
+    /// Only packets that match all of them, in the syntax of pcap-filter(7).
+    pub filters: Vec<String>,
+    /// How often flows are told of.
+    pub interval: Nanos,
+    /// Packets of each direction of a flow that are told of in an interval.
+    pub marks: u8,
+    /// Flows at once.
+    pub max_flows: usize,
+}
+
+/// Where observations go.
+pub trait Sink {
+    /// A point observed this.
+    fn observe(&mut self, point: usize, observation: &Observation);
+
+    /// A point has told everything up to this time of its clock; so many packets its capture has lost until then.
+    fn advance(&mut self, point: usize, clock: Nanos, dropped: u64);
+}
+
+impl Sink for Comparison {
+    fn observe(&mut self, point: usize, observation: &Observation) {
+        Comparison::observe(self, point, observation);
+    }
+
+    fn advance(&mut self, point: usize, clock: Nanos, dropped: u64) {
+        Comparison::advance(self, point, clock, dropped);
+    }
+}
+
+/// Devices that observe.
+#[derive(Debug)]
+pub struct Points {
+    sensors: Arc<Sensors>,
+    flow: ScopeFlow,
+    points: Vec<Point>,
+}
+
+#[derive(Debug)]
+struct Point {
+    member: Member,
+    generation: u32,
+    clock: Nanos,
+    dropped: u64,
+    forgotten: u64,
+    /// Why nothing comes of it, as it was told.
+    trouble: Option<String>,
+}
+
+impl Points {
+    /// Has devices observe.
+    ///
+    /// # Errors
+    /// As [`ScopeFlow::open`].
+    pub fn open(
+        sensors: &Arc<Sensors>,
+        members: Vec<Member>,
+        options: &PointsOptions,
+    ) -> Result<Points, ClientError> {
+        let points = members.iter().cloned().map(|member| Point {
+            member,
+            generation: 0,
+            clock: Nanos(0),
+            dropped: 0,
+            forgotten: 0,
+            trouble: None,
+        });
+        let points = points.collect();
+        let flow = ScopeFlow::open(sensors, members, &stack(options), &[], Duration::ZERO)?;
+        Ok(Points {
+            sensors: Arc::clone(sensors),
+            flow,
+            points,
+        })
+    }
+
+    /// The flow on the devices.
+    pub fn flow(&self) -> &ScopeFlow {
+        &self.flow
+    }
+
+    /// Looks how the devices are, and what their captures have lost. Returns whether one has begun anew: what was told before then
+    /// cannot be compared with what comes.
+    pub fn look(&mut self, tell: &mut dyn FnMut(String)) -> bool {
+        self.flow.refresh();
+        self.drops();
+        let mut is_anew = false;
+        for (point, state) in self.points.iter_mut().zip(self.flow.states()) {
+            let trouble = state.trouble.map(|trouble| trouble.what);
+            if point.trouble != trouble {
+                match &trouble {
+                    Some(what) => tell(format!("{}: {}: {what}", point.member, state.state)),
+                    None => tell(format!("{}: {}", point.member, state.state)),
+                }
+                point.trouble = trouble;
+            }
+            is_anew |= point.generation != state.generation && point.generation > 0;
+            point.generation = state.generation;
+        }
+        is_anew
+    }
+
+    /// Takes what the devices have to tell.
+    pub fn take(&mut self, sink: &mut dyn Sink, tell: &mut dyn FnMut(String)) {
+        while self.told(self.flow.take(OBSERVE), sink, tell) {}
+    }
+
+    /// Ends the observation, and takes the last of it. Returns which devices never observed.
+    pub fn close(mut self, sink: &mut dyn Sink, tell: &mut dyn FnMut(String)) -> Vec<Member> {
+        self.drops();
+        let last = self.flow.close();
+        self.told(last, sink, tell);
+        let silent = self.points.into_iter().filter(|it| it.generation == 0);
+        silent.map(|point| point.member).collect()
+    }
+
+    /// Asks for what the captures have lost.
+    fn drops(&mut self) {
+        for at in 0..self.points.len() {
+            let member = &self.points[at].member;
+            // Devices of one sensor are told of together.
+            let before = &self.points[..at];
+            if (before.iter()).any(|other| other.member.address == member.address) {
+                continue;
+            }
+            let (client, address) = (self.sensors.client(member), member.address.clone());
+            let Ok(status) = client.and_then(|client| client.status()) else {
+                continue;
+            };
+            let points = self.points.iter_mut();
+            for point in points.filter(|point| point.member.address == address) {
+                let mut devices = status.devices.iter();
+                if let Some(device) = devices.find(|device| device.device == point.member.device) {
+                    point.dropped = dropped(device);
+                }
+            }
+        }
+    }
+
+    /// Takes in what members tell. Returns whether one has more.
+    fn told(
+        &mut self,
+        answers: Vec<Result<Results, String>>,
+        sink: &mut dyn Sink,
+        tell: &mut dyn FnMut(String),
+    ) -> bool {
+        let mut has_more = false;
+        for (number, answer) in answers.into_iter().enumerate() {
+            let (Ok(results), Some(point)) = (answer, self.points.get_mut(number)) else {
+                continue;
+            };
+            let mut components = results.components.into_iter();
+            let component = components.find(|component| component.component == OBSERVE);
+            let rows = component.and_then(|component| component.rows);
+            let rows = rows.unwrap_or_default();
+            let (told, mut is_all) = (rows.len().saturating_sub(1) as u64, true);
+            for row in &rows {
+                if let Some(clock) = number_of(row, "clock") {
+                    point.clock = Nanos(clock);
+                    is_all = number_of(row, "waiting").is_none_or(|waiting| waiting <= told);
+                    let forgotten = number_of(row, "forgotten").unwrap_or(0);
+                    if forgotten > point.forgotten {
+                        let more = forgotten - point.forgotten;
+                        tell(format!(
+                            "{}: {more} observations were lost: it is asked too rarely",
+                            point.member
+                        ));
+                        point.forgotten = forgotten;
+                    }
+                    continue;
+                }
+                let mut reader = ObservationReader::default();
+                for (name, value) in row {
+                    reader.set(name, value_of(value));
+                }
+                if let Some((observation, _)) = reader.finish() {
+                    sink.observe(number, &observation);
+                }
+            }
+            // What was told of until then has to be there.
+            if is_all {
+                sink.advance(number, point.clock, point.dropped);
+            }
+            has_more |= !is_all;
+        }
+        has_more
+    }
+}
+
+/// Components that filter, as text of a stack. One each: joined in one text, a filter could end another one's brackets.
+pub(crate) fn filter_text(filters: &[String]) -> String {
+    let texts = filters.iter().map(|filter| {
+        let quoted = filter.replace('\\', "\\\\").replace('"', "\\\"");
+        format!("filter {{ \"{}\" }} ", quoted.replace(['\n', '\r'], " "))
+    });
+    texts.collect()
+}
+
+/// What runs on the devices.
+fn stack(options: &PointsOptions) -> String {
+    format!(
+        "{}{OBSERVE} {{ interval = {}, marks = {}, max_flows = {} }}",
+        filter_text(&options.filters),
+        OptionValue::Duration(options.interval.0),
+        options.marks,
+        options.max_flows.saturating_mul(2)
+    )
+}
+
+/// Packets that a device wanted and lost.
+fn dropped(device: &DeviceStatus) -> u64 {
+    let places = Place::ALL.iter().filter(|place| place.is_drop());
+    let lost = places.filter_map(|place| device.refused.get(place.name()));
+    lost.sum()
+}
+
+fn number_of(row: &Map<String, Value>, name: &str) -> Option<u64> {
+    row.get(name)?.as_u64()
+}
+
+fn value_of(value: &Value) -> ValueRef<'_> {
+    match value {
+        Value::String(text) => ValueRef::Text(text),
+        value => value.as_u64().map_or(ValueRef::Null, ValueRef::Unsigned),
+    }
+}
