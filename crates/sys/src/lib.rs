@@ -6,6 +6,7 @@ pub mod blocks;
 pub mod checksum;
 pub mod datagrams;
 mod dynamic;
+pub mod echo;
 pub mod ending;
 pub mod files;
 pub mod interfaces;
