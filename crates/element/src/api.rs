@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aide::axum::ApiRouter;
-use aide::axum::routing::{get_with, put_with};
+use aide::axum::routing::{get_with, post_with, put_with};
 use aide::openapi::{Info, OpenApi, SecurityScheme};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Extension, Path, Query, Request, State};
@@ -17,6 +17,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use flowgauge_link::Peer;
 use flowgauge_sensor_client::scope;
+use http_body_util::BodyExt as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::timeout;
@@ -25,13 +26,15 @@ use crate::element::Inner;
 use crate::fault::Fault;
 use crate::modules::{MODULES, Module};
 use crate::peers::{MOST_VIA, VIA};
+use crate::probes::{Arrivals, Grant, ProbeOrder};
 use crate::publish::is_name;
 use crate::rights::{Asker, Who};
 use crate::session::{Answer, Order, Session};
 use crate::store::{Domain, Kept, PeerElement, SensorOf};
 
-/// The longest request, and how long it may take to send it.
+/// The longest request, what is read of a longer one, and how long it may take to send it.
 const MOST_BODY: usize = 64 << 10;
+const MOST_READ: usize = 4 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long an answer may be waited for.
 const MOST_WAIT: u64 = 60;
@@ -166,6 +169,16 @@ fn routes() -> (Router<Arc<Inner>>, OpenApi) {
             get_with(session, |it| it.summary("Show a session and its results"))
                 .delete_with(cancel, |it| it.summary("Cancel a session")),
         )
+        .api_route(
+            "/v1/probes",
+            post_with(grant, |it| it.summary("Agree to be probed (peer elements)")),
+        )
+        .api_route(
+            "/v1/probes/{name}",
+            get_with(arrivals, |it| {
+                it.summary("Show which probes came (peer elements)")
+            }),
+        )
         .finish_api_with(&mut document, |it| {
             let credential = SecurityScheme::Http {
                 scheme: "bearer".to_owned(),
@@ -181,9 +194,9 @@ fn routes() -> (Router<Arc<Inner>>, OpenApi) {
 /// Bounds requests, and gives what axum itself answers the form of other errors.
 async fn bounded(request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
-    let body = match timeout(PATIENCE, to_bytes(body, MOST_BODY)).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(_)) => {
+    let body = match timeout(PATIENCE, whole(body)).await {
+        Ok(Some(body)) => body,
+        Ok(None) => {
             let hint = "send fewer sensors or filters at once";
             let error = format!("a request has at most {MOST_BODY} bytes");
             return Fault::new(StatusCode::PAYLOAD_TOO_LARGE, error, hint).into_response();
@@ -220,6 +233,24 @@ async fn bounded(request: Request, next: Next) -> Response {
         "/v1/openapi.json says what requests look like",
     )
     .into_response()
+}
+
+/// A body, if it is not too long. More of it is read than is taken, as who still sends would not see an answer.
+async fn whole(mut body: Body) -> Option<Vec<u8>> {
+    let (mut bytes, mut len) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.ok()?.into_data() else {
+            continue;
+        };
+        len += data.len();
+        if len > MOST_READ {
+            return None;
+        }
+        if len <= MOST_BODY {
+            bytes.extend_from_slice(&data);
+        }
+    }
+    (len <= MOST_BODY).then_some(bytes)
 }
 
 /// Finds out who asks.
@@ -564,6 +595,22 @@ async fn cancel(
     Path(at): Path<Named>,
 ) -> Answered<Session> {
     Ok(Json(inner.cancel(found(&inner, &by, &at.name)?)?))
+}
+
+async fn grant(
+    State(inner): Shared,
+    Extension(by): By,
+    Json(order): Json<ProbeOrder>,
+) -> Answered<Grant> {
+    Ok(Json(inner.grant(&by, &order).await?))
+}
+
+async fn arrivals(
+    State(inner): Shared,
+    Extension(by): By,
+    Path(at): Path<Named>,
+) -> Answered<Arrivals> {
+    Ok(Json(inner.arrivals(&by, &at.name)?))
 }
 
 async fn metrics(State(inner): Shared, Extension(by): By) -> Response {

@@ -11,6 +11,7 @@ use flowgauge_sys::files::Folder;
 use serde::Deserialize;
 
 use crate::client::Url;
+use crate::probes::ProbesConfig;
 use crate::rights::Rights;
 
 /// Where the configuration is, unless something else is said.
@@ -43,6 +44,8 @@ pub struct Config {
     pub most_bytes: u64,
     /// The folder that the plug-in `file` writes to.
     pub files: Option<PathBuf>,
+    /// Active probes.
+    pub probes: ProbesConfig,
     /// Where the plug-in `push` sends to, by name.
     pub push: BTreeMap<String, String>,
     /// Without TLS: rights of who brings no credential; none, where it is left out.
@@ -69,6 +72,7 @@ impl Default for Config {
             keep_days: 30,
             most_bytes: 256 << 20,
             files: None,
+            probes: ProbesConfig::default(),
             push: BTreeMap::new(),
             anonymous: None,
             users: BTreeMap::new(),
@@ -122,6 +126,7 @@ impl Config {
             ("most_measurements", self.most_measurements.into(), 1, 256),
             ("keep_days", self.keep_days.into(), 1, 3650),
             ("most_bytes", self.most_bytes, 4 << 20, 1 << 40),
+            ("probes.per_second", self.probes.per_second.into(), 1, 100),
         ] {
             if !(least..=most).contains(&value) {
                 let message = format!("{value} is not {least} to {most}");

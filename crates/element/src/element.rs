@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use crate::config::Config;
 use crate::fault::Fault;
 use crate::measure::{self, Named, Task};
+use crate::probes::Grants;
 use crate::publish::Series;
 use crate::rights::{Asker, People, now};
 use crate::session::{Order, Outcome, Session, State};
@@ -43,6 +44,7 @@ pub(crate) struct Inner {
     /// Measurements under way, by what and how long is measured.
     shared: Mutex<HashMap<String, Weak<Shared>>>,
     live: Mutex<HashMap<String, Live>>,
+    pub(crate) grants: Grants,
     /// The element ends: what sessions lack then is no failure of theirs.
     pub(crate) is_ending: AtomicBool,
 }
@@ -65,6 +67,8 @@ struct Live {
 enum Site {
     Here(Box<Task>),
     Peer(PeerElement),
+    /// Between this element and that of the destination.
+    Path(PeerElement),
 }
 
 impl Inner {
@@ -77,6 +81,7 @@ impl Inner {
             turns: Semaphore::new(config.most_measurements as usize),
             shared: Mutex::default(),
             live: Mutex::default(),
+            grants: Grants::default(),
             is_ending: AtomicBool::new(false),
             identity,
             config,
@@ -375,6 +380,7 @@ impl Inner {
         let _turn = turn.map_err(|_| "too many measurements are under way".to_owned())?;
         match self.site(order, seconds).await? {
             Site::Peer(peer) => self.forward(&peer, order, seconds, via).await,
+            Site::Path(peer) => self.probe(&peer, order, seconds).await,
             Site::Here(task) => {
                 let (sensors, under_way) = (Arc::clone(&self.sensors), Arc::clone(under_way));
                 let measuring = tokio::task::spawn_blocking(move || {
@@ -402,6 +408,11 @@ impl Inner {
         }
         let declared = order.metric.declared();
         let (mut destination, peer) = domain(&order.destination)?;
+        if declared.is_active {
+            let peer =
+                peer.ok_or("probes are between elements, and this one answers for both domains")?;
+            return Ok(Site::Path(peer));
+        }
         if let Some(peer) = peer
             && (declared.is_between() || !source.networks.is_empty())
         {

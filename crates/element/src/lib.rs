@@ -16,6 +16,7 @@ mod measure;
 mod modules;
 mod peers;
 pub mod points;
+pub mod probes;
 mod publish;
 mod rights;
 mod serve;

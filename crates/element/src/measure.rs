@@ -56,9 +56,7 @@ pub(crate) fn measure(
     let (rows, notes) = match task.metric {
         Metric::Loss | Metric::Delay => between(sensors, task, is_cancelled),
         Metric::Bandwidth => bandwidth(sensors, task, is_cancelled),
-        Metric::Throughput | Metric::ApplicationRtt | Metric::Shares => {
-            of_flows(sensors, task, is_cancelled)
-        }
+        _ => of_flows(sensors, task, is_cancelled),
     }?;
     Ok(Outcome {
         began,
@@ -260,7 +258,8 @@ fn value(results: &Results, label: &str) -> u64 {
     value.unwrap_or(0)
 }
 
-fn row(value: Value) -> Map<String, Value> {
+/// A row of fields.
+pub(crate) fn row(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(row) => row,
         _ => Map::new(),

@@ -28,6 +28,12 @@ pub(crate) enum Metric {
     ApplicationRtt,
     /// The applications with the most bytes, at each sensor of the source.
     Shares,
+    /// Round trips of ICMP echoes from this element to that of the destination.
+    Ping,
+    /// Round trips of TCP connections from this element to that of the destination.
+    Connect,
+    /// Loss and delay of datagrams from this element to that of the destination.
+    OneWay,
 }
 
 /// How it is measured.
@@ -72,6 +78,8 @@ pub(crate) struct Declared {
     /// Why it tells more than counts.
     sees: Option<&'static str>,
     has_count: bool,
+    /// Whether it sends probes.
+    pub(crate) is_active: bool,
     /// Of metrics between domains: the fields of records of loss that its rows have.
     pub(crate) of_loss: &'static str,
     /// Of others: fields, and what they are.
@@ -80,13 +88,14 @@ pub(crate) struct Declared {
 
 const SENSOR: (&str, &str) = ("sensor", "the sensor, as domain/name");
 
-pub(crate) const MODULES: [Declared; 6] = [
+pub(crate) const MODULES: [Declared; 9] = [
     Declared {
         metric: Metric::Loss,
         name: "loss",
         about: "packets lost between the sensors of both domains",
         sees: None,
         has_count: false,
+        is_active: false,
         of_loss: "from to flows sent received sent_bytes received_bytes lost ratio least most from_dropped to_dropped duplicates one_sided uncompared",
         fields: &[],
     },
@@ -96,6 +105,7 @@ pub(crate) const MODULES: [Declared; 6] = [
         about: "one-way delay and jitter between the sensors of both domains",
         sees: None,
         has_count: false,
+        is_active: false,
         of_loss: "from to received delay_least delay_mean delay_most jitter offset offset_error",
         fields: &[],
     },
@@ -105,6 +115,7 @@ pub(crate) const MODULES: [Declared; 6] = [
         about: "packets and bytes in the time, at each sensor of the source",
         sees: None,
         has_count: false,
+        is_active: false,
         of_loss: "",
         fields: &[
             SENSOR,
@@ -120,6 +131,7 @@ pub(crate) const MODULES: [Declared; 6] = [
         about: "the rate of each direction of a flow, at each sensor of the source",
         sees: Some("it tells addresses"),
         has_count: true,
+        is_active: false,
         of_loss: "",
         fields: &[
             SENSOR,
@@ -143,6 +155,7 @@ pub(crate) const MODULES: [Declared; 6] = [
         about: "round trips from each sensor of the source to servers, by the handshakes of TCP",
         sees: None,
         has_count: false,
+        is_active: false,
         of_loss: "",
         fields: &[
             SENSOR,
@@ -159,6 +172,7 @@ pub(crate) const MODULES: [Declared; 6] = [
         about: "the applications with the most bytes, at each sensor of the source",
         sees: Some("it tells ports"),
         has_count: true,
+        is_active: false,
         of_loss: "",
         fields: &[
             SENSOR,
@@ -169,6 +183,63 @@ pub(crate) const MODULES: [Declared; 6] = [
             ("packets", "packets"),
             ("bytes", "bytes by IP headers"),
             ("share", "of all bytes of the service at the sensor"),
+        ],
+    },
+    Declared {
+        metric: Metric::Ping,
+        name: "ping",
+        about: "round trips of ICMP echoes from the source's element to the destination's",
+        sees: None,
+        has_count: false,
+        is_active: true,
+        of_loss: "",
+        fields: &[
+            ("from", "the source, whose element probes"),
+            ("to", "the destination, whose element is probed"),
+            ("sent", "probes"),
+            ("answered", "those that were answered, or arrived"),
+            ("least", "seconds until the answer, at the least"),
+            ("mean", "seconds in the mean"),
+            ("most", "seconds at most"),
+        ],
+    },
+    Declared {
+        metric: Metric::Connect,
+        name: "connect",
+        about: "round trips of TCP connections from the source's element to the destination's",
+        sees: None,
+        has_count: false,
+        is_active: true,
+        of_loss: "",
+        fields: &[
+            ("from", "the source, whose element probes"),
+            ("to", "the destination, whose element is probed"),
+            ("sent", "probes"),
+            ("answered", "those that were answered, or arrived"),
+            ("least", "seconds until it was connected, at the least"),
+            ("mean", "seconds in the mean"),
+            ("most", "seconds at most"),
+        ],
+    },
+    Declared {
+        metric: Metric::OneWay,
+        name: "one_way",
+        about: "datagrams from the source's element to the destination's: loss, and delay by both clocks",
+        sees: None,
+        has_count: false,
+        is_active: true,
+        of_loss: "",
+        fields: &[
+            ("from", "the source, whose element probes"),
+            ("to", "the destination, whose element is probed"),
+            ("sent", "probes"),
+            ("answered", "those that were answered, or arrived"),
+            (
+                "least",
+                "seconds from sending to arrival, as both clocks show it, at the least",
+            ),
+            ("mean", "seconds in the mean"),
+            ("most", "seconds at most"),
         ],
     },
 ];

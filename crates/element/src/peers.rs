@@ -73,7 +73,7 @@ impl Inner {
         }
     }
 
-    async fn ask_peer<T: DeserializeOwned>(
+    pub(crate) async fn ask_peer<T: DeserializeOwned>(
         &self,
         peer: &PeerElement,
         method: Method,

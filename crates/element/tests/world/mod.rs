@@ -74,6 +74,8 @@ pub(crate) struct World {
     folder: tempfile::TempDir,
     sensors: BTreeMap<&'static str, Running>,
     elements: BTreeMap<String, Element>,
+    /// Tables of the elements' configuration.
+    pub(crate) more: String,
     /// Where the elements' target `collector` is.
     pub(crate) push: String,
     /// Requests and answers, to be compared with the document.
@@ -98,6 +100,7 @@ impl World {
             folder,
             sensors: BTreeMap::new(),
             elements: BTreeMap::new(),
+            more: String::new(),
             push: "http://127.0.0.1:9/".to_owned(),
             asked: RefCell::default(),
         }
@@ -167,15 +170,27 @@ impl World {
 
     fn sensor(&mut self, name: &'static str, file: &str) {
         let folder = self.folder.path().display();
+        let device = format!("[devices.eth0]\nfiles = [\"{folder}/{file}.pcap\"]\nhold = true");
+        self.sensor_of(name, &device)
+            .unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Has the elements' own sensor capture the loopback interface, if that is possible here.
+    pub(crate) fn capture_loopback(&mut self) -> Result<(), String> {
+        self.sensor_of("own", "[devices.lo]")
+    }
+
+    fn sensor_of(&mut self, name: &'static str, device: &str) -> Result<(), String> {
+        let folder = self.folder.path().display();
         let config = format!(
-            "socket = \"{folder}/{name}.sock\"\nuser = \"root\"\n[devices.eth0]\nfiles = [\"{folder}/{file}.pcap\"]\nhold = true\n\
+            "socket = \"{folder}/{name}.sock\"\nuser = \"root\"\n{device}\n\
              [remotes.element-a]\npackets = \"headers\"\n[remotes.element-b]\npackets = \"headers\"\n"
         );
         let path = self.path(&format!("{name}.toml"));
         fs::write(&path, config).unwrap();
         let is_stopped = Arc::new(AtomicBool::new(false));
         let sensor = Sensor::start(&path, Arc::clone(&is_stopped));
-        let sensor = Arc::new(sensor.unwrap_or_else(|error| panic!("{error}")));
+        let sensor = Arc::new(sensor.map_err(|error| error.to_string())?);
         let serving = thread::spawn(move || assert!(sensor.run(|_| {}).is_balanced()));
         let keys = KeyFolder::new(self.path("keys"));
         let identity = keys.identity(Some("sensor")).unwrap();
@@ -188,17 +203,19 @@ impl World {
             agent: agent.unwrap(),
         };
         self.sensors.insert(name, running);
+        Ok(())
     }
 
     /// Starts an element; again with the same database.
     pub(crate) fn element(&mut self, name: &str) {
         let folder = self.folder.path().display();
         let config = format!(
-            "listen = \"127.0.0.1:0\"\nkeys = \"{folder}/keys\"\nidentity = \"{name}\"\ndatabase = \"{folder}/{name}.db\"\n\
-             files = \"{folder}/results\"\nrevoked = \"{folder}/revoked\"\n[push]\ncollector = \"{}\"\n\
+            "listen = \"127.0.0.1:0\"\nkeys = \"{folder}/keys\"\nidentity = \"{name}\"\nsocket = \"{folder}/own.sock\"\ndatabase = \"{folder}/{name}.db\"\n\
+             files = \"{folder}/results\"\nrevoked = \"{folder}/revoked\"\n{}[push]\ncollector = \"{}\"\n\
              [users.alice]\nadmin = true\npackets = \"headers\"\n[users.bob]\ndomains = [\"campus\"]\nmost_sessions = 2\n\
              [users.prometheus]\nscrape = true\ndomains = []\n[users.element-a]\nsensors = true\n[users.element-b]\nsensors = true\n\
              [issuers.ops]\nkey = \"{}\"\npackets = \"headers\"\n",
+            self.more,
             self.push,
             issuer().public()
         );
