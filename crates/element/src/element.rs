@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use crate::config::Config;
 use crate::fault::Fault;
 use crate::measure::{self, Named, Task};
+use crate::modules;
 use crate::probes::Grants;
 use crate::publish::Series;
 use crate::rights::{Asker, People, now};
@@ -406,15 +407,16 @@ impl Inner {
         if let Some(peer) = peer {
             return Ok(Site::Peer(peer));
         }
-        let declared = order.metric.declared();
+        let site = order.metric.declared().site;
+        let is_between = site == modules::Site::Between;
         let (mut destination, peer) = domain(&order.destination)?;
-        if declared.is_active {
+        if site == modules::Site::Probes {
             let peer =
                 peer.ok_or("probes are between elements, and this one answers for both domains")?;
             return Ok(Site::Path(peer));
         }
         if let Some(peer) = peer
-            && (declared.is_between() || !source.networks.is_empty())
+            && (is_between || !source.networks.is_empty())
         {
             destination = self.domain_of(&peer, &order.destination).await?;
             // A device of that machine's own sensor means another one here.
@@ -425,15 +427,14 @@ impl Inner {
         let task = Task {
             metric: order.metric,
             count: order.parameters.count() as usize,
-            filters: (networks(&source, &destination, declared.is_between()).into_iter())
+            filters: (networks(&source, &destination, is_between).into_iter())
                 .chain(order.filters.iter().cloned())
                 .collect(),
             source: named(&source),
             destination: named(&destination),
             seconds,
         };
-        let is_empty =
-            task.source.is_empty() || declared.is_between() && task.destination.is_empty();
+        let is_empty = task.source.is_empty() || is_between && task.destination.is_empty();
         match is_empty {
             true => Err(unavailable()),
             false => Ok(Site::Here(Box::new(task))),

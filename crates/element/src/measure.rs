@@ -43,6 +43,14 @@ pub(crate) struct Task {
     pub(crate) seconds: u32,
 }
 
+impl Task {
+    /// How often flows are told of.
+    fn interval(&self) -> Nanos {
+        let eighth = u64::from(self.seconds) * 1_000_000_000 / 8;
+        Nanos(eighth.clamp(100_000_000, 10_000_000_000))
+    }
+}
+
 /// Measures. Ends early when all devices have come to their end, or `is_cancelled`.
 ///
 /// # Errors
@@ -102,28 +110,37 @@ fn absent(names: &[String], states: Vec<MemberState>) -> Vec<String> {
         .collect()
 }
 
-fn points(
+/// Has devices observe until the time is over. What is told goes to what `begin` makes; where a sensor begins anew, to another one.
+fn observe<S: Sink>(
     sensors: &Arc<Sensors>,
     task: &Task,
-    members: Vec<Member>,
+    (names, members): (&[String], Vec<Member>),
     filter: Option<&str>,
-) -> Result<(Points, Nanos), String> {
-    let interval = u64::from(task.seconds) * 1_000_000_000 / 8;
-    let interval = Nanos(interval.clamp(100_000_000, 10_000_000_000));
+    is_cancelled: &dyn Fn() -> bool,
+    begin: impl Fn() -> S,
+) -> Result<(S, Vec<String>), String> {
+    let filter = filter.map(str::to_owned);
     let options = PointsOptions {
-        filters: task
-            .filters
-            .iter()
-            .cloned()
-            .chain(filter.map(str::to_owned))
-            .collect(),
-        interval,
+        filters: task.filters.iter().cloned().chain(filter).collect(),
+        interval: task.interval(),
         marks: 4,
         // What sensors allow, half of it for each direction.
         max_flows: MOST_FLOWS / 2,
     };
-    let points = Points::open(sensors, members, &options).map_err(unreachable)?;
-    Ok((points, interval))
+    let mut points = Points::open(sensors, members, &options).map_err(unreachable)?;
+    let (mut sink, mut notes) = (begin(), Vec::new());
+    wait(task, is_cancelled, || {
+        if points.look(&mut say) {
+            notes = vec!["a sensor began anew: what came before is left out".to_owned()];
+            sink = begin();
+        }
+        points.take(&mut sink, &mut say);
+        points.flow().is_over()
+    });
+    points.look(&mut say);
+    notes.extend(absent(names, points.flow().states()));
+    points.close(&mut sink, &mut say);
+    Ok((sink, notes))
 }
 
 /// Loss and delay: the points of one domain compared with those of the other.
@@ -154,7 +171,7 @@ fn between(
     if pairs.is_empty() {
         return Err("it is measured between two sensors, and there is one".to_owned());
     }
-    let (mut points, interval) = points(sensors, task, members, None)?;
+    let interval = task.interval();
     let compare = || {
         Comparison::new(ComparisonOptions {
             points: names.len(),
@@ -167,18 +184,8 @@ fn between(
             one_way: false,
         })
     };
-    let (mut comparison, mut notes) = (compare(), Vec::new());
-    wait(task, is_cancelled, || {
-        if points.look(&mut say) {
-            notes = vec!["a sensor began anew: what came before is left out".to_owned()];
-            comparison = compare();
-        }
-        points.take(&mut comparison, &mut say);
-        points.flow().is_over()
-    });
-    points.look(&mut say);
-    notes.extend(absent(&names, points.flow().states()));
-    points.close(&mut comparison, &mut say);
+    let points = (&names[..], members);
+    let (mut comparison, mut notes) = observe(sensors, task, points, None, is_cancelled, compare)?;
     comparison.finish();
     if comparison.evicted() > 0 {
         notes.push(format!(
@@ -186,7 +193,7 @@ fn between(
             comparison.evicted()
         ));
     }
-    let fields: Vec<&str> = task.metric.declared().of_loss.split(' ').collect();
+    let fields: Vec<&str> = task.metric.declared().fields.split(' ').collect();
     let rows = comparison.take_rows().into_iter();
     let mut rows: Vec<Map<String, Value>> = rows
         .filter(|row| row.of == Of::Total)
@@ -318,20 +325,8 @@ fn of_flows(
 ) -> Result<Found, String> {
     let (names, members): (Vec<String>, Vec<Member>) = task.source.iter().cloned().unzip();
     let filter = (task.metric == Metric::ApplicationRtt).then_some(HANDSHAKES);
-    let (mut points, _) = points(sensors, task, members, filter)?;
-    let mut flows = Flows::default();
-    let mut notes = Vec::new();
-    wait(task, is_cancelled, || {
-        if points.look(&mut say) {
-            notes = vec!["a sensor began anew: what came before is left out".to_owned()];
-            flows = Flows::default();
-        }
-        points.take(&mut flows, &mut say);
-        points.flow().is_over()
-    });
-    points.look(&mut say);
-    notes.extend(absent(&names, points.flow().states()));
-    points.close(&mut flows, &mut say);
+    let points = (&names[..], members);
+    let (flows, mut notes) = observe(sensors, task, points, filter, is_cancelled, Flows::default)?;
     if flows.left_out > 0 {
         notes.push(format!(
             "{} flows were more than are told apart at once",

@@ -75,173 +75,153 @@ pub(crate) struct Declared {
     /// Its name in requests and rights.
     pub(crate) name: &'static str,
     about: &'static str,
-    /// Why it tells more than counts.
+    pub(crate) site: Site,
+    /// Why it tells more than counts: its rows are flows or the like, of which those with the most bytes are told.
     sees: Option<&'static str>,
-    has_count: bool,
-    /// Whether it sends probes.
-    pub(crate) is_active: bool,
-    /// Of metrics between domains: the fields of records of loss that its rows have.
-    pub(crate) of_loss: &'static str,
-    /// Of others: fields, and what they are.
-    fields: &'static [(&'static str, &'static str)],
+    /// The fields of its rows, separated by blanks.
+    pub(crate) fields: &'static str,
 }
 
-const SENSOR: (&str, &str) = ("sensor", "the sensor, as domain/name");
+/// What a metric needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Site {
+    /// Sensors of both domains see the traffic. Its fields are those of records of loss.
+    Between,
+    /// Sensors of the source do.
+    Source,
+    /// The elements of both send probes.
+    Probes,
+}
+
+const fn declared(
+    metric: Metric,
+    name: &'static str,
+    about: &'static str,
+    site: Site,
+    sees: Option<&'static str>,
+    fields: &'static str,
+) -> Declared {
+    Declared {
+        metric,
+        name,
+        about,
+        site,
+        sees,
+        fields,
+    }
+}
+
+const PROBE_FIELDS: &str = "source destination sent answered least mean most";
 
 pub(crate) const MODULES: [Declared; 9] = [
-    Declared {
-        metric: Metric::Loss,
-        name: "loss",
-        about: "packets lost between the sensors of both domains",
-        sees: None,
-        has_count: false,
-        is_active: false,
-        of_loss: "from to flows sent received sent_bytes received_bytes lost ratio least most from_dropped to_dropped duplicates one_sided uncompared",
-        fields: &[],
-    },
-    Declared {
-        metric: Metric::Delay,
-        name: "delay",
-        about: "one-way delay and jitter between the sensors of both domains",
-        sees: None,
-        has_count: false,
-        is_active: false,
-        of_loss: "from to received delay_least delay_mean delay_most jitter offset offset_error",
-        fields: &[],
-    },
-    Declared {
-        metric: Metric::Bandwidth,
-        name: "bandwidth",
-        about: "packets and bytes in the time, at each sensor of the source",
-        sees: None,
-        has_count: false,
-        is_active: false,
-        of_loss: "",
-        fields: &[
-            SENSOR,
-            ("seconds", "how long was measured"),
-            ("packets", "packets"),
-            ("bytes", "bytes on the wire"),
-            ("bits_per_second", "bytes on the wire, as a rate"),
-        ],
-    },
-    Declared {
-        metric: Metric::Throughput,
-        name: "throughput",
-        about: "the rate of each direction of a flow, at each sensor of the source",
-        sees: Some("it tells addresses"),
-        has_count: true,
-        is_active: false,
-        of_loss: "",
-        fields: &[
-            SENSOR,
-            ("source", "address of the sender"),
-            ("source_port", "its port"),
-            ("destination", "address of the receiver"),
-            ("destination_port", "its port"),
-            ("protocol", "IP protocol"),
-            ("packets", "packets"),
-            ("bytes", "bytes by IP headers"),
-            ("seconds", "from the first packet to the last"),
-            (
-                "bits_per_second",
-                "bytes in that time; null of a single packet",
-            ),
-        ],
-    },
-    Declared {
-        metric: Metric::ApplicationRtt,
-        name: "application_rtt",
-        about: "round trips from each sensor of the source to servers, by the handshakes of TCP",
-        sees: None,
-        has_count: false,
-        is_active: false,
-        of_loss: "",
-        fields: &[
-            SENSOR,
-            ("handshakes", "connections whose SYN was answered"),
-            ("unanswered", "connections whose SYN was not"),
-            ("least", "seconds from the SYN to its answer, at the least"),
-            ("mean", "seconds in the mean"),
-            ("most", "seconds at most"),
-        ],
-    },
-    Declared {
-        metric: Metric::Shares,
-        name: "shares",
-        about: "the applications with the most bytes, at each sensor of the source",
-        sees: Some("it tells ports"),
-        has_count: true,
-        is_active: false,
-        of_loss: "",
-        fields: &[
-            SENSOR,
-            (
-                "application",
-                "IP protocol and the smaller port, as tcp/443",
-            ),
-            ("packets", "packets"),
-            ("bytes", "bytes by IP headers"),
-            ("share", "of all bytes of the service at the sensor"),
-        ],
-    },
-    Declared {
-        metric: Metric::Ping,
-        name: "ping",
-        about: "round trips of ICMP echoes from the source's element to the destination's",
-        sees: None,
-        has_count: false,
-        is_active: true,
-        of_loss: "",
-        fields: &[
-            ("from", "the source, whose element probes"),
-            ("to", "the destination, whose element is probed"),
-            ("sent", "probes"),
-            ("answered", "those that were answered, or arrived"),
-            ("least", "seconds until the answer, at the least"),
-            ("mean", "seconds in the mean"),
-            ("most", "seconds at most"),
-        ],
-    },
-    Declared {
-        metric: Metric::Connect,
-        name: "connect",
-        about: "round trips of TCP connections from the source's element to the destination's",
-        sees: None,
-        has_count: false,
-        is_active: true,
-        of_loss: "",
-        fields: &[
-            ("from", "the source, whose element probes"),
-            ("to", "the destination, whose element is probed"),
-            ("sent", "probes"),
-            ("answered", "those that were answered, or arrived"),
-            ("least", "seconds until it was connected, at the least"),
-            ("mean", "seconds in the mean"),
-            ("most", "seconds at most"),
-        ],
-    },
-    Declared {
-        metric: Metric::OneWay,
-        name: "one_way",
-        about: "datagrams from the source's element to the destination's: loss, and delay by both clocks",
-        sees: None,
-        has_count: false,
-        is_active: true,
-        of_loss: "",
-        fields: &[
-            ("from", "the source, whose element probes"),
-            ("to", "the destination, whose element is probed"),
-            ("sent", "probes"),
-            ("answered", "those that were answered, or arrived"),
-            (
-                "least",
-                "seconds from sending to arrival, as both clocks show it, at the least",
-            ),
-            ("mean", "seconds in the mean"),
-            ("most", "seconds at most"),
-        ],
-    },
+    declared(
+        Metric::Loss,
+        "loss",
+        "packets lost between the sensors of both domains",
+        Site::Between,
+        None,
+        "from to flows sent received sent_bytes received_bytes lost ratio least most from_dropped to_dropped duplicates \
+         one_sided uncompared",
+    ),
+    declared(
+        Metric::Delay,
+        "delay",
+        "one-way delay and jitter between the sensors of both domains",
+        Site::Between,
+        None,
+        "from to received delay_least delay_mean delay_most jitter offset offset_error",
+    ),
+    declared(
+        Metric::Bandwidth,
+        "bandwidth",
+        "packets and bytes on the wire in the time, at each sensor of the source",
+        Site::Source,
+        None,
+        "sensor seconds packets bytes bits_per_second",
+    ),
+    declared(
+        Metric::Throughput,
+        "throughput",
+        "the rate of each direction of a flow from its first packet to its last, bytes by IP headers, at each sensor of the source",
+        Site::Source,
+        Some("it tells addresses"),
+        "sensor source source_port destination destination_port protocol packets bytes seconds bits_per_second",
+    ),
+    declared(
+        Metric::ApplicationRtt,
+        "application_rtt",
+        "round trips from each sensor of the source to servers, by the handshakes of TCP: SYN to SYN+ACK",
+        Site::Source,
+        None,
+        "sensor handshakes unanswered least mean most",
+    ),
+    declared(
+        Metric::Shares,
+        "shares",
+        "the applications with the most bytes by IP headers, at each sensor of the source",
+        Site::Source,
+        Some("it tells ports"),
+        "sensor application packets bytes share",
+    ),
+    declared(
+        Metric::Ping,
+        "ping",
+        "round trips of ICMP echoes from the source's element to the destination's",
+        Site::Probes,
+        None,
+        PROBE_FIELDS,
+    ),
+    declared(
+        Metric::Connect,
+        "connect",
+        "round trips of TCP connections from the source's element to the destination's",
+        Site::Probes,
+        None,
+        PROBE_FIELDS,
+    ),
+    declared(
+        Metric::OneWay,
+        "one_way",
+        "datagrams from the source's element to the destination's: loss, and delay as both clocks show it",
+        Site::Probes,
+        None,
+        PROBE_FIELDS,
+    ),
+];
+
+/// What fields are that records of loss do not have.
+const FIELDS: [(&str, &str); 19] = [
+    ("sensor", "the sensor, as domain/name"),
+    ("seconds", "how long"),
+    ("packets", "packets"),
+    ("bytes", "bytes"),
+    (
+        "bits_per_second",
+        "bytes in the time, as a rate; null where there was no time",
+    ),
+    (
+        "source",
+        "address of the sender; of probes the domain whose element sends",
+    ),
+    ("source_port", "its port"),
+    (
+        "destination",
+        "address of the receiver; of probes the domain whose element answers",
+    ),
+    ("destination_port", "its port"),
+    ("protocol", "IP protocol"),
+    ("handshakes", "connections whose SYN was answered"),
+    ("unanswered", "connections whose SYN was not"),
+    (
+        "application",
+        "IP protocol and the smaller port, as tcp/443",
+    ),
+    ("share", "of all bytes of the service at the sensor"),
+    ("sent", "probes"),
+    ("answered", "of them were answered, or arrived"),
+    ("least", "seconds at the least"),
+    ("mean", "seconds in the mean"),
+    ("most", "seconds at most"),
 ];
 
 impl Metric {
@@ -252,38 +232,30 @@ impl Metric {
 }
 
 impl Declared {
-    /// Whether sensors of both domains have to see the traffic.
-    pub(crate) fn is_between(&self) -> bool {
-        !self.of_loss.is_empty()
-    }
-
     /// Whether it takes the parameter `count`.
     pub(crate) fn has_count(&self) -> bool {
-        self.has_count
+        self.sees.is_some()
     }
 
     /// For users.
     pub(crate) fn module(&self) -> Module {
-        let of_loss = self.of_loss.split(' ').filter_map(|name| {
-            let mut fields = LOSS_SCHEMA.iter();
-            fields
-                .find(|field| field.name == name)
-                .map(|field| (field.name, field.help))
-        });
-        let fields = of_loss.chain(self.fields.iter().copied());
-        let fields = fields.map(|(name, about)| FieldAbout {
+        let about = |name: &str| match self.site {
+            Site::Between => LOSS_SCHEMA
+                .iter()
+                .find(|it| it.name == name)
+                .map(|it| it.help),
+            _ => FIELDS.iter().find(|it| it.0 == name).map(|it| it.1),
+        };
+        let fields = self.fields.split(' ').map(|name| FieldAbout {
             name: name.to_owned(),
-            about: about.to_owned(),
+            about: about(name).unwrap_or_default().to_owned(),
         });
+        let count = self.has_count().then(|| "count".to_owned());
         Module {
             metric: self.metric,
             about: self.about.to_owned(),
-            is_between: self.is_between(),
-            parameters: self
-                .has_count
-                .then(|| "count".to_owned())
-                .into_iter()
-                .collect(),
+            is_between: self.site == Site::Between,
+            parameters: count.into_iter().collect(),
             fields: fields.collect(),
         }
     }
@@ -294,7 +266,7 @@ impl Declared {
         facts.component(self.name, self.sees);
         let number = |number: u32| Argument::Number(number.into());
         facts.argument(self.name, "seconds", &number(seconds));
-        if self.has_count {
+        if self.has_count() {
             facts.argument(self.name, "count", &number(parameters.count()));
         }
         facts
@@ -326,8 +298,10 @@ mod tests {
     fn every_module_is_described() {
         for declared in &MODULES {
             let module = declared.module();
-            let of_loss = declared.of_loss.split_whitespace().count();
-            assert_eq!(module.fields.len(), of_loss.max(declared.fields.len()));
+            assert!(
+                module.fields.iter().all(|it| !it.about.is_empty()),
+                "{module:?}"
+            );
             let name = serde_json::to_string(&declared.metric).unwrap();
             assert_eq!(name, format!("\"{}\"", declared.name));
         }

@@ -26,7 +26,7 @@ use tokio::time::{Instant, Interval, interval, sleep, timeout};
 use crate::element::Inner;
 use crate::fault::Fault;
 use crate::measure::row;
-use crate::modules::Metric;
+use crate::modules::{Metric, Site};
 use crate::rights::{Asker, now};
 use crate::session::{MOST_SECONDS, Order, Outcome};
 use crate::store::PeerElement;
@@ -105,7 +105,9 @@ impl Inner {
         let name = by.who.name.clone().filter(|_| by.who.credential.is_none());
         let name = name.filter(|name| self.config.probes.peers.contains(name));
         let name = name.ok_or_else(Fault::unavailable)?;
-        if !order.metric.declared().is_active || !(1..=MOST_SECONDS).contains(&order.seconds) {
+        if order.metric.declared().site != Site::Probes
+            || !(1..=MOST_SECONDS).contains(&order.seconds)
+        {
             let hint = "ping, connect or one_way, for 1 to 3600 seconds";
             return Err(Fault::invalid("metric", "this is not probed", hint));
         }
@@ -208,8 +210,8 @@ impl Inner {
         let some = |value: f64| (!trips.is_empty()).then_some(value);
         let sum: f64 = trips.iter().sum();
         let row = row(json!({
-            "from": order.source,
-            "to": order.destination,
+            "source": order.source,
+            "destination": order.destination,
             "sent": count,
             "answered": trips.len(),
             "least": some(trips.iter().copied().fold(f64::INFINITY, f64::min)),

@@ -608,7 +608,7 @@ fn probes_are_between_elements_that_agreed() {
             panic!("{answer:#}")
         };
         assert_eq!(
-            (&row["from"], &row["to"]),
+            (&row["source"], &row["destination"]),
             (&json!(source), &json!(destination))
         );
         assert_eq!(
