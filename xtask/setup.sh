@@ -7,7 +7,7 @@ packages=""
 for group in "$@"; do
     case $group in
     build) packages="$packages gcc libc6-dev libpcap-dev libvectorscan5 pkg-config procps" ;;
-    test) packages="$packages libndpi4.2 libndpi-bin iproute2 tcpdump tshark g++ clang valgrind libc6-dbg binutils make systemd" ;;
+    test) packages="$packages libndpi4.2 libndpi-bin iproute2 tcpdump tshark curl g++ clang valgrind libc6-dbg binutils make systemd" ;;
     bench) packages="$packages libnids-dev libvectorscan-dev tcpflow softflowd nfdump argus-server tshark python3" ;;
     *)
         echo "setup.sh: unknown group '$group' (build, test, bench)" >&2

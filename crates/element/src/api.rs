@@ -26,7 +26,7 @@ use crate::element::Inner;
 use crate::fault::Fault;
 use crate::modules::{MODULES, Module};
 use crate::peers::{MOST_VIA, VIA};
-use crate::probes::{Arrivals, Grant, ProbeOrder};
+use crate::probes::{Arrival, Grant, ProbeOrder};
 use crate::publish::is_name;
 use crate::rights::{Asker, Who};
 use crate::session::{Answer, Order, Session};
@@ -102,7 +102,6 @@ pub(crate) fn router(inner: Arc<Inner>) -> Router {
     let (routes, document) = routes();
     let document = Bytes::from(serde_json::to_vec_pretty(&document).unwrap_or_default());
     let known = routes
-        .route("/v1/metrics", get(metrics))
         .layer(from_fn_with_state(Arc::clone(&inner), known))
         .with_state(inner);
     let open = get(|| async { ([(CONTENT_TYPE, "application/json")], document) });
@@ -179,6 +178,13 @@ fn routes() -> (Router<Arc<Inner>>, OpenApi) {
                 it.summary("Show which probes came (peer elements)")
             }),
         )
+        .api_route(
+            "/v1/metrics",
+            get_with(metrics, |it| {
+                let it = it.summary("Show what sessions publish to Prometheus");
+                it.response::<200, String>()
+            }),
+        )
         .finish_api_with(&mut document, |it| {
             let credential = SecurityScheme::Http {
                 scheme: "bearer".to_owned(),
@@ -187,6 +193,7 @@ fn routes() -> (Router<Arc<Inner>>, OpenApi) {
                 extensions: Default::default(),
             };
             it.security_scheme("credential", credential)
+                .default_response::<Fault>()
         });
     (routes, document)
 }
@@ -609,7 +616,7 @@ async fn arrivals(
     State(inner): Shared,
     Extension(by): By,
     Path(at): Path<Named>,
-) -> Answered<Arrivals> {
+) -> Answered<Vec<Arrival>> {
     Ok(Json(inner.arrivals(&by, &at.name)?))
 }
 

@@ -79,10 +79,13 @@ pub(crate) struct Grant {
     pub(crate) port: u16,
 }
 
-/// Datagrams that came: their numbers, and when, in nanoseconds since 1970.
+/// A datagram that came.
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Arrivals {
-    pub(crate) arrivals: Vec<(u64, i64)>,
+pub(crate) struct Arrival {
+    /// Its number, from 0.
+    number: u64,
+    /// When, in nanoseconds since 1970.
+    time: i64,
 }
 
 /// Numbers of datagrams, and when they came.
@@ -142,18 +145,17 @@ impl Inner {
     }
 
     /// What came of a measurement that was agreed to.
-    pub(crate) fn arrivals(&self, by: &Asker, token: &str) -> Result<Arrivals, Fault> {
+    pub(crate) fn arrivals(&self, by: &Asker, token: &str) -> Result<Vec<Arrival>, Fault> {
         let grants = self.grants.lock();
         let found = grants
             .get(token)
             .filter(|(name, _)| by.who.name.as_ref() == Some(name));
         let (_, came) = found.ok_or_else(Fault::unavailable)?;
-        let arrivals = came
-            .lock()
-            .iter()
-            .map(|(number, time)| (*number, *time))
-            .collect();
-        Ok(Arrivals { arrivals })
+        let arrival = |(number, time): (&u64, &i64)| Arrival {
+            number: *number,
+            time: *time,
+        };
+        Ok(came.lock().iter().map(arrival).collect())
     }
 
     /// Probes a peer.
@@ -199,12 +201,12 @@ impl Inner {
                 sleep(PATIENCE).await;
                 let path = format!("/v1/probes/{}", grant.token);
                 let came = self.ask_peer(peer, Method::GET, path, Vec::new(), Vec::new());
-                let came: Arrivals = came.await?;
-                let trip = |(number, time): &(u64, i64)| {
-                    let sent = sent.get(usize::try_from(*number).ok()?)?;
-                    Some(time.checked_sub(*sent)? as f64 / 1e9)
+                let came: Vec<Arrival> = came.await?;
+                let trip = |it: &Arrival| {
+                    let sent = sent.get(usize::try_from(it.number).ok()?)?;
+                    Some(it.time.checked_sub(*sent)? as f64 / 1e9)
                 };
-                came.arrivals.iter().filter_map(trip).collect()
+                came.iter().filter_map(trip).collect()
             }
         };
         let some = |value: f64| (!trips.is_empty()).then_some(value);

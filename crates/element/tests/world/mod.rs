@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use flowgauge_sensor::Sensor;
 use flowgauge_sensor_agent::Agent;
 use flowgauge_sensor_client::Client;
 use serde_json::{Value, json};
+
+use crate::skipped::skipped;
 
 pub(crate) const LONG: Duration = Duration::from_secs(90);
 
@@ -83,7 +86,14 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new() -> World {
+    /// Nothing without the programs that ask and count.
+    pub(crate) fn new() -> Option<World> {
+        for program in ["curl", "tshark"] {
+            if Command::new(program).arg("--version").output().is_err() {
+                skipped(format!("no {program}"));
+                return None;
+            }
+        }
         let folder = tempfile::tempdir().unwrap();
         let keys = KeyFolder::new(folder.path().join("keys"));
         keys.create_authority().unwrap();
@@ -96,14 +106,14 @@ impl World {
         }
         fs::write(folder.path().join("revoked"), "").unwrap();
         fs::create_dir(folder.path().join("results")).unwrap();
-        World {
+        Some(World {
             folder,
             sensors: BTreeMap::new(),
             elements: BTreeMap::new(),
             more: String::new(),
             push: "http://127.0.0.1:9/".to_owned(),
             asked: RefCell::default(),
-        }
+        })
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -436,9 +446,9 @@ impl World {
 
     /// Whether all requests so far and their answers are as the element's document says.
     pub(crate) fn check_document(&self, element: &str) {
-        let document = self
-            .ask(element, "", "GET", "/v1/openapi.json", &[], None)
-            .body;
+        let document = self.ask(element, "", "GET", "/v1/openapi.json", &[], None);
+        is_valid(&document.text);
+        let document = document.body;
         assert_eq!(
             document["openapi"].as_str().unwrap().split('.').next(),
             Some("3")
@@ -462,6 +472,10 @@ impl World {
             let response = responses
                 .get(status.to_string())
                 .unwrap_or(&responses["default"]);
+            if path == "/v1/metrics" && *status == 200 {
+                assert!(response["content"]["text/plain; charset=utf-8"].is_object());
+                continue;
+            }
             let schema = &response["content"]["application/json"]["schema"];
             assert!(
                 schema.is_object(),
@@ -472,6 +486,32 @@ impl World {
             checked += 1;
         }
         assert!(checked > 3);
+    }
+}
+
+/// Has another program check that a document is one of OpenAPI.
+fn is_valid(document: &str) {
+    let script = "import sys, json\n\
+                  try: from openapi_spec_validator import validate\n\
+                  except ImportError: sys.exit(77)\n\
+                  validate(json.load(sys.stdin))";
+    let python = Command::new("python3")
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .spawn();
+    let Ok(mut python) = python else {
+        return skipped("no python3");
+    };
+    python
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(document.as_bytes())
+        .unwrap();
+    match python.wait().unwrap().code() {
+        Some(0) => {}
+        Some(77) => skipped("no openapi-spec-validator"),
+        code => panic!("{code:?}: this is no document of OpenAPI"),
     }
 }
 
