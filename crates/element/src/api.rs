@@ -9,7 +9,8 @@ use aide::axum::routing::{get_with, post_with, put_with};
 use aide::openapi::{Info, OpenApi, SecurityScheme};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Extension, Path, Query, Request, State};
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -267,6 +268,11 @@ async fn known(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Fault> {
+    if inner.config.plain && !is_here(&request) {
+        let hint = "without TLS, the element is asked at localhost or 127.0.0.1";
+        let error = "this is not the element's name";
+        return Err(Fault::new(StatusCode::MISDIRECTED_REQUEST, error, hint));
+    }
     let bearer = request.headers().get(AUTHORIZATION).map(|value| {
         let text = value
             .to_str()
@@ -286,6 +292,20 @@ async fn known(
         .extensions_mut()
         .insert(Arc::new(inner.people.asker(who)?));
     Ok(next.run(request).await)
+}
+
+/// Whether a request is to this machine by a name that only it has: pages of others, whose names lead here, have none of its rights.
+fn is_here(request: &Request) -> bool {
+    let host = request
+        .headers()
+        .get(HOST)
+        .and_then(|host| host.to_str().ok());
+    let host = host.and_then(|host| host.parse::<Authority>().ok());
+    host.is_some_and(|host| {
+        let name = host.host().trim_start_matches('[').trim_end_matches(']');
+        let is_loopback = |ip: IpAddr| ip.is_loopback();
+        name == "localhost" || name.parse().is_ok_and(is_loopback)
+    })
 }
 
 /// Whether somebody may change what the element knows; else it is as if it were not there.

@@ -31,6 +31,7 @@ CREATE TABLE IF NOT EXISTS sensors (domain TEXT NOT NULL REFERENCES domains ON D
 CREATE TABLE IF NOT EXISTS peers (name TEXT PRIMARY KEY, address TEXT NOT NULL, domains TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (id TEXT PRIMARY KEY, owner TEXT NOT NULL, created REAL NOT NULL,
   running INTEGER NOT NULL, who TEXT NOT NULL, body TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS sessions_by_time ON sessions (running, created);
 CREATE TABLE IF NOT EXISTS results (id INTEGER PRIMARY KEY, measured TEXT NOT NULL, began REAL NOT NULL,
   ended REAL NOT NULL, body TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS results_by_time ON results (measured, ended);
@@ -123,7 +124,7 @@ impl Store {
         let connection = Connection::open(path).map_err(failed)?;
         let prepare = || {
             connection.execute_batch(
-                "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;",
+                "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON;",
             )?;
             connection.execute_batch(SCHEMA)?;
             let size: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
@@ -266,19 +267,23 @@ impl Store {
         self.change("DELETE FROM peers WHERE name = ?", [name])
     }
 
-    /// Keeps a session as it is now.
+    /// Keeps a session as it is now; of one that has ended no credential.
     pub(crate) fn put_session(&self, kept: &Kept) -> Result<(), Fault> {
+        self.make_room()?;
         let (session, is_running) = (&kept.session, kept.session.state == State::Running);
+        let nobody = Who::default();
+        let who = if is_running { &kept.who } else { &nobody };
+        let put = "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET running = excluded.running, \
+                   who = excluded.who, body = excluded.body";
+        let (id, created) = (&session.id, session.created);
         let row = params![
-            session.id,
+            id,
             kept.owner,
-            session.created,
+            created,
             is_running,
-            json(&kept.who),
+            json(who),
             json(session)
         ];
-        let put = "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?) \
-                   ON CONFLICT DO UPDATE SET running = excluded.running, body = excluded.body";
         self.change(put, row)?;
         Ok(())
     }
@@ -338,25 +343,27 @@ impl Store {
         self.list(query, row, |row| row.get(0))
     }
 
-    /// Forgets what is too old and, where nine tenths of the room are taken, the oldest tenth of the results.
+    /// Forgets what is too old and, where nine tenths of the room are taken, the oldest tenth of results and ended sessions.
     fn make_room(&self) -> Result<(), Fault> {
         let connection = self.connection.lock();
         let oldest = now() - self.keep_seconds;
         connection.execute("DELETE FROM results WHERE ended < ?", [oldest])?;
         connection.execute(
-            "DELETE FROM sessions WHERE NOT running AND (created < ?1 OR id IN \
-             (SELECT id FROM sessions WHERE NOT running ORDER BY created DESC LIMIT -1 OFFSET ?2))",
+            "DELETE FROM sessions WHERE running = 0 AND created < max(?, ifnull((SELECT created FROM sessions \
+             WHERE running = 0 ORDER BY created DESC LIMIT 1 OFFSET ?), 0))",
             params![oldest, MOST_ENDED],
         )?;
         let pages = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
         if pages("page_count")? - pages("freelist_count")? > self.most_pages / 10 * 9 {
-            let few: i64 =
-                connection.query_row("SELECT count(*) / 10 + 1 FROM results", [], |row| {
-                    row.get(0)
-                })?;
-            let query =
-                "DELETE FROM results WHERE id IN (SELECT id FROM results ORDER BY ended LIMIT ?)";
-            let gone = connection.execute(query, [few])?;
+            let gone = connection.execute(
+                "DELETE FROM results WHERE id IN (SELECT id FROM results ORDER BY ended LIMIT (SELECT count(*) / 10 + 1 FROM results))",
+                [],
+            )?;
+            connection.execute(
+                "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE running = 0 ORDER BY created \
+                 LIMIT (SELECT count(*) / 10 + 1 FROM sessions WHERE running = 0))",
+                [],
+            )?;
             tell(format_args!(
                 "the database has most_bytes: its {gone} oldest results are forgotten"
             ));

@@ -150,6 +150,14 @@ fn a_killed_element_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let mut place = Place::new(folder.path());
     assert_eq!(place.ask("PUT", "/domains/here", &domain()).0, 200);
+    // A page of somebody else's, whose name leads here.
+    let mut curl = Command::new("curl");
+    let curl = curl.args(["-s", "-H", "Host: pages.example.org"]);
+    let refused = curl
+        .arg(format!("http://{}/v1/domains", place.address))
+        .output();
+    let refused = String::from_utf8(refused.unwrap().stdout).unwrap();
+    assert!(refused.contains("not the element's name"), "{refused}");
     let periodic = place.open(&json!({"periodic": {"every": 1, "times": 4}}));
     let long = place.open(&json!({"one_shot": {"seconds": 600}}));
     wait_until("two are made", || {

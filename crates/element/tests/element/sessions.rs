@@ -1,0 +1,205 @@
+//! Sessions: shared, stored, published, bounded, and taken up again.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::world::{World, until};
+use crate::{one_shot, quick, results, rows};
+
+#[test]
+fn equal_sessions_share_a_measurement_and_results_are_published() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    world.push = format!("http://{}/results?a=b", listener.local_addr().unwrap());
+    world.element("element-a");
+    world.two_captures();
+    world.domain("element-a", "campus", &["one"], json!([]));
+    let pushed = thread::spawn(move || {
+        let mut tcp = listener.accept().unwrap().0;
+        let (mut request, mut part) = (Vec::new(), [0; 4096]);
+        while !request.ends_with(b"}}") {
+            let len = tcp.read(&mut part).unwrap();
+            request.extend_from_slice(&part[..len]);
+        }
+        tcp.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+        String::from_utf8(request).unwrap()
+    });
+    let mut order = one_shot("bandwidth", "campus", "campus");
+    order["publish"] = json!(["prometheus", "file:campus.json", "push:collector"]);
+    let ids = [
+        world.open("element-a", &order),
+        world.open("element-a", &one_shot("bandwidth", "campus", "campus")),
+    ];
+    world.until_flows("one", 1);
+    world.start(&["one"]);
+    let [one, other] = ids.map(|id| world.ended("element-a", &id));
+    assert_eq!(one["results"], other["results"]);
+    let packets = rows(&one)[0]["packets"].as_u64().unwrap();
+    let request = pushed.join().unwrap();
+    assert!(
+        request.starts_with("POST /results?a=b HTTP/1.1\r\n"),
+        "{request}"
+    );
+    let body: Value = serde_json::from_str(request.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    let line: Value =
+        serde_json::from_str(&fs::read_to_string(world.path("results/campus.json")).unwrap())
+            .unwrap();
+    for published in [&body, &line] {
+        assert_eq!(published["result"], one["results"][0]);
+    }
+    let scrape = |user| {
+        world
+            .ask("element-a", user, "GET", "/v1/metrics", &[], None)
+            .text
+    };
+    let expected = format!(
+        "flowgauge_bandwidth_packets{{source_domain=\"campus\",destination_domain=\"campus\",sensor=\"campus/one\"}} {packets} "
+    );
+    assert!(scrape("alice").contains(&expected), "{}", scrape("alice"));
+    assert_eq!(scrape("bob"), "");
+    assert!(scrape("prometheus").contains(&expected));
+    for wrong in [
+        "file:../x",
+        "file:.x",
+        "file:",
+        "push:elsewhere",
+        "push:http://127.0.0.1/",
+        "mail",
+    ] {
+        order["publish"] = json!([wrong]);
+        let answer = world.ask(
+            "element-a",
+            "alice",
+            "POST",
+            "/v1/sessions",
+            &[],
+            Some(&order.to_string()),
+        );
+        assert_eq!(
+            (answer.status, answer.body["place"].as_str()),
+            (422, Some("publish")),
+            "{wrong}"
+        );
+    }
+    world.check_document("element-a");
+}
+
+#[test]
+fn stored_results_are_answered() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    world.element("element-a");
+    world.two_captures();
+    world.domain("element-a", "campus", &["one"], json!([]));
+    world.domain("element-a", "idle", &["five"], json!([]));
+    let id = world.open("element-a", &one_shot("bandwidth", "campus", "campus"));
+    world.until_flows("one", 1);
+    world.start(&["one"]);
+    let one = world.ended("element-a", &id);
+    // From what is stored: the last one, and those of a time. No flow is opened for them.
+    let answer = |period: Value| {
+        let mut order = one_shot("bandwidth", "campus", "campus");
+        order["period"] = period;
+        let id = world.open("element-a", &order);
+        let answer = world.ended("element-a", &id);
+        assert_eq!(answer["state"], "done", "{answer:#}");
+        answer["results"].clone()
+    };
+    assert_eq!(
+        answer(json!({"most_recent": {"max_age": 600}})),
+        one["results"]
+    );
+    assert_eq!(answer(json!({"historical": {"from": 0}})), one["results"]);
+    assert_eq!(
+        answer(json!({"historical": {"from": 0, "until": 1}})),
+        json!([])
+    );
+    // Combined: what there was, and what comes.
+    let id = world.open("element-a", &quick("bandwidth", "idle"));
+    let first = world.ended("element-a", &id)["results"].clone();
+    let mut both = quick("bandwidth", "idle");
+    both["period"] = json!({"historical": {"from": 0}, "periodic": {"every": 1, "times": 2}});
+    let id = world.open("element-a", &both);
+    let answer = world.ended("element-a", &id);
+    assert_eq!(
+        (results(&answer).len(), &answer["made"]),
+        (3, &json!(2)),
+        "{answer:#}"
+    );
+    assert_eq!(results(&answer)[0], first[0]);
+    let began = |at: usize| results(&answer)[at]["began"].as_f64().unwrap();
+    assert!(began(2).floor() > began(1).floor());
+    world.check_document("element-a");
+}
+
+#[test]
+fn sessions_are_bounded_and_go_on_after_a_restart() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    world.element("element-a");
+    world.two_captures();
+    world.domain("element-a", "campus", &["one"], json!([]));
+    world.domain("element-a", "lab", &["two"], json!([]));
+    let order = json!({"source": "campus", "destination": "campus", "metric": "bandwidth",
+                       "period": {"periodic": {"every": 2, "seconds": 1, "times": 3}}});
+    let periodic = world.open("element-a", &order);
+    let made = |world: &World| {
+        let path = format!("/v1/sessions/{periodic}");
+        world
+            .ask("element-a", "alice", "GET", &path, &[], None)
+            .body["made"]
+            .as_u64()
+    };
+    until("one is made", || made(&world) >= Some(1));
+    let one_shot = world.open("element-a", &one_shot("bandwidth", "lab", "lab"));
+    world.stop_element("element-a");
+    world.element("element-a");
+    assert!(made(&world) >= Some(1));
+    world.until_flows("two", 1);
+    world.start(&["two"]);
+    assert_eq!(rows(&world.ended("element-a", &one_shot)).len(), 1);
+    let periodic = world.ended("element-a", &periodic);
+    assert_eq!(
+        (&periodic["made"], results(&periodic).len()),
+        (&json!(3), 3),
+        "{periodic:#}"
+    );
+    // Bob may have two at once.
+    let order = json!({"source": "campus", "destination": "campus", "metric": "bandwidth",
+                       "period": {"periodic": {"every": 3600, "times": 2}}})
+    .to_string();
+    let open = || {
+        world.ask(
+            "element-a",
+            "bob",
+            "POST",
+            "/v1/sessions",
+            &[],
+            Some(&order),
+        )
+    };
+    let ids = [open(), open()].map(|answer| answer.body["id"].as_str().unwrap().to_owned());
+    assert_eq!(open().status, 503);
+    let cancelled = world.ask(
+        "element-a",
+        "bob",
+        "DELETE",
+        &format!("/v1/sessions/{}", ids[0]),
+        &[],
+        None,
+    );
+    assert_eq!(cancelled.body["state"], "cancelled");
+    assert_eq!(open().status, 200);
+    let listed = world
+        .ask("element-a", "bob", "GET", "/v1/sessions", &[], None)
+        .body;
+    assert_eq!(listed.as_array().unwrap().len(), 3);
+}
