@@ -15,7 +15,7 @@ use flowgauge_sys::notice::tell;
 use flowgauge_wire::{Direction, FlowKey, Nanos};
 use serde_json::{Map, Value, json};
 
-use crate::modules::Metric;
+use crate::modules::{Metric, Site};
 use crate::points::{Points, PointsOptions, Sink, filter_text};
 use crate::rights::now;
 use crate::session::Outcome;
@@ -91,10 +91,12 @@ fn wait(task: &Task, is_cancelled: &dyn Fn() -> bool, mut ask: impl FnMut() -> b
     }
 }
 
+const UNREACHABLE: &str = "its sensors cannot be reached, or refuse what is measured";
+
 /// Why nothing begins.
 fn unreachable(error: ClientError) -> String {
     tell(format_args!("a measurement could not begin: {error}"));
-    "its sensors cannot be reached, or refuse what is measured".to_owned()
+    UNREACHABLE.to_owned()
 }
 
 fn say(line: String) {
@@ -139,8 +141,16 @@ fn observe<S: Sink>(
     });
     points.look(&mut say);
     notes.extend(absent(names, points.flow().states()));
-    points.close(&mut sink, &mut say);
-    Ok((sink, notes))
+    let silent = points.close(&mut sink, &mut say);
+    let least = if task.metric.declared().site == Site::Between {
+        2
+    } else {
+        1
+    };
+    match names.len() - silent.len() < least {
+        true => Err(UNREACHABLE.to_owned()),
+        false => Ok((sink, notes)),
+    }
 }
 
 /// Loss and delay: the points of one domain compared with those of the other.
