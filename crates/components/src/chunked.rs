@@ -11,9 +11,7 @@ use flowgauge_record::RecordStore;
 use flowgauge_runtime::queue::Sender;
 use flowgauge_runtime::{Beside, Chunk, Handlers, Lost, StreamHandle, ThreadFailure};
 use flowgauge_stack::engine::{self, Chosen, Step};
-use flowgauge_stack::{
-    Account, Counted, Failure, Items, Outlet, RecordItem, SettingError, Settings,
-};
+use flowgauge_stack::{Account, Failure, Items, Outlet, RecordItem, SettingError, Settings};
 use flowgauge_stream::engine::{
     ApplicationId, Budget, ChunkFlags, DataChunk, Engine, EngineConfig, Events, StreamRef,
 };
@@ -145,16 +143,9 @@ impl Chunked {
             ..engine::account(self.engine.shard())
         };
         let lost = self.beside.as_ref().map_or(self.lost, Beside::lost);
-        for (count, thing) in [(lost.chunks, "chunk"), (lost.streams, "stream")] {
-            if count > 0 {
-                account.counted.push(Counted {
-                    count,
-                    thing,
-                    what: "lost: handling them is slower than the capture, and the memory was full"
-                        .to_owned(),
-                });
-            }
-        }
+        let what = "lost: handling them is slower than the capture, and the memory was full";
+        account.count(lost.chunks, "chunk", what);
+        account.count(lost.streams, "stream", what);
         account
     }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use flowgauge_kit::writing::{Stop, account, begun, stop};
 use flowgauge_record::{Output, OutputError, RecordWriter, WholeWrites, WriterThread};
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, Counted, Failure, Input, ItemType, Items, Outlet, Parallel,
+    Account, Component, ComponentInfo, Failure, Input, ItemType, Items, Outlet, Parallel,
     ResultInfo, ResultValue, SettingError, Settings, options,
 };
 use flowgauge_sys::datagrams::Datagrams;
@@ -235,22 +235,9 @@ impl Component for Export {
 
     fn account(&self) -> Option<Box<Account>> {
         let mut told = account(self.thread.as_ref(), "message", self.path()).unwrap_or_default();
-        for (count, thing, what) in [
-            (self.refused, "record", "of IPv6, which NetFlow 5 has not"),
-            (
-                self.unsent,
-                "message",
-                "not sent: nobody listens there, or the system had no room",
-            ),
-        ] {
-            if count > 0 {
-                told.counted.push(Counted {
-                    count,
-                    thing,
-                    what: what.to_owned(),
-                });
-            }
-        }
+        told.count(self.refused, "record", "of IPv6, which NetFlow 5 has not");
+        let unsent = "not sent: nobody listens there, or the system had no room";
+        told.count(self.unsent, "message", unsent);
         Some(told)
     }
 }

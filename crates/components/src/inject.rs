@@ -1,8 +1,8 @@
 //! `inject`: sends packets onto an interface, and passes them on.
 
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, Counted, Failure, Items, Outlet, Parallel, ResultInfo,
-    ResultValue, SettingError, options,
+    Account, Component, ComponentInfo, Failure, Items, Outlet, Parallel, ResultInfo, ResultValue,
+    SettingError, options,
 };
 use flowgauge_sys::datagrams::Datagrams;
 use flowgauge_sys::files;
@@ -93,25 +93,11 @@ impl Component for Inject {
     }
 
     fn account(&self) -> Option<Box<Account>> {
-        let counted = [
-            (
-                self.unfit,
-                "not sent: not of Ethernet, or not captured whole",
-            ),
-            (
-                self.unsent,
-                "not sent: the interface is down, or has no room, or sends no packets as long",
-            ),
-        ];
-        let counted = counted.into_iter().filter(|(count, _)| *count > 0);
-        let counted = counted.map(|(count, what)| Counted {
-            count,
-            thing: "packet",
-            what: what.to_owned(),
-        });
-        Some(Box::new(Account {
-            counted: counted.collect(),
-            ..Account::default()
-        }))
+        let mut account = Account::default();
+        let unfit = "not sent: not of Ethernet, or not captured whole";
+        account.count(self.unfit, "packet", unfit);
+        let unsent = "not sent: the interface is down, or has no room, or sends no packets as long";
+        account.count(self.unsent, "packet", unsent);
+        Some(Box::new(account))
     }
 }

@@ -132,25 +132,11 @@ impl Component for Loss {
     }
 
     fn account(&self) -> Option<Box<Account>> {
-        let notes = [
-            (
-                self.refused,
-                "records are no observations of any of the points",
-            ),
-            (
-                self.comparison.evicted(),
-                "flows were ended early: raise `max_flows`",
-            ),
-        ];
-        let notes = notes.into_iter().filter(|(count, _)| *count > 0);
-        let notes: Vec<String> = notes
-            .map(|(count, what)| format!("{count} {what}"))
-            .collect();
-        (!notes.is_empty()).then(|| {
-            Box::new(Account {
-                notes,
-                ..Account::default()
-            })
-        })
+        let mut account = Account::default();
+        let refused = "left out: they are no observations of any of the points";
+        account.count(self.refused, "record", refused);
+        let evicted = "ended early: raise `max_flows`";
+        account.count(self.comparison.evicted(), "flow", evicted);
+        Some(Box::new(account))
     }
 }

@@ -222,27 +222,11 @@ impl Component for Observe {
     }
 
     fn account(&self) -> Option<Box<Account>> {
-        let evicted = self.observer.evicted();
-        let forgotten = self.told.forgotten;
-        let notes = [
-            (
-                evicted,
-                "flows' directions were ended early: raise `max_flows`",
-            ),
-            (
-                forgotten,
-                "observations were forgotten before anybody took them: raise `rows`",
-            ),
-        ];
-        let notes = notes.into_iter().filter(|(count, _)| *count > 0);
-        let notes: Vec<String> = notes
-            .map(|(count, what)| format!("{count} {what}"))
-            .collect();
-        (!notes.is_empty()).then(|| {
-            Box::new(Account {
-                notes,
-                ..Account::default()
-            })
-        })
+        let mut account = Account::default();
+        let evicted = "ended early: raise `max_flows`";
+        account.count(self.observer.evicted(), "one-way flow", evicted);
+        let forgotten = "forgotten before anybody took them: raise `rows`";
+        account.count(self.told.forgotten, "observation", forgotten);
+        Some(Box::new(account))
     }
 }

@@ -89,6 +89,14 @@ impl fmt::Debug for LastWord {
 }
 
 impl Account {
+    /// Tells what became of things, if there are any.
+    pub fn count(&mut self, count: u64, thing: &'static str, what: &str) {
+        if count > 0 {
+            let what = what.to_owned();
+            self.counted.push(Counted { count, thing, what });
+        }
+    }
+
     /// Adds that of the same component on another core.
     pub fn merge(&mut self, other: &Account) {
         self.ledger.merge(&other.ledger);
