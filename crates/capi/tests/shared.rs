@@ -91,6 +91,7 @@ fn main() {
 
 fn service(interface: &str) {
     let alone = Alone {
+        source: None,
         listener: Arc::new(shared::inherited_listener().unwrap()),
         group: None,
         grace: Some(Duration::from_millis(100)),

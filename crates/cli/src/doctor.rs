@@ -114,9 +114,7 @@ fn describe(status: &shared::Status) -> (Status, String) {
         let statistics = &client.statistics;
         if !statistics.is_complete() {
             verdict = Status::Warn;
-            let events = statistics.lost_data().events
-                + statistics.lost_created
-                + statistics.lost_terminated;
+            let events = statistics.lost_events();
             found.push_str(&format!(", {events} events lost"));
         }
         if statistics.refused_commands > 0 {

@@ -135,6 +135,7 @@ fn share(interface: &str, options: &SensorRunOptions) -> Result<(), Failure> {
     let begin = || {
         forced?;
         let alone = Alone {
+            source: None,
             listener: Arc::clone(&listener),
             group: group(interface, options)?,
             grace: options.inherited.then_some(GRACE),

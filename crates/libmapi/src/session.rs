@@ -12,8 +12,9 @@ use flowgauge_link::KeyFolder;
 use flowgauge_mapi::{Argument, Call, Error, Shape};
 use flowgauge_sensor_client::protocol::Secret;
 use flowgauge_sensor_client::scope::Member;
-use flowgauge_sensor_client::{Client, DEFAULT_SOCKET, PREFETCH, Sensors};
-use flowgauge_sys::files::Folder;
+use flowgauge_sensor_client::{
+    CREDENTIAL_VARIABLE, Client, DEFAULT_SOCKET, PREFETCH, Sensors, credential_of_environment,
+};
 
 use crate::abi::{RawPacket, RawResults};
 use crate::devices::{create_device, devices};
@@ -28,8 +29,6 @@ use crate::scope::Scope;
 const SOCKET_VARIABLE: &str = "FLOWGAUGE_SENSOR";
 /// The environment's variable that names the key with which sensors of other machines are asked.
 const IDENTITY_VARIABLE: &str = "FLOWGAUGE_IDENTITY";
-/// The environment's variable that names the file of a credential.
-const CREDENTIAL_VARIABLE: &str = "FLOWGAUGE_CREDENTIAL";
 /// How often a program that waits for a result looks for it, at first and later.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(2);
 pub(crate) const LAST_LOOK: Duration = Duration::from_millis(50);
@@ -236,19 +235,16 @@ fn connect(credential: Option<&Secret>) -> Result<Client, Error> {
 
 /// What is brought to sensors: what the program gave, else what the environment names.
 fn credential(state: &State) -> Result<Option<Secret>, Error> {
-    let named = std::env::var_os(CREDENTIAL_VARIABLE).filter(|name| !name.is_empty());
-    let (None, Some(path)) = (&state.credential, named) else {
+    if state.credential.is_some() {
         return Ok(state.credential.clone());
-    };
-    let text = flowgauge_link::read_secret(&Folder::anywhere(), path.as_ref());
-    let text = text.map_err(|error| {
+    }
+    credential_of_environment().map_err(|error| {
         let hint = error.hint().unwrap_or_default();
         Error::new(
             RIGHTS,
             format!("{CREDENTIAL_VARIABLE}: {error}; hint: {hint}"),
         )
-    })?;
-    Ok(Some(Secret::new(text.trim())))
+    })
 }
 
 /// Has sensors asked with what a credential allows: for a flow that is not connected, else (0) for all that are created from

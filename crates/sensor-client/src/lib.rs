@@ -6,13 +6,14 @@ mod client;
 mod flow;
 pub mod layout;
 pub mod members;
+pub mod programs;
 pub mod protocol;
 pub mod remote;
 pub mod scope;
 mod scope_flow;
 pub mod turns;
 
-pub use client::{Client, ClientError};
+pub use client::{CREDENTIAL_VARIABLE, Client, ClientError, credential_of_environment};
 pub use flow::{Batch, Flow, Packet, Reading, Readings};
 pub use members::MemberState;
 pub use remote::PREFETCH;

@@ -1,7 +1,7 @@
 //! What users and the sensor say to each other: JSON objects over a local socket, one answer to each request.
 //!
-//! A message is a packet of the socket; an answer that is longer than one continues in further ones. The first byte of each
-//! part of an answer is `+` if more follow, and `.` in the last.
+//! A message is a packet of the socket; what is longer than one continues in further ones. The first byte of each part of an
+//! answer, and of a request that has several, is `+` if more follow, and `.` in the last.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,13 +9,17 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flowgauge_sys::local::Connection;
+use flowgauge_sys::local::{self, Connection};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The longest request, and the longest part of an answer.
+use crate::programs::{Capture, OpenedCapture, SharingStatus, StreamCommand, Thresholds, Wanted};
+
+/// The longest part of a request or an answer.
 pub const PART_BYTES: usize = 60 << 10;
+/// The longest request: filters of a program with libscap.
+pub const MOST_REQUEST: usize = 512 << 10;
 /// The longest answer.
 pub const MOST_ANSWER: usize = 8 << 20;
 /// How long a user may take to receive a part of an answer.
@@ -43,7 +47,7 @@ pub enum Request {
     Explain {
         /// The device.
         device: String,
-        /// Its components.
+        /// Its components; none: of the streams of the device, for a program with libscap.
         stack: String,
     },
     /// How the sensor is.
@@ -98,6 +102,23 @@ pub enum Request {
         /// The device.
         device: String,
     },
+    /// The streams of an interface, for a program with libscap. The connection is the program's then: it says the following, and
+    /// hears what there is for it to hear ([`notice`](crate::programs::notice)).
+    Capture(Box<Capture>),
+    /// Something about single streams, by their numbers.
+    Streams {
+        /// What.
+        commands: Vec<(u64, StreamCommand)>,
+    },
+    /// This is wanted of the streams that begin from now on.
+    Change {
+        /// What.
+        wanted: Box<Wanted>,
+    },
+    /// This is lost first.
+    Lose(Thresholds),
+    /// Nothing further is wanted: what streams have, and their ends, still come.
+    Leave,
     /// Takes the configuration anew.
     Reload,
     /// Ends the sensor.
@@ -141,6 +162,14 @@ pub enum Answer {
     Device(String),
     /// Results of a flow.
     Results(Results),
+    /// A program has joined. With it come descriptors of the pool, the ring and the page.
+    Capture(OpenedCapture),
+    /// There are events.
+    Wake,
+    /// Nothing comes behind the events that are there.
+    Left,
+    /// The capture is over, and why.
+    Ended(String),
     /// It is not done.
     Refused(Refusal),
 }
@@ -188,6 +217,14 @@ impl Refusal {
         Refusal {
             hint: Some(hint.to_owned()),
             ..Refusal::new(error)
+        }
+    }
+
+    /// In one line.
+    pub fn text(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{}; hint: {hint}", self.error),
+            None => self.error.clone(),
         }
     }
 
@@ -267,6 +304,9 @@ pub struct DeviceStatus {
     /// Which components are computed once for which flows, where that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shared: Vec<SharedStatus>,
+    /// Programs with libscap, where they may have its streams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<SharingStatus>,
 }
 
 /// Components that are computed once for some flows.
@@ -320,10 +360,11 @@ pub struct FlowStatus {
     /// Its part of the processor time of its stack, in nanoseconds.
     #[serde(default)]
     pub cpu_ns: u64,
-    /// Packets that it lost: they found no room in its ring, or others would have lost packets for it.
+    /// Packets that it lost: they found no room in its ring, or others would have lost packets for it. Of a program with libscap
+    /// events.
     #[serde(default)]
     pub lost: u64,
-    /// Bytes of packets that wait for it.
+    /// Bytes of packets, or of chunks, that wait for it.
     #[serde(default)]
     pub waiting: u64,
 }
@@ -379,7 +420,7 @@ pub struct ComponentResult {
 pub fn send_answer(
     connection: &Connection,
     answer: &Answer,
-    mut files: &[BorrowedFd<'_>],
+    files: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(answer)?;
     if bytes.len() > MOST_ANSWER {
@@ -390,20 +431,45 @@ pub fn send_answer(
         let refusal = Refusal::with_hint(long, "let components keep less, or open several flows");
         bytes = serde_json::to_vec(&Answer::Refused(refusal))?;
     }
-    let mut parts = bytes.chunks(PART_BYTES).peekable();
-    while let Some(part) = parts.next() {
-        let mark = if parts.peek().is_some() { b'+' } else { b'.' };
-        send(connection, &[&[mark], part].concat(), files)?;
+    send_all(connection, marked(&bytes), files)
+}
+
+/// Sends a request, in as many parts as it takes.
+///
+/// # Errors
+/// The system's; when the other end has gone, or does not receive.
+pub fn send(connection: &Connection, request: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
+    send_all(connection, parts(request), files)
+}
+
+/// The messages that a request is sent as.
+pub fn parts(request: &[u8]) -> Vec<Vec<u8>> {
+    match request.len() > PART_BYTES {
+        true => marked(request).collect(),
+        false => vec![request.to_vec()],
+    }
+}
+
+fn marked(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let last = bytes.len().div_ceil(PART_BYTES).saturating_sub(1);
+    let parts = bytes.chunks(PART_BYTES).enumerate();
+    parts.map(move |(at, part)| [if at < last { b"+" } else { b"." }, part].concat())
+}
+
+fn send_all(
+    connection: &Connection,
+    parts: impl IntoIterator<Item = Vec<u8>>,
+    mut files: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    for part in parts {
+        send_part(connection, &part, files)?;
         files = &[];
     }
     Ok(())
 }
 
-/// Sends a request, or a part of an answer, when there is room for it.
-///
-/// # Errors
-/// The system's; when the other end has gone, or does not receive.
-pub fn send(connection: &Connection, part: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
+/// Sends a part when there is room for it.
+fn send_part(connection: &Connection, part: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
     const LOOK: Duration = Duration::from_millis(2);
 
     let until = Instant::now() + PATIENCE;
@@ -425,23 +491,61 @@ pub fn receive_answer(
     connection: &Connection,
     patience: Duration,
 ) -> io::Result<(Answer, Vec<OwnedFd>)> {
-    let (mut bytes, mut files) = (Vec::new(), Vec::new());
+    let mut parts = Parts::default();
     let mut part = vec![0; PART_BYTES + 1];
+    let mut since = Instant::now();
     loop {
-        if !connection.wait(Some(patience))? {
-            return Err(io::ErrorKind::TimedOut.into());
+        let left = local::remaining(since, Some(patience));
+        if !connection.wait(left)? {
+            // A signal ends a wait, too.
+            match since.elapsed() < patience {
+                true => continue,
+                false => return Err(io::ErrorKind::TimedOut.into()),
+            }
         }
-        let (len, came) = match connection.receive_files(&mut part) {
+        since = Instant::now();
+        let (len, files) = match connection.receive_files(&mut part) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             received => received?,
         };
-        files.extend(came);
-        bytes.extend_from_slice(&part[1..len.max(1)]);
-        match part[0] {
-            b'.' => return Ok((decode(&bytes)?, files)),
-            b'+' if bytes.len() < MOST_ANSWER => {}
-            _ => return Err(io::ErrorKind::InvalidData.into()),
+        if let Some((answer, files)) = parts.add(&part[..len], files, MOST_ANSWER)? {
+            return Ok((decode(&answer)?, files));
         }
+    }
+}
+
+/// What came of a message that has several parts.
+#[derive(Debug, Default)]
+pub struct Parts {
+    bytes: Vec<u8>,
+    files: Vec<OwnedFd>,
+}
+
+impl Parts {
+    /// Adds a part. Returns the whole, and the descriptors that came with its first part, once it is there.
+    ///
+    /// # Errors
+    /// It is none, or the whole would have more than `most` bytes.
+    pub fn add(
+        &mut self,
+        part: &[u8],
+        files: Vec<OwnedFd>,
+        most: usize,
+    ) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+        let (mark, part) = part.split_first().ok_or(io::ErrorKind::InvalidData)?;
+        if self.bytes.is_empty() {
+            self.files = files;
+        }
+        if self.bytes.len() + part.len() > most || !matches!(mark, b'+' | b'.') {
+            *self = Parts::default();
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        self.bytes.extend_from_slice(part);
+        if *mark == b'+' {
+            return Ok(None);
+        }
+        let Parts { bytes, files } = core::mem::take(self);
+        Ok(Some((bytes, files)))
     }
 }
 

@@ -4,6 +4,7 @@ mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -12,7 +13,9 @@ use std::time::Duration;
 
 use flowgauge_capture::live::{LiveConfig, LiveSource, StopHandle};
 use flowgauge_capture::{Error, Filtered, PacketSource, SnapLen, open_reader};
+use flowgauge_runtime::shared::{Program as CaptureProgram, Said};
 use flowgauge_runtime::stacks::{Runner, RunnerOptions, SetupError, Shared};
+use flowgauge_sensor_client::programs::{OpenedCapture, SharingStatus};
 use flowgauge_sensor_client::protocol::{
     DeviceStatus, FlowStatus, Results, SharedStatus, StackStatus,
 };
@@ -31,14 +34,15 @@ use crate::paced::Paced;
 use crate::readers::{FlowRing, Readers};
 use crate::sharing::Sharing;
 
-type Source = Box<dyn PacketSource + Send>;
+/// Where packets come from.
+pub type Source = Box<dyn PacketSource + Send>;
 
 /// An idle interface gives its device a look at what is counted this often.
 const TICK_MS: u32 = 5;
 /// How long a device of files waits for a flow's user who does not read.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long who asks a device waits for its thread. A client waits longer.
-const ANSWER: Duration = Duration::from_secs(20);
+pub(crate) const ANSWER: Duration = Duration::from_secs(20);
 /// ... and who only looks how it is.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -49,6 +53,8 @@ pub(crate) struct Opened {
     describes: String,
     /// Link types of its packets, as far as they are known.
     links: Vec<LinkType>,
+    /// Where it is an interface: it is opened again when it has gone away.
+    live: Option<LiveConfig>,
     stop: StopHandle,
     orders: Arc<Orders<Order>>,
     /// How long it waits for a flow's user who does not read; `None`: not at all.
@@ -103,10 +109,11 @@ impl Opened {
     pub(crate) fn open(name: &str, config: &DeviceConfig) -> Result<Opened, Error> {
         let stop = StopHandle::default();
         let orders = orders(name)?;
-        let (source, describes): (Source, String) = match config.interface(name) {
-            Some(interface) => (
-                open_live(&live(interface, config), &stop, orders.waker())?,
-                format!("interface {interface}"),
+        let live = config.interface(name).map(|it| live(it, config));
+        let (source, describes): (Source, String) = match &live {
+            Some(live) => (
+                open_live(live, &stop, orders.waker())?,
+                format!("interface {}", live.interface),
             ),
             None => {
                 let files = flowgauge_capture::expand(&config.files)?;
@@ -130,9 +137,29 @@ impl Opened {
             links: links(&*source),
             source,
             describes,
+            patience: live.is_none().then_some(PATIENCE),
+            live,
             stop,
             orders,
-            patience: config.interface(name).is_none().then_some(PATIENCE),
+            is_own: false,
+        })
+    }
+
+    /// A device whose packets come from a source as those of an interface do.
+    pub(crate) fn of_source(
+        name: &str,
+        config: &DeviceConfig,
+        source: Source,
+    ) -> Result<Opened, Error> {
+        Ok(Opened {
+            config: config.clone(),
+            links: links(&*source),
+            source,
+            describes: format!("interface {name}"),
+            live: None,
+            stop: StopHandle::default(),
+            orders: orders(name)?,
+            patience: None,
             is_own: false,
         })
     }
@@ -150,6 +177,7 @@ impl Opened {
             orders: orders(&describes)?,
             describes,
             links,
+            live: None,
             stop: StopHandle::default(),
             patience: Some(Duration::MAX),
             is_own: true,
@@ -244,6 +272,14 @@ enum Order {
         shared: bool,
         answer: Sender<Shown>,
     },
+    /// A program with libscap joins, whose flow has this number.
+    Join(
+        u64,
+        Box<CaptureProgram>,
+        Sender<Result<(OpenedCapture, Vec<OwnedFd>), String>>,
+    ),
+    /// ... and asks for something.
+    Hear(u64, Said, Sender<()>),
     Start,
     /// It comes to its end, and is still asked.
     Finish,
@@ -283,6 +319,7 @@ pub(crate) struct Shown {
     stacks: Vec<ShownStack>,
     /// Of `stacks`, by their places.
     shared: Vec<Shared>,
+    sharing: Option<SharingStatus>,
 }
 
 /// A stack of it.
@@ -375,6 +412,32 @@ impl Device {
             self.close(Some(who), vec![number]);
             Err(error)
         })
+    }
+
+    /// A program joins, whose flow has this number. Returns what is answered, with descriptors.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub(crate) fn join(
+        &self,
+        who: Who,
+        number: u64,
+        program: CaptureProgram,
+    ) -> Result<(OpenedCapture, Vec<OwnedFd>), String> {
+        let joined = self.ask(Some(who), ANSWER, |answer| {
+            Order::Join(number, Box::new(program), answer)
+        });
+        joined.unwrap_or_else(|error| {
+            // It may join yet.
+            self.close(Some(who), vec![number]);
+            Err(error)
+        })
+    }
+
+    /// A program asks for something. Whether that was done within the limit.
+    pub(crate) fn hear(&self, who: Who, number: u64, said: Said, limit: Duration) -> bool {
+        let hear = |answer| Order::Hear(number, said, answer);
+        self.ask(Some(who), limit, hear).is_ok()
     }
 
     /// Ends flows, of a user's or because the sensor says so.
@@ -490,6 +553,10 @@ impl Device {
         status.shared = all
             .flat_map(|shared| told(shared, &shown.stacks, sees_all, &seen))
             .collect();
+        status.sharing = shown.sharing.map(|mut sharing| {
+            sharing.programs.retain(|it| sees_all || it.user == who.0);
+            sharing
+        });
         for mut stack in shown.stacks {
             let is_flow = !stack.status.flows.is_empty();
             stack.status.flows.retain(seen);

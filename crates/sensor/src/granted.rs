@@ -123,14 +123,19 @@ impl Granted {
         }
     }
 
-    /// Whether programs may have the streams of a device as they are, or why not.
-    pub(crate) fn may_share(&self, device: &str) -> Result<(), &'static str> {
-        match self.policy.allows_all_but(&["device"]) && self.may_use(device) {
+    /// Whether programs may have the streams of a device as they are.
+    ///
+    /// # Errors
+    /// They may not.
+    pub(crate) fn may_share(&self, device: &str) -> Result<(), Refusal> {
+        self.standing()?;
+        let facts = [&["device"], STANDING].concat();
+        match self.policy.allows_all_but(&facts) && self.may_use(device) {
             true => Ok(()),
-            false => Err(
-                "you may not have its streams; hint: it takes packets = \"payload\" without functions, filter, anonymize, \
-                 packets_per_second, times and expires in the sensor's configuration",
-            ),
+            false => Err(Refusal::with_hint(
+                "you may not have its streams",
+                "it takes packets = \"payload\" without functions, filter, anonymize and packets_per_second in the rights of users",
+            )),
         }
     }
 

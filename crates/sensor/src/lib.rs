@@ -26,6 +26,7 @@ mod text;
 mod turns;
 
 pub use config::{Config, ConfigError};
+pub use device::Source;
 pub use revoked::{Revoked, RevokedFile};
 pub use rights::{Rights, function};
 pub use sensor::{Alone, Sensor, StartError};

@@ -1,5 +1,6 @@
 //! The sensor: its devices, and who comes to its socket.
 
+mod flow;
 mod flows;
 mod own_files;
 mod reload;
@@ -15,22 +16,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flowgauge_credential::{Facts, Visible};
+use flowgauge_runtime::shared;
 use flowgauge_sensor_client::protocol::{Answer, Refusal, send_answer};
-use flowgauge_stack::Stack;
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
 use flowgauge_sys::{files, privileges, process};
 use flowgauge_wire::Ledger;
 use parking_lot::Mutex;
 
-use self::own_files::Came;
+use self::flow::StackFlow;
+pub(crate) use self::flow::{Flow, What};
 pub(crate) use self::standing::Stranger;
-use crate::accounts::{Account, Accounts, Who};
+use crate::accounts::{Accounts, Who};
 use crate::config::{Checked, Config, ConfigError, DeviceConfig};
-use crate::device::{Device, NewFlow, Opened};
+use crate::device::{Device, Opened, Source};
 use crate::granted::Granted;
 use crate::news::News;
 use crate::people::{Brought, People};
-use crate::readers::{FlowRing, Readers, UserMemory};
+use crate::readers::{FlowRing, UserMemory};
 use crate::rights::Rights;
 use crate::session;
 use crate::sharing::Sharing;
@@ -145,8 +147,10 @@ struct State {
     users: BTreeMap<Who, User>,
     /// Whether flows have ended, whose memory may be kept for nobody.
     has_ended: bool,
-    /// Where programs with libscap come to, by interface: whose peers see root there though it was given up.
-    shared: BTreeMap<String, Arc<Listener>>,
+    /// Where programs with libscap look for it, by interface: their peers see root there though it was given up.
+    names: BTreeMap<String, Arc<Listener>>,
+    /// How long devices stay that programs share when the last one has gone.
+    grace: Option<Duration>,
 }
 
 /// A user with connections.
@@ -160,11 +164,13 @@ struct Gone {
     session: u64,
     why: String,
     /// What its user may still look at.
-    _ring: Arc<FlowRing>,
+    _ring: Option<Arc<FlowRing>>,
 }
 
 /// A sensor of one interface for programs with libscap, without a configuration.
 pub struct Alone {
+    /// Where its packets come from; without, it opens the interface and gives up root.
+    pub source: Option<Source>,
     /// Where they come to.
     pub listener: Arc<Listener>,
     /// A group whose members may come, too.
@@ -177,39 +183,6 @@ pub struct Alone {
 
 /// Flows that have ended, of which their devices are to be told.
 type Ended = Vec<(u64, Flow)>;
-
-/// A flow of a user.
-struct Flow {
-    device: String,
-    stack: Stack,
-    /// Components before those of its user, and their text.
-    hidden: usize,
-    forced: String,
-    /// Whose it is.
-    by: Asker,
-    account: Arc<Account>,
-    ring: Arc<FlowRing>,
-    readers: Arc<Readers>,
-    /// Whether the right to it can end with time.
-    is_timed: bool,
-    /// What its components write to.
-    files: Vec<Came>,
-}
-
-impl Flow {
-    /// As its device has it run.
-    fn as_new(&self, number: u64) -> NewFlow {
-        NewFlow {
-            number,
-            stack: self.stack.clone(),
-            hidden: self.hidden,
-            readers: Arc::clone(&self.readers),
-            ring: Arc::clone(&self.ring),
-            account: Arc::clone(&self.account),
-            process: self.by.peer.process,
-        }
-    }
-}
 
 /// A socket that is freed when it is not listened on any more.
 struct Bound {
@@ -301,7 +274,7 @@ impl Sensor {
         let mut sensor = Sensor::new(checked, is_stopped)?;
         sensor.path = Some(config.to_owned());
         sensor.bound = Some(bound);
-        sensor.begin(opened, None)?;
+        sensor.begin(opened)?;
         Ok(sensor)
     }
 
@@ -327,15 +300,24 @@ impl Sensor {
             };
             config.groups.insert(group.to_string(), rights);
         }
-        let checked = Checked {
+        let mut checked = Checked {
             config,
             stacks: BTreeMap::new(),
         };
+        let opened = match alone.source {
+            None => open_all(&checked)?,
+            Some(source) => {
+                checked.config.user = Some("root".to_owned());
+                let config = &checked.config.devices[interface];
+                let opened = Opened::of_source(interface, config, source);
+                vec![(interface.to_owned(), opened.map_err(of_device(interface))?)]
+            }
+        };
         let mut sensor = Sensor::new(checked, is_stopped)?;
         let state = sensor.state.get_mut();
-        state.shared.insert(interface.to_owned(), alone.listener);
-        let opened = open_all(&state.checked)?;
-        sensor.begin(opened, alone.grace)?;
+        state.names.insert(interface.to_owned(), alone.listener);
+        state.grace = alone.grace;
+        sensor.begin(opened)?;
         Ok(sensor)
     }
 
@@ -354,7 +336,8 @@ impl Sensor {
                 ended: BTreeMap::new(),
                 users: BTreeMap::new(),
                 has_ended: false,
-                shared: BTreeMap::new(),
+                names: BTreeMap::new(),
+                grace: None,
             }),
             reloading: Mutex::default(),
             turns: Turns::new(),
@@ -370,18 +353,15 @@ impl Sensor {
     }
 
     /// Gives up root, and starts the devices that are open.
-    fn begin(
-        &mut self,
-        opened: Vec<(String, Opened)>,
-        grace: Option<Duration>,
-    ) -> Result<(), StartError> {
+    fn begin(&mut self, opened: Vec<(String, Opened)>) -> Result<(), StartError> {
         let state = self.state.get_mut();
         let config = &state.checked.config;
         for (interface, _) in config.devices.keys().filter_map(|name| config.shared(name)) {
-            if !state.shared.contains_key(interface)
-                && let Some(listener) = Sharing::listen(interface)
+            // Where another process has the name programs go there.
+            if !state.names.contains_key(interface)
+                && let Ok(listener) = shared::listen(interface)
             {
-                state.shared.insert(interface.to_owned(), listener);
+                state.names.insert(interface.to_owned(), Arc::new(listener));
             }
         }
         give_up_root(state.checked.config.user.as_deref())?;
@@ -393,7 +373,7 @@ impl Sensor {
         for (name, source) in opened {
             let stacks = state.checked.stacks.get(&name).cloned().unwrap_or_default();
             let holds = source.config.hold;
-            let sharing = state.sharing(&self.people, &name, grace);
+            let sharing = state.sharing(&name);
             let device = source.start(&name, stacks, sharing, holds, &self.news);
             let device = device.map_err(|error| StartError::Stacks {
                 device: name.clone(),
@@ -429,6 +409,10 @@ impl Sensor {
         let mut session = 0;
         let mut released = Instant::now();
         let looking = self.look_at_rights();
+        let names: Vec<Arc<Listener>> = self.state.lock().names.values().cloned().collect();
+        let names = names.iter().map(|listener| &**listener);
+        let bound = self.bound.iter().map(|bound| &bound.listener);
+        let listeners: Vec<&Listener> = bound.chain(names).collect();
         while !self.is_stopped() {
             look(self);
             // Not waiting for who has the lock: the watchdog is told here.
@@ -440,30 +424,30 @@ impl Sensor {
                 process::release_freed_memory();
                 released = Instant::now();
             }
-            let Some(bound) = &self.bound else {
+            if self.bound.is_none() {
                 // Without a socket there is nothing to do when the device is over.
                 let devices: Vec<_> = self.state.lock().devices.values().cloned().collect();
                 if devices.iter().all(|it| it.is_over()) {
                     break;
                 }
-                thread::sleep(LOOK);
+            }
+            let files: Vec<_> = listeners.iter().map(|it| it.as_fd()).collect();
+            let Ok(waiting) = local::wait_any(&files, Some(LOOK)) else {
                 continue;
             };
-            let waits = local::wait_any(&[bound.listener.as_fd()], Some(LOOK));
-            if !waits.is_ok_and(|waits| waits.contains(&true)) {
-                continue;
-            }
-            loop {
-                match bound.listener.accept() {
-                    Ok(Some(connection)) => {
-                        session += 1;
-                        self.welcome(connection, session);
-                    }
-                    Ok(None) => break,
-                    Err(_) => {
-                        // No descriptor is left: one may be soon.
-                        thread::sleep(LOOK);
-                        break;
+            for (listener, _) in listeners.iter().zip(waiting).filter(|(_, waits)| *waits) {
+                loop {
+                    match listener.accept() {
+                        Ok(Some(connection)) => {
+                            session += 1;
+                            self.welcome(connection, session);
+                        }
+                        Ok(None) => break,
+                        Err(_) => {
+                            // No descriptor is left: one may be soon.
+                            thread::sleep(LOOK);
+                            break;
+                        }
                     }
                 }
             }
@@ -533,7 +517,7 @@ impl Sensor {
             connection.stop_receiving();
             return;
         }
-        let who = asker.who();
+        let (who, connection) = (asker.who(), Arc::new(connection));
         self.connections.fetch_add(1, Ordering::Relaxed);
         let sensor = Arc::clone(self);
         let serve = move || {
@@ -628,17 +612,14 @@ impl State {
         })
     }
 
-    /// Where programs come to for the streams of a device, if they may.
-    fn sharing(
-        &self,
-        people: &Arc<People>,
-        device: &str,
-        grace: Option<Duration>,
-    ) -> Option<Sharing> {
+    /// How programs share the streams of a device, if they may.
+    fn sharing(&self, device: &str) -> Option<Sharing> {
         let (interface, memory) = self.checked.config.shared(device)?;
-        let listener = Arc::clone(self.shared.get(interface)?);
-        let people = Arc::clone(people);
-        Some(Sharing::new(listener, device, people, memory, grace))
+        Some(Sharing {
+            interface: interface.to_owned(),
+            memory,
+            grace: self.grace,
+        })
     }
 
     /// Interfaces that flows of a device may send packets onto: never the one that it captures.
@@ -673,7 +654,7 @@ impl State {
         });
         let ended: Ended = ended.collect();
         for ((number, flow), why) in ended.iter().zip(reasons) {
-            flow.ring.end();
+            flow.end(&why);
             self.keep(*number, flow, why);
         }
         self.has_ended |= !ended.is_empty();
@@ -695,7 +676,7 @@ impl State {
         let gone = Gone {
             session,
             why,
-            _ring: Arc::clone(&flow.ring),
+            _ring: flow.stack().map(|of| Arc::clone(&of.ring)),
         };
         self.ended.insert(number, gone);
     }
@@ -705,13 +686,17 @@ impl State {
 fn open_all(checked: &Checked) -> Result<Vec<(String, Opened)>, StartError> {
     let devices = checked.config.devices.iter();
     let opened = devices.map(|(name, device)| {
-        let opened = Opened::open(name, device).map_err(|error| StartError::Device {
-            device: name.clone(),
-            error,
-        })?;
+        let opened = Opened::open(name, device).map_err(of_device(name))?;
         Ok((name.clone(), opened))
     });
     opened.collect()
+}
+
+pub(super) fn of_device(device: &str) -> impl FnOnce(flowgauge_capture::Error) -> StartError {
+    |error| StartError::Device {
+        device: device.to_owned(),
+        error,
+    }
 }
 
 fn give_up_root(user: Option<&str>) -> Result<(), StartError> {

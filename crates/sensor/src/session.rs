@@ -2,20 +2,24 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
-use flowgauge_sensor_client::protocol::{Answer, PART_BYTES, Refusal, Request, send_answer};
+use flowgauge_sensor_client::protocol::{
+    Answer, MOST_REQUEST, PART_BYTES, Parts, Refusal, Request, send_answer,
+};
 use flowgauge_sys::local::Connection;
 
-use crate::granted::RIGHTS;
+use crate::granted::{Granted, RIGHTS};
 use crate::sensor::{Asker, Sensor, Stranger};
+use crate::sharing::{Capturing, request};
 
 /// How often it is looked whether the sensor ends.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Answers until the user goes, or the sensor has ended.
-pub(crate) fn serve(sensor: &Sensor, connection: &Connection, asker: &mut Asker) {
-    let mut message = vec![0; PART_BYTES];
+pub(crate) fn serve(sensor: &Sensor, connection: &Arc<Connection>, asker: &mut Asker) {
+    let (mut message, mut parts) = (vec![0; PART_BYTES + 1], Parts::default());
     let mut stranger = sensor.stranger(asker);
     while !sensor.has_ended() && !stranger.as_ref().is_some_and(Stranger::is_over) {
         match connection.wait(Some(LOOK)) {
@@ -28,8 +32,23 @@ pub(crate) fn serve(sensor: &Sensor, connection: &Connection, asker: &mut Asker)
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(_) => return,
         };
-        let answer = match serde_json::from_slice(&message[..len]) {
-            Ok(request) => answer(sensor, asker, request, files),
+        let mut capturing = None;
+        // Of who has no rights nothing long is kept.
+        let most = match stranger {
+            Some(_) => PART_BYTES,
+            None => MOST_REQUEST,
+        };
+        let answer = match request(&message[..len], files, &mut parts, most) {
+            Ok(None) => continue,
+            Ok(Some((Request::Capture(asked), _))) => {
+                let rights = allowed(sensor, asker);
+                let joined = rights.and_then(|it| sensor.capture(asker, &it, *asked, connection));
+                joined.map(|(opened, files, program)| {
+                    capturing = Some(program);
+                    (Answer::Capture(opened), files)
+                })
+            }
+            Ok(Some((request, files))) => answer(sensor, asker, request, files),
             Err(error) => Err(Refusal::new(format!("this is no request: {error}"))),
         };
         stranger = match stranger {
@@ -42,6 +61,20 @@ pub(crate) fn serve(sensor: &Sensor, connection: &Connection, asker: &mut Asker)
         if send_answer(connection, &answer, &files).is_err() {
             return;
         }
+        // The connection is the program's then.
+        if let Some(capturing) = capturing {
+            drop(files);
+            return Capturing::serve(&capturing, sensor, asker.peer.process);
+        }
+    }
+}
+
+/// What somebody may do, if there is anything.
+fn allowed(sensor: &Sensor, asker: &Asker) -> Result<Granted, Refusal> {
+    let rights = sensor.rights(asker);
+    match &rights.nothing {
+        Some(why) => Err(Refusal::with_hint(why.clone(), RIGHTS)),
+        None => Ok(rights),
     }
 }
 
@@ -54,7 +87,17 @@ fn answer(
     request: Request,
     files: Vec<OwnedFd>,
 ) -> Result<Answered, Refusal> {
-    let rights = sensor.rights(asker);
+    let rights = match request {
+        Request::SpeakFor { .. } | Request::Bring { .. } => sensor.rights(asker),
+        Request::Results { .. } | Request::Reads { .. } | Request::Close { .. } => {
+            let ended = |refusal| Refusal {
+                has_ended: true,
+                ..refusal
+            };
+            allowed(sensor, asker).map_err(ended)?
+        }
+        _ => allowed(sensor, asker)?,
+    };
     let for_admins = |what: &str| match rights.admin {
         true => Ok(()),
         false => Err(Refusal::with_hint(
@@ -62,15 +105,6 @@ fn answer(
             "admin = true of a user in its configuration allows it",
         )),
     };
-    if let Some(why) = &rights.nothing
-        && !matches!(request, Request::SpeakFor { .. } | Request::Bring { .. })
-    {
-        use Request::{Close, Reads, Results};
-        return Err(Refusal {
-            has_ended: matches!(request, Results { .. } | Reads { .. } | Close { .. }),
-            ..Refusal::with_hint(why.clone(), RIGHTS)
-        });
-    }
     let answer = match request {
         Request::SpeakFor { name, key } => {
             sensor.speak_for(asker, name, key.as_deref())?;
@@ -124,6 +158,11 @@ fn answer(
             sensor.stop();
             Answer::Done(Vec::new())
         }
+        Request::Capture(_)
+        | Request::Streams { .. }
+        | Request::Change { .. }
+        | Request::Lose(_)
+        | Request::Leave => return Err(Refusal::new("join a capture first")),
     };
     Ok((answer, Vec::new()))
 }

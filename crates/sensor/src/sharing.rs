@@ -1,60 +1,193 @@
-//! Programs with libscap on the interfaces of a sensor: a shared capture takes the packets of the device, too.
+//! Programs with libscap on the interfaces of a sensor: streams of a device's packets, in memory shared with them.
 
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use flowgauge_capture::Interface;
-use flowgauge_runtime::shared::{self, Admission, Error, Service, ServiceConfig};
-use flowgauge_sys::local::Listener;
+use flowgauge_runtime::shared::{Program, Said, say_last};
+use flowgauge_sensor_client::programs::{Capture, OpenedCapture};
+use flowgauge_sensor_client::protocol::{MOST_REQUEST, PART_BYTES, Parts, Refusal, Request};
+use flowgauge_sys::local::{self, Connection};
+use flowgauge_sys::process;
+use parking_lot::Mutex;
 
-use crate::people::People;
+use crate::accounts::Account;
+use crate::device::{ANSWER, Device};
+use crate::granted::Granted;
+use crate::sensor::{Asker, Flow, Sensor, What};
 
-/// Where programs come to for the streams of a device, and what they get.
+/// How often it is looked whether the sensor ends.
+const LOOK: Duration = Duration::from_millis(100);
+/// Messages of a program that are heard before others have their turn.
+const MOST_HEARD: usize = 64;
+
+/// Who shares the streams of a device, and what they get.
 #[derive(Clone)]
 pub(crate) struct Sharing {
-    pub(crate) listener: Arc<Listener>,
-    admission: Admission,
+    pub(crate) interface: String,
     /// Bytes of chunks that wait for all of them.
-    memory: u64,
+    pub(crate) memory: u64,
     /// How long the device stays when the last one has gone; without, as long as it is wanted.
     pub(crate) grace: Option<Duration>,
 }
 
-impl Sharing {
-    pub(crate) fn new(
-        listener: Arc<Listener>,
-        device: &str,
-        people: Arc<People>,
-        memory: u64,
-        grace: Option<Duration>,
-    ) -> Sharing {
-        let device = device.to_owned();
-        let admission: Admission = Arc::new(move |connection, peer| {
-            let groups = connection.peer_groups().unwrap_or_default();
-            let rights = people.rights(peer, &groups);
-            let may = rights.may_share(&device);
-            may.map_err(|why| format!("user {} may not use it: {why}", peer.user))
-        });
-        Sharing {
-            listener,
-            admission,
-            memory,
-            grace,
+/// A program that captures.
+pub(crate) struct Capturing {
+    number: u64,
+    account: Arc<Account>,
+    device: Arc<Device>,
+    connection: Arc<Connection>,
+    /// What it was heard to say so far of a request that has several parts.
+    heard: Mutex<Parts>,
+}
+
+impl Capturing {
+    /// Hears what the program has said by now, and has the device do it. Whether it is still there.
+    fn hear(&self, sensor: &Sensor) -> bool {
+        self.hear_with(sensor, &mut self.heard.lock(), ANSWER)
+    }
+
+    /// The same for who wants to know how it is, if that takes no longer than a look.
+    pub(crate) fn hear_first(&self, sensor: &Sensor) {
+        if let Some(mut parts) = self.heard.try_lock_for(LOOK) {
+            self.hear_with(sensor, &mut parts, LOOK);
         }
     }
 
-    /// Who looks after the programs, while these interfaces are captured.
-    pub(crate) fn service(&self, interfaces: &[Interface]) -> Result<Service, Error> {
-        let config = ServiceConfig {
-            grace: self.grace,
-            pool_bytes: self.memory,
-            ..ServiceConfig::new(Arc::clone(&self.admission))
-        };
-        Service::new(Arc::clone(&self.listener), config, interfaces)
+    fn hear_with(&self, sensor: &Sensor, parts: &mut Parts, limit: Duration) -> bool {
+        let mut part = vec![0; PART_BYTES + 1];
+        for _ in 0..MOST_HEARD {
+            let len = match self.connection.receive(&mut part) {
+                Ok(len) => len,
+                Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
+            };
+            let said = match request(&part[..len], Vec::new(), parts, MOST_REQUEST) {
+                Ok(None) => continue,
+                Ok(Some((request, _))) => self.said(sensor, request),
+                Err(_) => None,
+            };
+            let Some(said) = said else {
+                say_last(&self.connection, "not understood");
+                return false;
+            };
+            let who = self.account.who();
+            if !self.device.hear(who, self.number, said, limit) {
+                break;
+            }
+        }
+        true
     }
 
-    /// Takes the name that programs look for; none where another process has it.
-    pub(crate) fn listen(interface: &str) -> Option<Arc<Listener>> {
-        shared::listen(interface).ok().map(Arc::new)
+    /// What a request is for the device; none where it is not one of a program that captures.
+    fn said(&self, sensor: &Sensor, request: Request) -> Option<Said> {
+        let links = &self.device.links;
+        match request {
+            // Its filters are compiled as those of flows.
+            Request::Change { .. } => {
+                let made = sensor.in_turn(&self.account, || Ok(Said::of(request, links)));
+                made.unwrap_or(Some(Said::Refused))
+            }
+            request => Said::of(request, links),
+        }
+    }
+
+    /// Tells the program why nothing more comes.
+    pub(crate) fn end(&self, why: &str) {
+        say_last(&self.connection, why);
+    }
+
+    /// Hears the program until it has gone, or the sensor has ended.
+    pub(crate) fn serve(&self, sensor: &Sensor, process: u32) {
+        // Whose process has ended is gone, even where a child of it has the connection, too.
+        let process = process::watch(process);
+        let files: Vec<_> = core::iter::once(self.connection.as_fd())
+            .chain(process.iter().map(|it| it.as_fd()))
+            .collect();
+        while !sensor.has_ended() {
+            let Ok(ready) = local::wait_any(&files, Some(LOOK)) else {
+                return;
+            };
+            // What it said last counts.
+            let stays = ready.first() != Some(&true) || self.hear(sensor);
+            if !stays || ready.get(1) == Some(&true) {
+                return;
+            }
+        }
+    }
+}
+
+/// A request of at most so many bytes, with descriptors, as far as it is there with this part.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn request(
+    part: &[u8],
+    files: Vec<OwnedFd>,
+    parts: &mut Parts,
+    most: usize,
+) -> Result<Option<(Request, Vec<OwnedFd>)>, String> {
+    let decoded = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|error| error.to_string());
+    if !matches!(part, [b'+' | b'.', ..]) {
+        return Ok(Some((decoded(part)?, files)));
+    }
+    match parts.add(part, files, most) {
+        Ok(Some((whole, files))) => Ok(Some((decoded(&whole)?, files))),
+        Ok(None) => Ok(None),
+        Err(_) => Err(format!("it has more than {most} bytes")),
+    }
+}
+
+impl Sensor {
+    /// A program joins the capture of an interface. Returns what is answered, and who is to be heard from then on.
+    ///
+    /// # Errors
+    /// Why it may not, or cannot.
+    pub(crate) fn capture(
+        &self,
+        asker: &Asker,
+        rights: &Granted,
+        asked: Capture,
+        connection: &Arc<Connection>,
+    ) -> Result<(OpenedCapture, Vec<OwnedFd>, Arc<Capturing>), Refusal> {
+        if asker.remote.is_some() {
+            return Err(Refusal::new(
+                "streams are shared with programs of this machine only",
+            ));
+        }
+        let (name, device) = self.capturing(&asked.interface)?;
+        rights.may_share(&name)?;
+        let number = self.next_flow();
+        let account = self.account(asker, rights);
+        let who = asker.who();
+        let program = self.in_turn(&account, || {
+            let asks = (who.0, asker.peer.process);
+            Program::new(asked, &device.links, connection, asks).map_err(Refusal::new)
+        })?;
+        let capturing = Arc::new(Capturing {
+            number,
+            account: Arc::clone(&account),
+            device: Arc::clone(&device),
+            connection: Arc::clone(connection),
+            heard: Mutex::default(),
+        });
+        let flow = Flow {
+            device: name,
+            by: asker.clone(),
+            account,
+            is_timed: rights.policy.is_timed(),
+            what: What::Streams(Arc::clone(&capturing)),
+        };
+        self.insert(number, flow, rights)?;
+        let opened = device.join(who, number, program);
+        let (opened, files) = opened.map_err(|error| {
+            self.remove(number);
+            Refusal::new(error)
+        })?;
+        if !self.has_flow(number) {
+            // The configuration was taken anew meanwhile.
+            device.close(None, vec![number]);
+            return Err(Refusal::new("it is not allowed any more"));
+        }
+        Ok((opened, files, capturing))
     }
 }

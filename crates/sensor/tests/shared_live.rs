@@ -21,8 +21,9 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use flowgauge_credential::{Credential, IssuerKey, Limits, Visible};
 use flowgauge_generate::Preset;
 use flowgauge_runtime::shared::{
     self, Application, Client, Leaver, ServiceProgram, SharedCapture, Status,
@@ -61,7 +62,7 @@ fn main() {
         println!("SKIPPED shared_live: needs root");
         return;
     }
-    let tests: [Test; 7] = [
+    let tests: [Test; 8] = [
         ("two_processes_get_their_own", two_processes_get_their_own),
         ("deaths_disturb_nobody", deaths_disturb_nobody),
         ("a_dead_service_is_noticed", a_dead_service_is_noticed),
@@ -78,6 +79,10 @@ fn main() {
             "a_sensor_serves_programs_beside_its_stacks",
             a_sensor_serves_programs_beside_its_stacks,
         ),
+        (
+            "credentials_admit_programs_until_they_are_revoked",
+            credentials_admit_programs_until_they_are_revoked,
+        ),
     ];
     for (name, test) in tests {
         let Some(lab) = Lab::new(9000) else { return };
@@ -91,6 +96,7 @@ fn main() {
 
 fn service(interface: &str) {
     let alone = Alone {
+        source: None,
         listener: Arc::new(shared::inherited_listener().unwrap()),
         group: Some(GROUP),
         grace: Some(Duration::from_millis(100)),
@@ -492,7 +498,7 @@ fn others_join_by_their_group(_lab: &Lab) {
     let says = |role: &str, user: u32, group: u32| other.says(role, user, group);
     let (_, refused) = says("stranger", STRANGER, STRANGER);
     assert!(
-        refused.starts_with("error ") && refused.contains("user 54322 may not use it"),
+        refused.starts_with("error ") && refused.contains("you have no rights here"),
         "{refused}"
     );
     assert_eq!(says("stranger", STRANGER, GROUP).1, "joined\n");
@@ -604,13 +610,95 @@ fn a_sensor_serves_programs_beside_its_stacks(lab: &Lab) {
     let text = std::fs::read_to_string(&file).unwrap();
     let (without, _) = text.split_once("[groups").unwrap();
     std::fs::write(&file, without).unwrap();
-    assert_eq!(flows.reload().unwrap(), ["rights have changed"]);
+    let said = flows.reload().unwrap();
+    assert_eq!(said[0], "rights have changed");
+    assert!(said[1].contains("is not allowed any more"), "{said:?}");
+    let last = says.next().unwrap().unwrap();
+    assert_eq!(last, "end you have no rights here");
+    assert!(stayer.wait().unwrap().success());
+    drop(sensor.stdin.take());
+    assert!(sensor.wait().unwrap().success());
+}
+
+/// As they do flows; a program is one among them.
+fn credentials_admit_programs_until_they_are_revoked(_lab: &Lab) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode;
+    std::fs::set_permissions(folder.path(), mode(0o755)).unwrap();
+    let ops = IssuerKey::generate();
+    let text = format!(
+        "socket = \"{0}/sock\"\nuser = \"root\"\nrevoked = \"{0}/revoked\"\n[devices.cable]\ninterface = \"{INTERFACE}\"\n\
+         [issuers.ops]\nkey = \"{1}\"\npackets = \"payload\"\n",
+        folder.path().display(),
+        ops.public(),
+    );
+    std::fs::write(path("sensor.toml"), text).unwrap();
+    std::fs::write(path("revoked"), "").unwrap();
+    let soon = SystemTime::now() + Duration::from_secs(3600);
+    let soon = soon.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let limits = Limits {
+        packets: Some(Visible::Payload),
+        expires: Some(soon.as_secs()),
+        ..Limits::default()
+    };
+    let credential = Credential::issue(&ops, &limits).unwrap();
+    let headers = Limits {
+        packets: Some(Visible::Headers),
+        ..Limits::default()
+    };
+    let other = Other::new();
+    let with = |name: &str, credential: &Credential| {
+        std::fs::write(path(name), credential.text()).unwrap();
+        std::fs::set_permissions(path(name), mode(0o600)).unwrap();
+        std::os::unix::fs::chown(path(name), Some(STRANGER), None).unwrap();
+        let mut stayer = Command::new(other.program());
+        stayer.arg("stayer").uid(STRANGER).gid(STRANGER);
+        stayer.env("FLOWGAUGE_CREDENTIAL", path(name));
+        let mut stayer = stayer.stdout(Stdio::piped()).spawn().unwrap();
+        let mut says = BufReader::new(stayer.stdout.take().unwrap()).lines();
+        says.next().unwrap().unwrap();
+        let said = says.next().unwrap().unwrap();
+        (stayer, says, said)
+    };
+    let mut sensor = Command::new(std::env::current_exe().unwrap())
+        .arg("sensor")
+        .arg(path("sensor.toml"))
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("the sensor runs", || capture().status().is_ok());
+    let (_, refused) = other.says("stranger", STRANGER, STRANGER);
+    assert!(refused.contains("you have no rights here"), "{refused}");
+    let narrowed = credential.attenuate(&headers).unwrap();
+    let (mut few, _, refused) = with("narrowed", &narrowed);
+    assert!(
+        refused.contains("you may not have its streams"),
+        "{refused}"
+    );
+    assert!(few.wait().unwrap().success());
+    let (mut stayer, mut says, said) = with("credential", &credential);
+    assert_eq!(said, "joined");
+    let admin = flowgauge_sensor_client::Client::connect(&path("sock")).unwrap();
+    let device = admin.status().unwrap().devices.remove(0);
+    let [stack] = &device.stacks[..] else {
+        panic!("{device:?}");
+    };
+    assert_eq!(stack.components, ["streams for stranger"]);
+    assert_eq!(stack.flows[0].process, stayer.id());
+    assert!(stack.flows[0].name.is_some());
+    let explained = admin.explain("cable", "").unwrap();
+    assert_eq!(explained.last().unwrap(), "allowed");
+    std::fs::write(path("revoked"), format!("{}\n", credential.ids()[0])).unwrap();
     let last = says.next().unwrap().unwrap();
     assert!(
-        last.starts_with("end ") && last.contains("may not have its streams"),
+        last.starts_with("end ") && last.contains("revoked"),
         "{last}"
     );
     assert!(stayer.wait().unwrap().success());
+    wait_until("it is no flow any more", || {
+        admin.status().unwrap().devices[0].stacks.is_empty()
+    });
     drop(sensor.stdin.take());
     assert!(sensor.wait().unwrap().success());
 }
@@ -628,7 +716,7 @@ fn what_cannot_be_captured_is_told(lab: &Lab) {
     lab.ip("link set fg1 up");
     let process = Process::start("tcp", "", PLENTY);
     lab.ip("link set fg1 down");
-    let lines = process.finish();
+    let lines = process.end();
     let told = lines
         .iter()
         .any(|line| line.starts_with("end ") && line.contains("down"));

@@ -159,8 +159,8 @@ pub(crate) struct ExplainOptions {
     /// The device
     #[arg(short = 'd', long, value_name = "DEVICE")]
     pub(crate) device: String,
-    /// What the flow would consist of, as for stack run -e
-    #[arg(value_name = "STACK")]
+    /// What the flow would consist of, as for stack run -e [default: streams, for a program with libscap]
+    #[arg(value_name = "STACK", default_value = "", hide_default_value = true)]
     pub(crate) stack: String,
 }
 

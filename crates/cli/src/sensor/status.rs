@@ -155,7 +155,7 @@ fn flow_text(flow: &FlowStatus) -> String {
     let user = user_text(flow.user, flow.name.as_deref());
     let lost = match flow.lost {
         0 => String::new(),
-        lost => format!(", {lost} packets lost"),
+        lost => format!(", {lost} lost"),
     };
     format!("flow {number} of user {user} (process {process}{lost})")
 }

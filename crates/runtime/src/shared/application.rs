@@ -1,13 +1,13 @@
 //! What a client wants of a shared capture.
 
+use flowgauge_sensor_client::programs::{Capture, Thresholds};
 use flowgauge_stream::engine::{
     ApplicationConfig, Cutoff, Cutoffs, Mode, Priorities, StreamFilter,
 };
-use flowgauge_wire::{LinkType, Nanos};
+use flowgauge_wire::Nanos;
 
+use super::asked;
 use super::error::Error;
-use super::filters;
-use super::protocol::{Join, Request, Thresholds};
 
 /// An application of a shared capture: an [`ApplicationConfig`] with filters as expressions, and
 /// what is lost when this process is too slow for it.
@@ -93,49 +93,42 @@ impl Default for Application {
 }
 
 impl Application {
-    /// The messages that ask for it, where its [configuration](Application::configuration) is this.
+    /// What asks for it on an interface, where its [configuration](Application::configuration) is this.
     ///
     /// # Errors
     /// Where it is more than there can be.
-    pub(super) fn requests(
+    pub(super) fn request(
         &self,
+        interface: &str,
         config: &ApplicationConfig,
-        links: &[LinkType],
-    ) -> Result<Vec<Request>, Error> {
-        let (mut requests, filters) = filters::sent(config, links)?;
-        requests.push(Request::Join(Box::new(Join {
-            name: self.name.clone(),
-            memory_bytes: self.memory_bytes,
-            least_memory: self
-                .least_memory_bytes
-                .unwrap_or(self.memory_bytes)
-                .max(least_memory(self.chunk_bytes)),
+    ) -> Result<Capture, Error> {
+        Ok(Capture {
+            interface: interface.to_owned(),
+            version: asked::VERSION,
+            program: self.name.clone(),
+            memory: self.memory_bytes,
+            least_memory: self.least_memory_bytes.unwrap_or(self.memory_bytes),
             thresholds: self.thresholds(),
-            need_packets: self.need_packets,
-            wants_data: self.wants_data,
-            wanted: config.clone(),
-            filters,
-        })));
-        Ok(requests)
+            packets: self.need_packets,
+            data: self.wants_data,
+            wanted: asked::said(config)?,
+        })
     }
 
     pub(super) fn thresholds(&self) -> Thresholds {
-        Thresholds::new(self.base_threshold, self.overload_cutoff)
+        asked::thresholds(self.base_threshold, self.overload_cutoff)
     }
 
-    /// What it wants, with filters for packets of these link types.
+    /// What it wants, with filters that the sensor compiles.
     ///
     /// # Errors
-    /// Where it is more than there can be, or an expression is no filter.
-    pub(super) fn configuration(&self, links: &[LinkType]) -> Result<ApplicationConfig, Error> {
+    /// Where it is more than there can be.
+    pub(super) fn configuration(&self) -> Result<ApplicationConfig, Error> {
         self.check()?;
-        let filter = match self.filter.trim() {
-            "" => None,
-            _ => Some(filters::compile(&self.filter, links)?),
-        };
+        let uncompiled = |expression: &str| Ok(asked::uncompiled(expression));
         Ok(ApplicationConfig {
-            filter,
-            ..self.without_filter(|expression| filters::compile(expression, links))?
+            filter: (!self.filter.trim().is_empty()).then(|| asked::uncompiled(&self.filter)),
+            ..self.without_filter(uncompiled)?
         })
     }
 
@@ -275,7 +268,7 @@ mod tests {
         for change in change {
             let mut application = Application::default();
             change(&mut application);
-            let refused = application.configuration(&[]).unwrap_err();
+            let refused = application.configuration().unwrap_err();
             let refused = refused.to_string();
             let wanted = ApplicationConfig {
                 chunk_bytes: application.chunk_bytes,

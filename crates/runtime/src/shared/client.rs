@@ -7,25 +7,24 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use flowgauge_sensor_client::programs::{ClientStatistics, NOTICE_BYTES, Thresholds, notice};
+use flowgauge_sensor_client::protocol::{Answer, Request};
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, ChunkFlags, ChunkInfo, Command, Cutoff, Parameter,
     StreamSnapshot,
 };
 use flowgauge_sys::local::{self, Connection};
 use flowgauge_sys::shared::{EventReader, HeldBytes, PoolView};
-use flowgauge_wire::{Ledger, LinkType};
+use flowgauge_wire::Ledger;
 
 use super::application::Application;
-use super::codec::Wire as _;
+use super::asked;
 use super::error::Error;
-use super::filters;
 use super::layout::{Body, Content, Kind, SharedPackets};
 use super::lives::Lives;
 use super::outbox::Outbox;
-use super::protocol::{Change, Reply, Request, Thresholds};
-use super::start::{self, Found, ServiceProgram};
-use super::statistics::{self, ClientStatistics};
-use super::talk::Talk;
+use super::start::{self, ServiceProgram};
+use super::statistics;
 
 /// One application of a shared capture, in this process: with the process that connected it ends,
 /// and a forked child must not use its copy.
@@ -65,8 +64,6 @@ pub struct Client {
     pub(super) aside: Option<(Body, Option<HeldBytes>)>,
     /// What it wants.
     wanted: ApplicationConfig,
-    /// Link types that filters are compiled for.
-    links: Vec<LinkType>,
     thresholds: Thresholds,
     memory: u64,
 }
@@ -175,8 +172,10 @@ impl Client {
             interface: interface.to_owned(),
         };
         for _ in 0..ATTEMPTS {
-            let found = start::find(interface, program);
-            match found.and_then(|found| Client::join(interface, application, found)) {
+            let found = start::find(interface, program, &|connection| {
+                Client::join(interface, application, connection)
+            });
+            match found {
                 // It has ended while this process came, or before it could say anything; or whoever
                 // was to start it could not.
                 Err(error @ Error::Died { .. }) => failed = error,
@@ -186,35 +185,25 @@ impl Client {
         Err(failed)
     }
 
-    fn join(interface: &str, application: &Application, found: Found) -> Result<Client, Error> {
-        let Found {
-            connection,
-            process,
-            links,
-        } = found;
+    fn join(
+        interface: &str,
+        application: &Application,
+        connection: Connection,
+    ) -> Result<Client, Error> {
         let connection = Arc::new(connection);
-        let talk = Talk {
-            connection: &connection,
-            interface,
-            process,
-        };
         let mut application = application.clone();
         if application.name.is_empty() {
             let own = flowgauge_sys::process::name_of(std::process::id());
             application.name = own.unwrap_or_default();
         }
-        let wanted = application.configuration(&links)?;
+        let wanted = application.configuration()?;
         let thresholds = application.thresholds();
-        for request in application.requests(&wanted, &links)? {
-            talk.send(&request)?;
-        }
-        let (reply, files) = talk.receive()?;
-        let (application, memory) = match reply {
-            Reply::Joined {
-                application,
-                memory,
-            } => (ApplicationId(application), memory),
-            reply => return Err(talk.unexpected(reply)),
+        let request = application.request(interface, &wanted)?;
+        let request = Request::Capture(Box::new(request));
+        start::bring(&connection, interface)?;
+        let (answer, files) = start::ask(&connection, interface, &request)?;
+        let Answer::Capture(opened) = answer else {
+            return Err(start::unexpected(interface, answer));
         };
         let Ok([pool, ring, page]) = <[_; 3]>::try_from(files) else {
             return Err(Error::Protocol {
@@ -229,8 +218,8 @@ impl Client {
             local: Local {
                 outbox: Outbox::new(connection),
                 interface: interface.to_owned(),
-                process,
-                application,
+                process: opened.process,
+                application: ApplicationId(opened.application),
                 streams: RefCell::default(),
                 busy: Cell::default(),
                 keep: Cell::default(),
@@ -240,9 +229,8 @@ impl Client {
             lives: Lives::default(),
             aside: None,
             wanted,
-            links,
             thresholds,
-            memory,
+            memory: opened.memory,
         })
     }
 
@@ -395,15 +383,9 @@ impl Client {
             wanted.overlap_bytes,
             self.memory_bytes(),
         )?;
-        let (mut requests, filters) = match filters::are_same(&wanted, &self.wanted) {
-            true => (Vec::new(), None),
-            false => {
-                filters::sent(&wanted, &self.links).map(|(sent, chosen)| (sent, Some(chosen)))?
-            }
-        };
-        self.wanted = wanted.clone();
-        requests.push(Request::Change(Box::new(Change { wanted, filters })));
-        self.local.outbox.send_all(&requests);
+        let told = Box::new(asked::said(&wanted)?);
+        self.wanted = wanted;
+        self.say(&Request::Change { wanted: told });
         Ok(())
     }
 
@@ -415,7 +397,7 @@ impl Client {
     /// Changes [`Application::base_threshold`], of what waits for this client, at once.
     pub fn set_base_threshold(&mut self, share: f64) {
         let overload_cutoff = self.thresholds.overload_cutoff;
-        self.set_thresholds(Thresholds::new(share, overload_cutoff));
+        self.set_thresholds(asked::thresholds(share, overload_cutoff));
     }
 
     /// Changes [`Application::overload_cutoff`], as [`Client::set_base_threshold`] does.
@@ -428,7 +410,7 @@ impl Client {
 
     fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.thresholds = thresholds;
-        self.say(&Request::Thresholds(thresholds));
+        self.say(&Request::Lose(thresholds));
     }
 
     /// Tells the service. When it is gone the next event says so; what it does not hear in time is counted.
@@ -501,11 +483,11 @@ impl Client {
         if !heard.map_err(Error::system(failed))? {
             return Ok(false);
         }
-        let mut message = [0; 2048];
+        let mut message = [0; NOTICE_BYTES];
         match self.local.outbox.connection().receive(&mut message) {
-            Ok(len) => match Reply::decoded(&message[..len]) {
-                Some(Reply::Ended(reason)) => self.end = Some(End::Reason(reason)),
-                Some(Reply::Left) => self.end = Some(End::Reason("as asked".to_owned())),
+            Ok(len) => match notice(&message[..len]) {
+                Some(Answer::Ended(reason)) => self.end = Some(End::Reason(reason)),
+                Some(Answer::Left) => self.end = Some(End::Reason("as asked".to_owned())),
                 Some(_) => {}
                 None => {
                     return Err(Error::Protocol {
@@ -530,7 +512,8 @@ impl Leaver {
     /// # Errors
     /// The system's; none when the service is gone, which the client notices by itself.
     pub fn leave(&self) -> Result<(), Error> {
-        match self.0.send_patiently(&Request::Leave.encoded()) {
+        let leave = serde_json::to_vec(&Request::Leave).unwrap_or_default();
+        match self.0.send_patiently(&leave) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(Error::system("leave the shared capture")(error))
             }
@@ -619,14 +602,10 @@ impl Local {
     }
 
     fn command(&self, uid: u64, command: Command) {
-        // What is kept or measured here, and what holds for everybody and is the service's.
-        if let Command::SetUserState(_)
-        | Command::AddProcessingTime(_)
-        | Command::SetParameter(Parameter::Policy(_)) = command
-        {
-            return;
+        // What is kept or measured here, and what holds for everybody and is the sensor's, is not told.
+        if let Some(command) = asked::said_command(command) {
+            self.outbox.command(uid, command);
         }
-        self.outbox.command(uid, command);
     }
 }
 

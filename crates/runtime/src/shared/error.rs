@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use flowgauge_sensor_client::protocol::Refusal;
+
 /// Why a capture could not be shared, or is over. `Display` says what and where, [`Error::hint`]
 /// what to do about it.
 #[derive(Debug)]
@@ -29,7 +31,7 @@ pub enum Error {
         /// The interface.
         interface: String,
         /// What it said.
-        reason: String,
+        refusal: Refusal,
     },
     /// Another user's process holds the name of the service.
     Impostor {
@@ -76,6 +78,11 @@ impl Error {
         move |source| Error::System { action, source }
     }
 
+    /// Whether this process may not join, as the sensor's rights are.
+    pub(super) fn is_about_rights(&self) -> bool {
+        matches!(self, Error::Refused { refusal, .. } if refusal.is_about_rights())
+    }
+
     /// What to do about it, where something general can be said.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -115,9 +122,11 @@ impl fmt::Display for Error {
             Error::NotStarted { program, source } => {
                 write!(f, "cannot start {program} to share the capture: {source}")
             }
-            Error::Refused { interface, reason } => {
-                write!(f, "the shared capture on {interface} refuses: {reason}")
-            }
+            Error::Refused { interface, refusal } => write!(
+                f,
+                "the shared capture on {interface} refuses: {}",
+                refusal.text()
+            ),
             Error::Impostor {
                 interface,
                 process,

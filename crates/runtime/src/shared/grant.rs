@@ -7,9 +7,8 @@
 
 use flowgauge_sys::shared::EventWriter;
 
-use super::application::least_memory;
+use super::asked::Program;
 use super::backlog::Backlog;
-use super::protocol::Join;
 
 /// Events of the smallest ring and of the largest, as powers of two.
 const RINGS: core::ops::RangeInclusive<u32> = 10..=16;
@@ -48,13 +47,9 @@ fn affordable(wanted: u64, bytes: u64) -> u64 {
 }
 
 /// The memory that a client gets when so much is left; otherwise why it gets none.
-pub(super) fn granted(join: &Join, left: u64) -> Result<u64, String> {
-    let wanted = join.memory_bytes;
-    let least = join
-        .least_memory
-        .max(least_memory(join.wanted.chunk_bytes))
-        .min(wanted);
-    let memory = affordable(wanted, left / 2);
+pub(super) fn granted(program: &Program, left: u64) -> Result<u64, String> {
+    let least = program.least_memory;
+    let memory = affordable(program.memory, left / 2);
     match memory >= least {
         true => Ok(memory),
         false => Err(format!(
@@ -73,19 +68,16 @@ pub(super) fn grown(memory: u64, wanted: u64, left: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::protocol::tests::join;
+    use super::super::asked::tests::program;
     use super::*;
 
     const MIB: u64 = 1 << 20;
 
-    fn asks(memory_bytes: u64, least_memory: u64, chunk_bytes: u32) -> Join {
-        let mut asked = Join {
-            memory_bytes,
-            least_memory,
-            ..join()
-        };
-        asked.wanted.chunk_bytes = chunk_bytes;
-        asked
+    fn asks(memory: u64, least_memory: u64, chunk_bytes: u32) -> Program {
+        program(|asked| {
+            (asked.memory, asked.least_memory) = (memory, least_memory);
+            asked.wanted.chunk_bytes = chunk_bytes;
+        })
     }
 
     #[test]

@@ -10,8 +10,8 @@ use core::ops::Range;
 use flowgauge_stream::StreamIdentity;
 use flowgauge_stream::StreamStatus;
 use flowgauge_stream::engine::{
-    ApplicationId, ChunkFlags, ChunkInfo, ChunkPacket, Counts, DataChunk, StreamErrors,
-    StreamSnapshot, StreamStatistics,
+    ApplicationId, ChunkFlags, ChunkInfo, ChunkPacket, Counts, Cutoff, DataChunk, Mode,
+    StreamErrors, StreamSnapshot, StreamStatistics,
 };
 use flowgauge_sys::shared::BODY_BYTES;
 use flowgauge_wire::{Address, Nanos};
@@ -113,6 +113,9 @@ wire!(StreamStatus as u8 {
     EndOfInput,
     Evicted,
 });
+wire!(Mode as u8 { Wait, Fast, Strict });
+wire!(Cutoff(..));
+wire!(Nanos(..));
 wire!(Address(..));
 wire!(StreamErrors(..));
 wire!(ChunkFlags(..));

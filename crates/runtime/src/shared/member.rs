@@ -1,27 +1,30 @@
 //! The clients of a service: who gets which event, and what is lost for whom.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
+use flowgauge_sensor_client::programs::{
+    ClientStatistics, ClientStatus, Thresholds, WAKE, send_notice,
+};
+use flowgauge_sensor_client::protocol::Answer;
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, ChunkInfo, ChunkParameters, DataChunk, Events,
     MAX_APPLICATIONS, Parameter, Sentence, StreamErrors, StreamRef, StreamSnapshot, Watermarks,
 };
-use flowgauge_sys::local::{Connection, Peer};
-use flowgauge_sys::process;
+use flowgauge_sys::local::Connection;
 use flowgauge_sys::shared::{Area, EventWriter, Pool};
 use flowgauge_wire::Ledger;
 
-use super::application::{LONGEST_SILENCE, admitted};
-use super::attention::Guest;
+use super::application::LONGEST_SILENCE;
+use super::asked::{Program, base_of};
 use super::backlog::Backlog;
 use super::codec::Wire as _;
-use super::filters::Filters;
 use super::grant::{cost_of, events_for, grown};
 use super::layout::{Body, ChunkBody, Kind, encode_extra};
-use super::protocol::{Change, Join, MESSAGE_BYTES, Reply, Request, Thresholds};
-use super::statistics::{self, ClientStatistics, ClientStatus};
+use super::statistics;
 
 /// Streams with losses that are remembered for a client.
 const MOST_LOSSES: usize = 1 << 20;
@@ -33,14 +36,14 @@ const MOST_SETS: usize = 64;
 /// A client.
 #[derive(Debug)]
 pub(super) struct Member {
-    /// The connection's number.
-    pub(super) number: u64,
-    pub(super) connection: Connection,
+    /// The number of its flow.
+    number: u64,
+    pub(super) connection: Arc<Connection>,
     pub(super) application: Option<ApplicationId>,
-    peer: Peer,
-    /// Its process, to see it end.
-    process: Option<OwnedFd>,
+    user: u64,
+    process: u32,
     name: String,
+    since: Instant,
     /// Tells its streams from those of whoever had its application's number before.
     epoch: u64,
     ring: EventWriter,
@@ -53,47 +56,15 @@ pub(super) struct Member {
     asked: u64,
     watermarks: Watermarks,
     thresholds: Thresholds,
-    wants_data: bool,
+    pub(super) wants_data: bool,
     priorities: Box<[bool; 256]>,
     /// What its streams have had.
     sets: Vec<ChunkParameters>,
-    /// For its next change.
-    pub(super) filters: Filters,
     statistics: ClientStatistics,
     /// Bytes of streams that it lost.
     losses: HashMap<u64, Loss>,
     /// It claimed what cannot be.
-    pub(super) lied: bool,
-}
-
-/// What a client gets when it joins.
-#[derive(Debug)]
-pub(super) struct Seat {
-    pub(super) application: ApplicationId,
-    pub(super) epoch: u64,
-    pub(super) memory: u64,
-    pub(super) ring: EventWriter,
-    /// What its streams have where nothing else is said.
-    pub(super) set: ChunkParameters,
-}
-
-/// What a client has from now on.
-#[derive(Debug)]
-pub(super) struct Agreed {
-    wanted: ApplicationConfig,
-    /// Its filters and classes stay as they are.
-    keeps_filters: bool,
-}
-
-impl Agreed {
-    pub(super) fn apply_to(mut self, config: &mut ApplicationConfig) {
-        if self.keeps_filters {
-            self.wanted.filter = config.filter.take();
-            self.wanted.cutoff.classes = core::mem::take(&mut config.cutoff.classes);
-            self.wanted.priority.classes = core::mem::take(&mut config.priority.classes);
-        }
-        *config = self.wanted;
-    }
+    lied: bool,
 }
 
 /// What a client lost of a stream.
@@ -119,63 +90,44 @@ impl Loss {
 }
 
 impl Member {
-    /// Room for the events of a client with so much memory, which may get as much as it asked for.
-    pub(super) fn ring_for(memory: u64, asked: u64) -> std::io::Result<EventWriter> {
-        EventWriter::growing(events_for(memory), events_for(asked))
-    }
-
-    /// A client with so much memory, and the ring for it.
-    pub(super) fn new(guest: Guest, join: &Join, seat: Seat) -> Member {
-        let Guest {
-            number,
-            connection,
-            peer,
-            ..
-        } = guest;
-        let Seat {
-            application,
-            epoch,
-            memory,
-            ring,
-            set,
-        } = seat;
+    /// A client with so much memory.
+    ///
+    /// # Errors
+    /// There is no room for its events.
+    pub(super) fn new(
+        number: u64,
+        program: Program,
+        application: ApplicationId,
+        epoch: u64,
+        memory: u64,
+    ) -> io::Result<Member> {
         let mut member = Member {
-            ring,
+            // It may get as much as it asked for.
+            ring: EventWriter::growing(events_for(memory), events_for(program.memory))?,
             backlog: Backlog::default(),
             has_left: false,
             number,
-            connection,
+            connection: program.connection,
             application: Some(application),
-            peer,
-            process: process::watch(peer.process),
-            name: join.name().to_owned(),
+            user: program.user,
+            process: program.process,
+            name: program.name,
+            since: Instant::now(),
             epoch,
             memory,
-            asked: join.memory_bytes,
-            watermarks: watermarks(memory, join.thresholds),
-            thresholds: join.thresholds,
-            wants_data: join.wants_data,
+            asked: program.memory,
+            watermarks: watermarks(memory, program.thresholds),
+            thresholds: program.thresholds,
+            wants_data: program.wants_data,
             priorities: Box::new([false; 256]),
-            sets: vec![set],
-            filters: Filters::default(),
+            sets: Vec::new(),
             statistics: ClientStatistics::default(),
             losses: HashMap::new(),
             lied: false,
         };
-        let classes = join.filters.priority_classes.iter();
-        for priority in classes
-            .map(|(_, priority)| *priority)
-            .chain([join.wanted.priority.default])
-        {
-            member.priorities[usize::from(priority)] = true;
-        }
+        member.agrees(&program.config);
         member.note_priorities();
-        member
-    }
-
-    /// Becomes readable when its process ends; none where that is not visible from here.
-    pub(super) fn process(&self) -> Option<BorrowedFd<'_>> {
-        self.process.as_ref().map(AsFd::as_fd)
+        Ok(member)
     }
 
     pub(super) fn ring(&self) -> &EventWriter {
@@ -227,30 +179,23 @@ impl Member {
         is_one_more
     }
 
-    /// What it may have of what it wants from now on; none where it asks for too much.
-    pub(super) fn agrees(&mut self, change: &Change) -> Option<Agreed> {
-        let sent = core::mem::take(&mut self.filters);
-        let mut wanted = admitted(&change.wanted, self.wants_data, self.memory).ok()?;
-        if let Some(chosen) = &change.filters {
-            sent.give(chosen, &mut wanted).ok()?;
+    /// Whether it may want this from now on.
+    pub(super) fn agrees(&mut self, wanted: &ApplicationConfig) -> bool {
+        let takes = self.takes(wanted.chunk_parameters());
+        if takes {
+            let classes = wanted.priority.classes.iter();
+            let classes = classes.map(|(_, priority)| *priority);
+            for priority in classes.chain([wanted.priority.default]) {
+                self.uses_priority(priority);
+            }
         }
-        if !self.takes(wanted.chunk_parameters()) {
-            return None;
-        }
-        self.uses_priority(wanted.priority.default);
-        for (_, priority) in &wanted.priority.classes {
-            self.uses_priority(*priority);
-        }
-        Some(Agreed {
-            wanted,
-            keeps_filters: change.filters.is_none(),
-        })
+        takes
     }
 
     /// From now on it loses events from here on.
     pub(super) fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.thresholds = thresholds;
-        self.watermarks.set_base_threshold(thresholds.base());
+        self.watermarks.set_base_threshold(base_of(thresholds));
         let cutoff = thresholds.overload_cutoff;
         self.watermarks.set_overload_cutoff(cutoff);
     }
@@ -281,6 +226,7 @@ impl Member {
     fn collect(&mut self, pool: &mut Pool) {
         if !self.lied && !self.ring.collect(pool) {
             self.lied = true;
+            self.connection.shut_down();
         }
         if !self.backlog.is_empty() {
             self.backlog.move_to(&mut self.ring, pool);
@@ -296,22 +242,7 @@ impl Member {
     fn publish(&mut self) {
         if self.ring.publish() {
             // Where there is no room for it there are others that wake it.
-            let _ = self.connection.send(&Reply::Wake.encoded());
-        }
-    }
-
-    /// Takes what it says when the capture is over, so that it need not wait for room in its socket: for its streams
-    /// it is too late. False when it has gone.
-    fn hear_last(&mut self, message: &mut [u8]) -> bool {
-        match self.connection.receive(message) {
-            Ok(len) => {
-                let said = message.get(..len).and_then(Request::decoded);
-                if let Some(Request::Thresholds(thresholds)) = said {
-                    self.set_thresholds(thresholds);
-                }
-                true
-            }
-            Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+            let _ = self.connection.send(WAKE);
         }
     }
 
@@ -329,7 +260,7 @@ impl Member {
     fn say_goodbye(&mut self) {
         if self.has_left && self.backlog.is_empty() {
             self.has_left = false;
-            let _ = self.connection.send(&Reply::Left.encoded());
+            let _ = send_notice(&self.connection, &Answer::Left);
         }
     }
 
@@ -338,16 +269,13 @@ impl Member {
         self.ring.entries() / 8
     }
 
-    /// Whose it is.
-    pub(super) fn peer(&self) -> Peer {
-        self.peer
-    }
-
     pub(super) fn status(&self) -> ClientStatus {
         ClientStatus {
-            process: self.peer.process,
-            user: self.peer.user,
+            flow: self.number,
+            process: self.process,
+            user: self.user,
             name: self.name.clone(),
+            seconds: self.since.elapsed().as_secs(),
             waiting: self.ring.waiting(),
             held: self.used(),
             memory: self.memory,
@@ -369,8 +297,6 @@ pub(super) struct Members {
     patience: Option<Instant>,
     scratch: Vec<u8>,
     extra: Vec<u8>,
-    /// The message at hand, of those that come when the capture is over.
-    message: Vec<u8>,
 }
 
 /// A chunk in the pool.
@@ -386,7 +312,7 @@ struct Stored {
 }
 
 fn watermarks(memory: u64, thresholds: Thresholds) -> Watermarks {
-    Watermarks::new(memory, thresholds.base(), thresholds.overload_cutoff)
+    Watermarks::new(memory, base_of(thresholds), thresholds.overload_cutoff)
 }
 
 impl Members {
@@ -399,8 +325,12 @@ impl Members {
             patience: None,
             scratch: Vec::new(),
             extra: Vec::new(),
-            message: Vec::new(),
         }
+    }
+
+    /// The place of the client with this number.
+    pub(super) fn at(&self, number: u64) -> Option<usize> {
+        self.list.iter().position(|one| one.number == number)
     }
 
     /// Bytes that all clients together may take.
@@ -497,7 +427,6 @@ impl Members {
     /// From now on waits for clients that are slow, all in all for so long.
     pub(super) fn be_patient(&mut self, limit: Duration) {
         self.patience = Some(Instant::now() + limit);
-        self.message = vec![0; MESSAGE_BYTES];
     }
 
     fn place(&self, application: ApplicationId) -> Option<usize> {
@@ -536,10 +465,10 @@ impl Members {
             if fits(member) || !waits {
                 return;
             }
-            let said = member.connection.wait(Some(NAP));
-            if said.unwrap_or(true) && !member.hear_last(&mut self.message) {
+            if member.connection.is_gone() {
                 return;
             }
+            thread::sleep(NAP);
         }
     }
 

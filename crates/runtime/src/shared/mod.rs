@@ -5,25 +5,28 @@
 //! a chunk that several want is in memory once.
 //!
 //! ```text
-//!                      service (one per interface, network namespace and user)
+//!                      sensor (its device of the interface)
 //!  interface --> ring --> Engine --> Members --+-- Pool: chunks ---- mapped read-only ----+
 //!                            ^                 |                                          |
-//!                            | Engine::add,    +-- ring of events 0 -- read-only --> Client (process A)
-//!                            | command         |       ^-- page: how far read, asleep --- |
+//!                            | Service::join,  +-- ring of events 0 -- read-only --> Client (process A)
+//!                            | hear, dismiss   |       ^-- page: how far read, asleep --- |
 //!                            |                 +-- ring of events 1 -- read-only --> Client (process B)
-//!                            +--- sockets: join, commands, wake, end <--------------------+
+//!                            +--- the sensor's threads that hear programs <---------------+
 //! ```
 //!
 //! # Who runs it
-//! The first client does. It takes the service's name, an abstract socket address of the network
+//! A sensor that captures the interface. Its [`Service`] has the engine and the memory, and does no more than the thread of the
+//! device has to: connections, requests ([`flowgauge_sensor_client::programs`]), rights and compiled filters are the sensor's.
+//!
+//! Where there is none, the first client takes the name that programs look for, an abstract socket address of the network
 //! namespace, and starts a program with that socket as its standard input ([`ServiceProgram`]);
-//! connections can wait there before the program runs. The service is nobody's child, has a session
+//! connections can wait there before the program runs. This sensor is nobody's child, has a session
 //! of its own, opens the interface, gives up root, and stays until the last client has been gone for
 //! some seconds. Nothing is left behind: names and memory go with the processes.
 //!
 //! # Who may join
-//! Processes of the user who started it, of root, and of one group if it was told one; the kernel
-//! says who connects. A client checks in turn that the service is its own user's or root's.
+//! Whom the sensor's policies let have the streams of the device, for as long as they do. A client checks in turn that the
+//! sensor is its own user's or root's.
 //!
 //! # What a client can do to others
 //! - *Die*: its connection ends with it, however it ends; what waited for it is given back.
@@ -33,9 +36,8 @@
 //!   packet loss says; creations and terminations have places reserved. The service never waits.
 //! - *Lie*: chunks and events cannot be written by clients at all (sealed memory,
 //!   [`flowgauge_sys::shared`]); how far it claims to have read is believed if it can be so,
-//!   otherwise the client is dismissed. Messages and filter programs are checked; each client has a
-//!   bounded number of filters, sets of parameters, and messages per round. Nobody gets more than half of the
-//!   memory that is left.
+//!   otherwise the client is dismissed. Each client has a bounded number of filters, sets of parameters, and one request at a
+//!   time that the device has to do. Nobody gets more than half of the memory that is left.
 //! - *Decide for others*: the overlap policy is that of the service. When silence ends a stream the client with the
 //!   longest inactivity timeout decides, of those who have it; a day is the longest.
 //!
@@ -49,34 +51,35 @@
 //! ([`Client::run_on_workers`]).
 //!
 //! # Deliberately absent
-//! Sharing between users without a group; filters in the kernel (the union of all clients' is
+//! Filters in the kernel (the union of all clients' is
 //! whatever the last one brings); more than one capturing thread.
 
 mod application;
-mod attention;
+mod asked;
 mod backlog;
 mod client;
 mod codec;
 mod drive;
 mod error;
-mod filters;
 mod grant;
 mod held;
 mod layout;
 mod lives;
 mod member;
 mod outbox;
-mod protocol;
 mod service;
 mod start;
 mod statistics;
-mod talk;
 
 pub use application::Application;
+pub use asked::{Program, Said};
 pub use client::{Client, EventKind, Leaver, Next, SharedChunk, SharedEvent, SharedStream};
 pub use error::Error;
+pub use flowgauge_sensor_client::programs::{Chunks, ClientStatistics, ClientStatus};
 pub(crate) use held::HeldChunk;
 pub use layout::SharedPackets;
-pub use service::{Admission, Service, ServiceConfig, Tap, turn_away};
-pub use start::{ServiceProgram, SharedCapture, inherited_listener, listen, shared_captures};
-pub use statistics::{Chunks, ClientStatistics, ClientStatus, Status};
+pub use service::{Service, ServiceConfig, Tap, say_last};
+pub use start::{
+    ServiceProgram, SharedCapture, inherited_listener, listen, shared_captures, turn_away,
+};
+pub use statistics::Status;

@@ -9,16 +9,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flowgauge_stream::engine::Command;
+use flowgauge_sensor_client::programs::StreamCommand;
+use flowgauge_sensor_client::protocol::{self, Request};
 use flowgauge_sys::local::Connection;
 
-use super::codec::Wire as _;
-use super::protocol::{COMMANDS, Request};
-
 /// Bytes that may stay: some sixty thousand commands.
-const MOST_BYTES: usize = 1 << 20;
+const MOST_BYTES: usize = 2 << 20;
 /// Bytes of commands that go in one message.
 const MESSAGE: usize = 16 << 10;
+/// [`Request::Streams`], before the commands and behind them: they are appended while it waits.
+const COMMANDS: (&[u8], &[u8]) = (br#"{"do":"streams","commands":["#, b"]}");
 
 /// A connection, and what waits for room in it.
 #[derive(Debug)]
@@ -57,48 +57,48 @@ impl Outbox {
 
     /// Says something, behind what waits. What finds no room here is counted.
     pub(super) fn send(&self, request: &Request) {
-        self.send_all(core::slice::from_ref(request));
-    }
-
-    /// Says several things, all or none of them.
-    pub(super) fn send_all(&self, requests: &[Request]) {
         let mut waiting = self.waiting.borrow_mut();
-        let messages: Vec<Vec<u8>> = requests.iter().map(Request::encoded).collect();
-        let bytes = messages.iter().map(Vec::len).sum::<usize>();
-        let is_last = matches!(requests, [Request::Leave]);
-        if is_last || self.has_room(&waiting, bytes) {
-            waiting.bytes += bytes;
-            waiting
-                .messages
-                .extend(messages.into_iter().map(|content| Message {
-                    content,
-                    commands: 0,
-                }));
+        let encoded = serde_json::to_vec(request).unwrap_or_default();
+        let is_last = matches!(request, Request::Leave);
+        if is_last || self.has_room(&waiting, encoded.len()) {
+            waiting.bytes += encoded.len();
+            let messages = protocol::parts(&encoded).into_iter();
+            waiting.messages.extend(messages.map(|content| Message {
+                content,
+                commands: 0,
+            }));
         }
         self.deliver(&mut waiting);
     }
 
     /// Asks for something for a stream, behind what waits. What finds no room here is counted.
-    pub(super) fn command(&self, uid: u64, command: Command) {
-        let mut command_bytes = (uid, command).encoded();
+    pub(super) fn command(&self, uid: u64, command: StreamCommand) {
         let mut waiting = self.waiting.borrow_mut();
-        if self.has_room(&waiting, command_bytes.len()) {
-            waiting.bytes += command_bytes.len();
-            let last = waiting.messages.back_mut();
-            match last.filter(|last| last.commands > 0 && last.content.len() < MESSAGE) {
-                Some(last) => {
-                    last.content.append(&mut command_bytes);
-                    last.commands += 1;
-                }
-                None => {
-                    command_bytes.insert(0, COMMANDS);
-                    waiting.messages.push_back(Message {
-                        content: command_bytes,
-                        commands: 1,
-                    });
+        let Waiting { messages, bytes } = &mut *waiting;
+        if *bytes >= MOST_BYTES {
+            self.give_up(1);
+            return self.deliver(&mut waiting);
+        }
+        let last = messages.pop_back();
+        let mut last = match last {
+            Some(last) if last.commands > 0 && last.content.len() < MESSAGE => last,
+            other => {
+                messages.extend(other);
+                Message {
+                    content: COMMANDS.0.to_vec(),
+                    commands: 0,
                 }
             }
+        };
+        let before = last.content.len();
+        if last.commands > 0 {
+            last.content.push(b',');
         }
+        // Into memory nothing fails.
+        let _ = serde_json::to_writer(&mut last.content, &(uid, command));
+        last.commands += 1;
+        *bytes += last.content.len() - before;
+        messages.push_back(last);
         self.deliver(&mut waiting);
     }
 
@@ -140,9 +140,16 @@ impl Outbox {
     }
 
     fn deliver(&self, waiting: &mut Waiting) {
-        while let Some(message) = waiting.messages.front() {
+        while let Some(message) = waiting.messages.front_mut() {
+            let len = message.content.len();
+            if message.commands > 0 {
+                message.content.extend_from_slice(COMMANDS.1);
+            }
             match self.connection.send(&message.content) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    message.content.truncate(len);
+                    return;
+                }
                 Ok(()) => {}
                 // To whom is gone nothing can be said; who waits for events hears of it.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
@@ -158,18 +165,16 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
-    use flowgauge_stream::engine::Cutoff;
-
     use super::*;
 
     /// All commands that have arrived, and how many messages they were.
-    fn received(connection: &Connection) -> (Vec<(u64, Command)>, usize) {
+    fn received(connection: &Connection) -> (Vec<(u64, StreamCommand)>, usize) {
         let (mut all, mut messages) = (Vec::new(), 0);
         let mut message = vec![0; MESSAGE + 64];
         while let Ok(len) = connection.receive(&mut message) {
             messages += 1;
-            match Request::decoded(&message[..len]) {
-                Some(Request::Commands(commands)) => all.extend(commands.0),
+            match serde_json::from_slice(&message[..len]).unwrap() {
+                Request::Streams { commands } => all.extend(commands),
                 other => panic!("{other:?}"),
             }
         }
@@ -182,7 +187,7 @@ mod tests {
         let outbox = Outbox::new(Arc::new(own));
         let mut asked = Vec::new();
         for uid in 0.. {
-            let command = Command::SetCutoff(Cutoff(uid));
+            let command = StreamCommand::Cutoff(uid);
             outbox.command(uid, command);
             if outbox.unsent() > 0 {
                 break;
@@ -212,8 +217,8 @@ mod tests {
         assert_eq!(outbox.unsent(), 1);
         assert!(messages < 2000, "{messages}");
         // There is room again.
-        outbox.command(7, Command::Discard);
-        assert_eq!(received(&service).0, [(7, Command::Discard)]);
+        outbox.command(7, StreamCommand::Discard);
+        assert_eq!(received(&service).0, [(7, StreamCommand::Discard)]);
         assert_eq!(outbox.unsent(), 1);
     }
 
@@ -221,9 +226,9 @@ mod tests {
     fn who_is_gone_is_told_nothing() {
         let (own, service) = Connection::pair().unwrap();
         let outbox = Outbox::new(Arc::new(own));
-        outbox.command(1, Command::Discard);
+        outbox.command(1, StreamCommand::Discard);
         drop(service);
-        outbox.command(2, Command::Discard);
+        outbox.command(2, StreamCommand::Discard);
         outbox.send(&Request::Leave);
         assert!(!outbox.push());
         assert_eq!(outbox.unsent(), 0);

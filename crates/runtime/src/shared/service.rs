@@ -1,30 +1,26 @@
-//! What captures for others.
+//! What captures for others: programs join, ask and go; packets come first.
 
-use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use flowgauge_capture::{Error as CaptureError, Interface, PacketSource, as_source_within};
-use flowgauge_stream::engine::{Engine, EngineConfig};
-use flowgauge_sys::local::{self, Connection, Listener, Peer};
+use flowgauge_capture::{Error as CaptureError, PacketSource, as_source_within};
+use flowgauge_sensor_client::programs::{ClientStatus, OpenedCapture, SharingStatus, send_notice};
+use flowgauge_sensor_client::protocol::Answer;
+use flowgauge_stream::engine::{Command, Engine, EngineConfig, MAX_APPLICATIONS};
+use flowgauge_sys::local::Connection;
 use flowgauge_sys::process;
 use flowgauge_sys::shared::Pool;
-use flowgauge_wire::{Batch, Ledger, LinkType};
+use flowgauge_wire::{Batch, Ledger};
 
-use super::attention::{Guest, LOOK, say_last};
-use super::codec::Wire as _;
+use super::application::admitted;
+use super::asked::{Program, Said};
 use super::error::Error;
-use super::member::Members;
-use super::protocol::{MESSAGE_BYTES, Reply};
-
-/// Says why somebody may not join, if so.
-pub type Admission = Arc<dyn Fn(&Connection, Peer) -> Result<(), String> + Send + Sync>;
+use super::grant::granted;
+use super::member::{Member, Members};
 
 /// What a service is told.
 #[derive(Clone)]
 pub struct ServiceConfig {
-    /// Who may join.
-    pub admission: Admission,
     /// How long to stay when the last client has gone; without, until the source ends.
     pub grace: Option<Duration>,
     /// The stream engine, its memory for partial chunks and waiting segments among it.
@@ -34,11 +30,10 @@ pub struct ServiceConfig {
     pub pool_bytes: u64,
 }
 
-impl ServiceConfig {
-    /// For those whom `admission` admits, with a pool of a quarter of the machine's memory, one GiB where that is not known.
-    pub fn new(admission: Admission) -> ServiceConfig {
+impl Default for ServiceConfig {
+    /// A pool of a quarter of the machine's memory, one GiB where that is not known.
+    fn default() -> ServiceConfig {
         ServiceConfig {
-            admission,
             grace: None,
             engine: EngineConfig::default(),
             pool_bytes: process::machine_memory().map_or(1 << 30, |bytes| bytes / 4),
@@ -46,87 +41,212 @@ impl ServiceConfig {
     }
 }
 
-/// How long a connection may take to join.
-pub(super) const GUEST_LIMIT: Duration = Duration::from_secs(10);
-/// Time between two looks at the sockets while packets come: so long, or so many times what the look before
-/// took. What clients ask for cannot take more than a ninth of the time.
-const ATTENTION: Duration = Duration::from_millis(1);
-const PAUSES: u32 = 8;
+/// How long the first may take to join.
+const COMING: Duration = Duration::from_secs(10);
+/// Clients, those among them that have left and still read.
+const MOST_MEMBERS: usize = 2 * MAX_APPLICATIONS;
 /// Time between two looks at the counters of the kernel.
 const COUNTING: Duration = Duration::from_millis(100);
 /// How long clients may take all in all to read what is left when the capture is over.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-
-/// Tells those who wait at `listener` that there will be no capture, and why. Where nobody waits yet, the
-/// first who comes within `patience`: who has started this process is about to.
-pub fn turn_away(listener: &Listener, reason: &str, patience: Duration) {
-    let refused = Reply::Refused(reason.to_owned()).encoded();
-    let _ = local::wait_any(&[listener.as_fd()], Some(patience));
-    while let Ok(Some(connection)) = listener.accept() {
-        say_last(&connection, &refused);
-    }
-}
+/// Bytes of what is said last at most.
+const LONGEST_REASON: usize = 1024;
 
 /// A capture for several processes: one engine, one pool, and a ring for each client.
 pub struct Service {
-    pub(super) listener: Arc<Listener>,
-    pub(super) config: ServiceConfig,
-    pub(super) engine: Engine,
-    pub(super) members: Members,
-    pub(super) guests: Vec<Guest>,
-    pub(super) links: Vec<LinkType>,
-    pub(super) ledger: Ledger,
+    config: ServiceConfig,
+    engine: Engine,
+    members: Members,
+    ledger: Ledger,
     /// Packets of engines before this one, and those that came while there was nobody.
     earlier: Ledger,
     /// Since when there is nobody.
     alone: Instant,
-    looked: Option<Instant>,
-    /// How long to leave the sockets alone after that.
-    pause: Duration,
     counted: Option<Instant>,
     /// Whether the last batch was empty.
     is_idle: bool,
-    pub(super) epoch: u64,
-    /// Connections so far.
-    pub(super) came: u64,
-    /// The number of the connection that was heard last.
-    pub(super) heard: u64,
-    /// The message at hand.
-    pub(super) message: Box<[u8]>,
+    epoch: u64,
 }
 
 impl Service {
-    /// A service for whoever comes to `listener`, of packets of these interfaces.
+    /// A service without clients.
     ///
     /// # Errors
     /// When there is no memory for the pool.
-    pub fn new(
-        listener: Arc<Listener>,
-        config: ServiceConfig,
-        interfaces: &[Interface],
-    ) -> Result<Service, Error> {
+    pub fn new(config: ServiceConfig) -> Result<Service, Error> {
         // The chunk at hand is nobody's.
         let bytes = config.pool_bytes.saturating_add(2 * Pool::LARGEST as u64);
         let pool = Pool::new(bytes).map_err(Error::system("make the shared pool"))?;
         Ok(Service {
-            listener,
             engine: Engine::new(config.engine.clone()),
             config,
             members: Members::new(pool),
-            guests: Vec::new(),
-            links: links_of(interfaces),
             ledger: Ledger::default(),
             earlier: Ledger::default(),
             alone: Instant::now(),
-            looked: None,
-            pause: ATTENTION,
             counted: None,
             is_idle: true,
             epoch: 0,
-            came: 0,
-            heard: 0,
-            message: vec![0; MESSAGE_BYTES].into(),
         })
+    }
+
+    /// A program joins, whose flow has this number. Returns what is to be answered, with the pool, the ring and the page.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn join(
+        &mut self,
+        number: u64,
+        program: Program,
+    ) -> Result<(OpenedCapture, Vec<OwnedFd>), String> {
+        let left = self.config.pool_bytes;
+        let left = left.saturating_sub(self.members.promised());
+        let memory = granted(&program, left)?;
+        let added = match self.members.list.len() < MOST_MEMBERS {
+            true => self.engine.add_for_packets(
+                program.config.clone(),
+                program.need_packets && program.wants_data,
+            ),
+            false => None,
+        };
+        let Some(application) = added else {
+            let list = &self.members.list;
+            let applications = list.iter().filter(|one| one.application.is_some()).count();
+            return Err(no_room(list.len(), applications));
+        };
+        self.epoch += 1;
+        let member = Member::new(number, program, application, self.epoch, memory);
+        let given = member.and_then(|member| {
+            let [ring, page] = member.ring().files();
+            let files = [self.members.pool.file(), ring, page];
+            let files = files.map(|file| file.try_clone_to_owned());
+            let files = files.into_iter().collect::<Result<Vec<_>, _>>()?;
+            Ok((member, files))
+        });
+        let (member, files) = given.map_err(|error| {
+            self.engine.remove(application);
+            Error::system("give it room for events")(error).to_string()
+        })?;
+        self.members.add(member);
+        self.members.show(&self.ledger);
+        let opened = OpenedCapture {
+            number,
+            process: std::process::id(),
+            application: application.0,
+            memory,
+        };
+        Ok((opened, files))
+    }
+
+    /// A client asks for something.
+    pub fn hear(&mut self, number: u64, said: Said) {
+        let Some(at) = self.members.at(number) else {
+            return;
+        };
+        match said {
+            Said::Commands(commands) => {
+                for (uid, command) in commands {
+                    self.obey(at, uid, command);
+                }
+            }
+            Said::Change(wanted) => {
+                let Some(member) = self.members.list.get_mut(at) else {
+                    return;
+                };
+                let agreed = admitted(&wanted, member.wants_data, member.memory());
+                let agreed = agreed.ok().filter(|wanted| member.agrees(wanted));
+                let is_made = agreed.is_some_and(|agreed| {
+                    // Who has left wants nothing any more.
+                    let application = member.application;
+                    application.is_none_or(|application| {
+                        self.engine.change(application, |wanted| *wanted = agreed)
+                    })
+                });
+                if !is_made {
+                    member.refuse_command();
+                }
+            }
+            Said::Lose(thresholds) => {
+                if let Some(member) = self.members.list.get_mut(at) {
+                    member.set_thresholds(thresholds);
+                }
+            }
+            Said::Leave => self.leave(at),
+            Said::Refused => {
+                if let Some(member) = self.members.list.get_mut(at) {
+                    member.refuse_command();
+                }
+            }
+        }
+    }
+
+    /// Does what a client says of a stream.
+    fn obey(&mut self, at: usize, uid: u64, command: Command) {
+        let Some(member) = self.members.list.get_mut(at) else {
+            return;
+        };
+        // Of a stream that has ended meanwhile it is too late.
+        let Some(application) = member.application else {
+            return;
+        };
+        let admitted = match command {
+            Command::SetParameter(parameter) => {
+                let now = self.engine.chunk_parameters(uid, application);
+                member.admits(parameter, now)
+            }
+            Command::SetPriority(priority) => {
+                member.uses_priority(priority);
+                true
+            }
+            _ => true,
+        };
+        match admitted {
+            true => {
+                self.engine.command(uid, application, command);
+            }
+            false => member.refuse_command(),
+        }
+    }
+
+    /// A client wants no further events. It stays until it has read what is there.
+    fn leave(&mut self, at: usize) {
+        let list = &self.members.list;
+        if let Some(application) = list.get(at).and_then(|member| member.application) {
+            // The last partial chunks and the ends of its streams, as at the end of a capture.
+            self.engine.retire(application, &mut self.members);
+        }
+        self.members.retire(at);
+        if let Some(member) = self.members.list.get_mut(at) {
+            member.has_left = true;
+        }
+        self.members.settle();
+        self.members.show(&self.ledger);
+    }
+
+    /// A client has gone. Whether there was one with this number.
+    pub fn dismiss(&mut self, number: u64) -> bool {
+        let Some(at) = self.members.at(number) else {
+            return false;
+        };
+        if let Some(application) = self.members.retire(at) {
+            self.engine.remove(application);
+        }
+        self.members.remove(at);
+        // What it had is others' now.
+        self.members.share_out(self.config.pool_bytes);
+        self.members.show(&self.ledger);
+        true
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> SharingStatus {
+        let programs: Vec<ClientStatus> = self.members.list.iter().map(Member::status).collect();
+        SharingStatus {
+            interface: String::new(),
+            pool_in_use: self.members.pool.in_use(),
+            pool_touched: self.members.pool.touched(),
+            programs,
+        }
     }
 
     /// The source, whose packets go to the clients, too, as they are read.
@@ -137,53 +257,35 @@ impl Service {
         }
     }
 
-    /// Looks after the clients, now and then while packets come. Returns whether the last one has gone, and the grace with it:
-    /// whoever comes now is to find nobody.
+    /// Looks after the counters. Returns whether the last client has gone, and the grace with it.
     pub fn attend_to<S: PacketSource + ?Sized>(&mut self, source: &mut S) -> bool {
         self.count(source, self.is_idle);
-        if !self.is_idle && self.looked.is_some_and(|at| at.elapsed() < self.pause) {
+        if !self.members.list.is_empty() {
+            self.alone = Instant::now();
             return false;
         }
-        let began = Instant::now();
-        self.attend(began + LOOK);
-        self.pause = pause_after(began.elapsed());
-        self.looked = Some(Instant::now());
-        if self.members.list.is_empty() && self.engine.ledger().received() > 0 {
+        if self.engine.ledger().received() > 0 {
             // Nobody is there whom its streams concern.
             self.earlier.merge(self.engine.ledger());
             self.engine = Engine::new(self.config.engine.clone());
         }
-        self.is_over()
-    }
-
-    /// Whether there is nobody, and has not been for long enough.
-    fn is_over(&mut self) -> bool {
-        if !self.members.list.is_empty() || !self.guests.is_empty() {
-            self.alone = Instant::now();
-            return false;
-        }
         // It was started for somebody.
         let grace = self.config.grace.map(|grace| match self.epoch {
-            0 => grace.max(GUEST_LIMIT),
+            0 => grace.max(COMING),
             _ => grace,
         });
         grace.is_some_and(|grace| self.alone.elapsed() >= grace)
     }
 
-    /// The capture is over: clients get what is left, and `reason`. Returns where the packets went.
-    pub fn finish<S: PacketSource + ?Sized>(mut self, source: &mut S, reason: &str) -> Ledger {
+    /// The capture is over: clients get what is left, and `reason`.
+    pub fn finish<S: PacketSource + ?Sized>(mut self, source: &mut S, reason: &str) {
         self.members.be_patient(LAST_WORDS);
         self.engine.finish(&mut self.members);
         self.members.settle_all();
         self.count(source, true);
-        let ended = Reply::Ended(reason.to_owned()).encoded();
         for member in &self.members.list {
-            say_last(&member.connection, &ended);
+            say_last(&member.connection, reason);
         }
-        for guest in &self.guests {
-            say_last(&guest.connection, &ended);
-        }
-        self.ledger
     }
 
     /// Reads the counters, now and then while packets come.
@@ -233,23 +335,31 @@ impl<S: PacketSource + ?Sized> PacketSource for Tap<'_, S> {
     as_source_within!(source);
 }
 
-/// How long packets come first after a look that took so long.
-fn pause_after(took: Duration) -> Duration {
-    took.saturating_mul(PAUSES).max(ATTENTION)
+/// Tells a program why its capture is over. Its connection ends when it has received that.
+pub fn say_last(connection: &Connection, reason: &str) {
+    let reason = &reason[..reason.floor_char_boundary(LONGEST_REASON)];
+    let _ = send_notice(connection, &Answer::Ended(reason.to_owned()));
+    connection.stop_receiving();
 }
 
-/// Link types to compile filters for: those of the interfaces, the usual ones where there is none
-/// yet, and that of reassembled datagrams.
-fn links_of(interfaces: &[Interface]) -> Vec<LinkType> {
-    let mut links: Vec<LinkType> = interfaces.iter().map(|one| one.link).collect();
-    if links.is_empty() {
-        links.push(LinkType::ETHERNET);
+/// Why there is no room for one more.
+fn no_room(members: usize, applications: usize) -> String {
+    if members >= MOST_MEMBERS || applications >= MAX_APPLICATIONS {
+        return format!("it has {members} clients already");
     }
-    links.push(LinkType::RAW);
-    links.sort_by_key(|link| *link != LinkType::ETHERNET);
-    links.dedup();
-    links
+    "streams have as many different parameters as it can keep; hint: let programs set chunk size, overlap, \
+     flush timeout and mode of single streams to fewer different values"
+        .to_owned()
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_there_is_no_room_is_said() {
+        assert!(no_room(40, MAX_APPLICATIONS).contains("40 clients"));
+        assert!(no_room(MOST_MEMBERS, 3).contains("64 clients"));
+        assert!(no_room(3, 3).contains("different parameters"));
+    }
+}

@@ -2,18 +2,22 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use flowgauge_sensor_client::protocol::{self, Answer, Refusal, Request};
+use flowgauge_sensor_client::{CREDENTIAL_VARIABLE, credential_of_environment};
 use flowgauge_sys::files::Folder;
 use flowgauge_sys::local::{self, Connection, Listener};
 use flowgauge_sys::process;
-use flowgauge_wire::LinkType;
 
+use super::asked::VERSION;
 use super::error::Error;
-use super::protocol::VERSION;
 use super::statistics::Status;
-use super::talk::Talk;
+
+/// How long the sensor may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where the names of services begin.
 const PREFIX: &str = "flowgauge/share/";
@@ -108,29 +112,38 @@ pub fn inherited_listener() -> Result<Listener, Error> {
     input.and_then(Listener::adopt).map_err(not)
 }
 
-/// A service that welcomes this process.
-#[derive(Debug)]
-pub(super) struct Found {
-    pub(super) connection: Connection,
-    pub(super) process: u32,
-    pub(super) links: Vec<LinkType>,
+/// Tells those who wait at `listener` that there will be no capture, and why. Where nobody waits yet, the
+/// first who comes within `patience`: who has started this process is about to.
+pub fn turn_away(listener: &Listener, reason: &str, patience: Duration) {
+    let refused = Answer::Refused(Refusal::new(reason));
+    let _ = local::wait_any(&[listener.as_fd()], Some(patience));
+    while let Ok(Some(connection)) = listener.accept() {
+        let _ = protocol::send_answer(&connection, &refused, &[]);
+        connection.stop_receiving();
+    }
 }
 
-/// Finds the service of an interface, root's before that of this user, or starts it.
-pub(super) fn find(interface: &str, program: &ServiceProgram) -> Result<Found, Error> {
+/// Finds the sensor of an interface that lets this process in, root's before that of this user, or starts it; `enter` asks it.
+pub(super) fn find<T>(
+    interface: &str,
+    program: &ServiceProgram,
+    enter: &dyn Fn(Connection) -> Result<T, Error>,
+) -> Result<T, Error> {
     check_name(interface)?;
     let own = process::user();
     let mut refused = None;
     if own != 0 {
         // That root's lets others in is the exception.
-        match greet(interface, 0) {
-            Ok(Some(found)) => return Ok(found),
-            Err(error @ Error::Refused { .. }) => refused = Some(error),
-            Ok(None) | Err(_) => {}
+        match reach(interface, 0).and_then(|there| there.map(enter).transpose()) {
+            Ok(Some(entered)) => return Ok(entered),
+            Err(error) if error.is_about_rights() => refused = Some(error),
+            Ok(None)
+            | Err(Error::Impostor { .. } | Error::Silent { .. } | Error::System { .. }) => {}
+            Err(error) => return Err(error),
         }
     }
-    if let Some(found) = greet(interface, own)? {
-        return Ok(found);
+    if let Some(there) = reach(interface, own)? {
+        return enter(there);
     }
     if matches!(program, ServiceProgram::None)
         && let Some(refused) = refused
@@ -138,46 +151,96 @@ pub(super) fn find(interface: &str, program: &ServiceProgram) -> Result<Found, E
         return Err(refused);
     }
     start(interface, own, program)?;
-    greet(interface, own)?.ok_or_else(|| Error::Died {
-        interface: interface.to_owned(),
-        process: 0,
-    })
+    enter(reach(interface, own)?.ok_or_else(|| died(interface))?)
 }
 
-/// Connects to a service, if there is one, and waits for its welcome.
-fn greet(interface: &str, user: u32) -> Result<Option<Found>, Error> {
+/// Connects to the sensor of a user's, if there is one.
+fn reach(interface: &str, user: u32) -> Result<Option<Connection>, Error> {
     let connection = match Connection::connect(&name(user, interface)) {
         Ok(connection) => connection,
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            return Err(Error::Silent {
-                interface: interface.to_owned(),
-            });
-        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(silent(interface)),
         Err(error) => return Err(Error::system("reach the shared capture")(error)),
     };
     let peer = connection.peer();
     let peer = peer.map_err(Error::system("see who shares the capture"))?;
     // Anybody can take any name. What comes from there is believed, so it must be his.
-    if peer.user != user {
-        return Err(Error::Impostor {
+    match peer.user == user {
+        true => Ok(Some(connection)),
+        false => Err(Error::Impostor {
             interface: interface.to_owned(),
             process: peer.process,
             user: peer.user,
-        });
+        }),
     }
-    let mut talk = Talk {
-        connection: &connection,
-        interface,
-        process: peer.process,
-    };
-    let links = talk.welcome()?;
-    let process = talk.process;
-    Ok(Some(Found {
-        connection,
-        process,
-        links,
-    }))
+}
+
+/// Brings the sensor the credential that the environment names. Not of a program with rights of its file: whoever started it
+/// would choose the file that it reads.
+pub(super) fn bring(connection: &Connection, interface: &str) -> Result<(), Error> {
+    if process::has_rights_of_its_file() {
+        return Ok(());
+    }
+    let credential = credential_of_environment().map_err(|error| {
+        let hint = error.hint().map(|hint| format!("; hint: {hint}"));
+        Error::Wanted {
+            what: format!("{CREDENTIAL_VARIABLE}: {error}{}", hint.unwrap_or_default()),
+        }
+    })?;
+    match credential {
+        Some(credential) => ask(connection, interface, &Request::Bring { credential }).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Asks the sensor of an interface something.
+pub(super) fn ask(
+    connection: &Connection,
+    interface: &str,
+    request: &Request,
+) -> Result<(Answer, Vec<OwnedFd>), Error> {
+    let asked = serde_json::to_vec(request).unwrap_or_default();
+    // Who was turned away is told why.
+    let _ = protocol::send(connection, &asked, &[]);
+    let answer = protocol::receive_answer(connection, PATIENCE);
+    let (answer, files) = answer.map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => silent(interface),
+        io::ErrorKind::InvalidData => Error::Protocol {
+            what: "a message of no kind",
+        },
+        _ => died(interface),
+    })?;
+    match answer {
+        Answer::Refused(refusal) => Err(Error::Refused {
+            interface: interface.to_owned(),
+            refusal,
+        }),
+        answer => Ok((answer, files)),
+    }
+}
+
+/// Why an answer is none to what was asked.
+pub(super) fn unexpected(interface: &str, answer: Answer) -> Error {
+    match answer {
+        // It was about to end: as good as gone.
+        Answer::Ended(_) => died(interface),
+        _ => Error::Protocol {
+            what: "an answer to another question",
+        },
+    }
+}
+
+fn died(interface: &str) -> Error {
+    Error::Died {
+        interface: interface.to_owned(),
+        process: 0,
+    }
+}
+
+fn silent(interface: &str) -> Error {
+    Error::Silent {
+        interface: interface.to_owned(),
+    }
 }
 
 /// Starts a service. Whoever gets the name starts it; the others only connect.
@@ -185,7 +248,7 @@ fn start(interface: &str, user: u32, program: &ServiceProgram) -> Result<(), Err
     let Some((program, arguments)) = program.command(interface) else {
         return Err(Error::Refused {
             interface: interface.to_owned(),
-            reason: "there is none, and none is to be started".to_owned(),
+            refusal: Refusal::new("there is none, and none is to be started"),
         });
     };
     if process::has_rights_of_its_file() {
@@ -264,16 +327,21 @@ impl SharedCapture {
     /// # Errors
     /// When it does not let this process ask, or does not answer.
     pub fn status(&self) -> Result<Status, Error> {
-        let found = greet(&self.interface, self.user)?.ok_or_else(|| Error::Died {
-            interface: self.interface.clone(),
-            process: 0,
-        })?;
-        let talk = Talk {
-            connection: &found.connection,
-            interface: &self.interface,
-            process: found.process,
+        let interface = &self.interface;
+        let connection = reach(interface, self.user)?.ok_or_else(|| died(interface))?;
+        let request = Request::Status { shared: false };
+        let Answer::Status(status) = ask(&connection, interface, &request)?.0 else {
+            return Err(Error::Protocol {
+                what: "an answer to another question",
+            });
         };
-        talk.status()
+        let process = status.process;
+        let mut devices = status.devices.into_iter();
+        let found = devices.find_map(|device| Status::of(process, interface, device));
+        found.ok_or_else(|| Error::Refused {
+            interface: interface.clone(),
+            refusal: Refusal::new("it is not captured, or not for you"),
+        })
     }
 }
 
@@ -293,7 +361,7 @@ mod tests {
 
     #[test]
     fn where_none_is_to_be_started_none_is() {
-        let error = find("fg-none", &ServiceProgram::None).unwrap_err();
+        let error = find("fg-none", &ServiceProgram::None, &Ok).unwrap_err();
         assert!(matches!(error, Error::Refused { .. }), "{error}");
     }
 
@@ -303,7 +371,7 @@ mod tests {
             program: "/no/such/program".into(),
             arguments: Vec::new(),
         };
-        let error = find("fg-missing", &program).unwrap_err();
+        let error = find("fg-missing", &program, &Ok).unwrap_err();
         assert!(matches!(error, Error::NotStarted { .. }), "{error}");
         assert!(error.to_string().contains("/no/such/program"), "{error}");
         assert!(error.hint().unwrap().contains("FLOWGAUGE_PROGRAM"));
@@ -315,7 +383,8 @@ mod tests {
             program: "/bin/true".into(),
             arguments: Vec::new(),
         };
-        let error = find("fg-true", &program).unwrap_err();
+        let enter = |connection| ask(&connection, "fg-true", &Request::Leave);
+        let error = find("fg-true", &program, &enter).unwrap_err();
         assert!(matches!(error, Error::Died { .. }), "{error}");
     }
 

@@ -1,5 +1,7 @@
 //! What was delivered to a client, and what was lost because it was too slow.
 
+use flowgauge_sensor_client::programs::{Chunks, ClientStatistics, ClientStatus};
+use flowgauge_sensor_client::protocol::DeviceStatus;
 use flowgauge_sys::shared::Counters;
 use flowgauge_wire::{Ledger, Place};
 
@@ -7,68 +9,6 @@ use super::codec::{Wire, wire};
 
 /// The number beside the events that says what memory the client has.
 pub(super) const MEMORY: usize = 63;
-
-/// Chunks and their bytes (repeated ones not counted).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Chunks {
-    /// Data events.
-    pub events: u64,
-    /// Their bytes.
-    pub bytes: u64,
-}
-
-impl Chunks {
-    pub(super) fn add(&mut self, bytes: u64) {
-        self.events += 1;
-        self.bytes += bytes;
-    }
-}
-
-/// Counters of one client of a shared capture. What is lost here is lost for this client only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClientStatistics {
-    /// Creations delivered.
-    pub created: u64,
-    /// Terminations delivered.
-    pub terminated: u64,
-    /// Chunks delivered.
-    pub data: Chunks,
-    /// Creations lost, because the ring of events was full.
-    pub lost_created: u64,
-    /// Terminations lost, because the ring of events was full.
-    pub lost_terminated: u64,
-    /// Chunks lost because of the priority of their streams: too many bytes waited.
-    pub lost_to_priority: Chunks,
-    /// Chunks lost because they were beyond the overload cutoff.
-    pub lost_to_overload_cutoff: Chunks,
-    /// Chunks lost because the ring of events was full.
-    pub lost_to_ring: Chunks,
-    /// Chunks lost because the pool was full, or they and their packets too large for it.
-    pub lost_to_pool: Chunks,
-    /// Commands and changes that the service refused, or did not hear in time.
-    pub refused_commands: u64,
-}
-
-impl ClientStatistics {
-    /// Chunks lost for whatever reason.
-    pub fn lost_data(&self) -> Chunks {
-        let all = [
-            self.lost_to_priority,
-            self.lost_to_overload_cutoff,
-            self.lost_to_ring,
-            self.lost_to_pool,
-        ];
-        Chunks {
-            events: all.iter().map(|chunks| chunks.events).sum(),
-            bytes: all.iter().map(|chunks| chunks.bytes).sum(),
-        }
-    }
-
-    /// Whether nothing was lost.
-    pub fn is_complete(&self) -> bool {
-        self.lost_data().events + self.lost_created + self.lost_terminated == 0
-    }
-}
 
 wire!(Chunks { events, bytes });
 wire!(ClientStatistics {
@@ -132,41 +72,27 @@ pub struct Status {
     pub clients: Vec<ClientStatus>,
 }
 
-/// How a client of a shared capture stands.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClientStatus {
-    /// Process; 0 if it is not visible to the service.
-    pub process: u32,
-    /// User.
-    pub user: u32,
-    /// What it calls itself.
-    pub name: String,
-    /// Events that wait for it.
-    pub waiting: u32,
-    /// Bytes of the chunks that wait for it.
-    pub held: u64,
-    /// Bytes that may wait.
-    pub memory: u64,
-    /// What it got and what it lost.
-    pub statistics: ClientStatistics,
+impl Status {
+    /// What the sensor says of a device, if its streams are those of this interface.
+    pub(super) fn of(process: u32, interface: &str, device: DeviceStatus) -> Option<Status> {
+        let sharing = device.sharing.filter(|it| it.interface == interface)?;
+        let mut ledger = Ledger::default();
+        ledger.take(device.delivered, device.delivered_bytes);
+        for &place in Place::ALL {
+            ledger.miss(
+                place,
+                device.refused.get(place.name()).copied().unwrap_or(0),
+            );
+        }
+        Some(Status {
+            process,
+            ledger,
+            pool_in_use: sharing.pool_in_use,
+            pool_touched: sharing.pool_touched,
+            clients: sharing.programs,
+        })
+    }
 }
-
-wire!(Status {
-    process,
-    ledger,
-    pool_in_use,
-    pool_touched,
-    clients,
-});
-wire!(ClientStatus {
-    process,
-    user,
-    name,
-    waiting,
-    held,
-    memory,
-    statistics,
-});
 
 #[cfg(test)]
 mod tests {
@@ -191,7 +117,8 @@ mod tests {
     fn counters_come_back() {
         let mut ring = EventWriter::new(2).unwrap();
         let counters = Counters::open(ring.files()[0].try_clone_to_owned().unwrap()).unwrap();
-        let mut bytes = statistics().encoded();
+        let mut bytes = Vec::new();
+        statistics().put(&mut bytes);
         ledger().put(&mut bytes);
         assert!(bytes.len() / 8 <= MEMORY);
         ring.set_counters(shown(&bytes, 99));
@@ -201,30 +128,5 @@ mod tests {
         assert!(shared.is_balanced());
         assert_eq!(own.lost_data().events, 7 + 9 + 11 + 13);
         assert!(!own.is_complete() && ClientStatistics::default().is_complete());
-    }
-
-    #[test]
-    fn a_status_comes_back() {
-        let client = ClientStatus {
-            process: 1,
-            user: 2,
-            name: "three".to_owned(),
-            waiting: 4,
-            held: 5,
-            memory: 6,
-            statistics: statistics(),
-        };
-        let status = Status {
-            process: 9,
-            ledger: ledger(),
-            pool_in_use: 1,
-            pool_touched: 2,
-            clients: vec![client.clone(), client],
-        };
-        let bytes = status.encoded();
-        assert_eq!(Status::decoded(&bytes), Some(status));
-        for len in 0..bytes.len() {
-            assert_eq!(Status::decoded(&bytes[..len]), None);
-        }
     }
 }

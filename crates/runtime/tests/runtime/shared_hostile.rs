@@ -13,33 +13,38 @@ use std::time::Duration;
 
 use flowgauge_generate::Preset;
 use flowgauge_runtime::shared::ServiceConfig;
-use flowgauge_stream::engine::Mode;
+use flowgauge_sensor_client::protocol::{Answer, receive_answer};
 use flowgauge_sys::local::Connection;
 use flowgauge_sys::process;
+use serde_json::json;
 
 use crate::shared_support::feed::{Shared, config, everything};
 use crate::shared_support::{LIMIT, alone, listen, packets_of, same, trace};
 
-const JOIN: u8 = 2;
-const COMMAND: u8 = 3;
-const STATUS: u8 = 4;
-
-const WELCOME: u8 = 129;
-const REFUSED: u8 = 130;
-const JOINED: u8 = 131;
+const STATUS: &[u8] = br#"{"do":"status"}"#;
+/// What joined clients say of a stream.
+const COMMAND: &[u8] = br#"{"do":"streams","commands":[[7,"discard"]]}"#;
 
 /// The name that the service listens under.
 fn name(shared: &Shared) -> String {
-    format!("flowgauge/share/9/{}/{}", process::user(), shared.interface)
+    format!(
+        "flowgauge/share/10/{}/{}",
+        process::user(),
+        shared.interface
+    )
 }
 
-/// The next message of the service.
-fn next(connection: &Connection) -> (Vec<u8>, Vec<OwnedFd>) {
-    let mut message = vec![0; 1 << 16];
-    assert!(connection.wait(Some(LIMIT)).unwrap());
-    let (len, files) = connection.receive_files(&mut message).unwrap();
-    message.truncate(len);
-    (message, files)
+/// What the sensor says next: an answer that has one part, or a notice.
+fn next(connection: &Connection) -> (Answer, Vec<OwnedFd>) {
+    receive_answer(connection, LIMIT).unwrap()
+}
+
+/// The same, why it refuses.
+fn refused(connection: &Connection) -> String {
+    match next(connection).0 {
+        Answer::Refused(refusal) => refusal.text(),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Waits until the service has closed the connection.
@@ -54,33 +59,26 @@ fn wait_for_end(connection: &Connection) {
 }
 
 /// What a client says that wants everything.
-fn join_message() -> Vec<u8> {
-    let mut message = vec![JOIN, 4, 0];
-    message.extend_from_slice(b"hand");
-    let memory = (1_u64 << 20).to_le_bytes();
-    message.extend_from_slice(&memory);
-    message.extend_from_slice(&memory);
-    message.extend_from_slice(&500_u32.to_le_bytes());
-    // No overload cutoff, no packets, but data.
-    message.extend_from_slice(&[0, 0, 1]);
-    message.push(Mode::Wait as u8);
-    message.extend_from_slice(&u64::MAX.to_le_bytes());
-    message.extend_from_slice(&[0; 2]);
-    message.extend_from_slice(&16_384_u32.to_le_bytes());
-    message.extend_from_slice(&[0; 4]);
-    // No timeouts, priority 0, no filters.
-    message.extend_from_slice(&[0; 8]);
-    message
+fn join_message(interface: &str) -> Vec<u8> {
+    let join = json!({
+        "do": "capture", "interface": interface, "version": 10, "program": "hand", "memory": 1 << 20,
+        "least_memory": 1 << 20, "thresholds": {"base": 500}, "packets": false, "data": true,
+        "wanted": {
+            "mode": "wait", "cutoff": u64::MAX, "cutoffs": [], "chunk_bytes": 16_384, "overlap_bytes": 0,
+            "priority": 0, "priorities": [],
+        },
+    });
+    join.to_string().into()
 }
 
 /// A client without this project's code: its connection, and the pool, the ring and the page it was
 /// given.
 fn join_by_hand(name: &str) -> (Connection, [File; 3]) {
     let connection = Connection::connect(name).unwrap();
-    assert_eq!(next(&connection).0[0], WELCOME);
-    connection.send(&join_message()).unwrap();
-    let (reply, files) = next(&connection);
-    assert_eq!(reply[0], JOINED, "{reply:?}");
+    let (_, interface) = name.rsplit_once('/').unwrap();
+    connection.send(&join_message(interface)).unwrap();
+    let (answer, files) = next(&connection);
+    assert!(matches!(answer, Answer::Capture(_)), "{answer:?}");
     let files = files.into_iter().map(File::from).collect::<Vec<_>>();
     (connection, files.try_into().unwrap())
 }
@@ -111,14 +109,15 @@ fn hostile_connections_disturb_nobody() {
                 continue;
             };
             for _ in 0..random() % 8 {
-                let kind = (random() % 8) as u8;
+                let starts: [&[u8]; 4] = [b"+", b".", COMMAND, b"{\"do\":\"capture\","];
+                let start = starts[random() as usize % 4];
                 let len = match random() % 3 {
                     0 => 1 + random() % 16,
                     1 => 1 + random() % 300,
                     _ => 1 + random() % 60_000,
                 };
                 let mut message: Vec<u8> = (0..len).map(|_| random() as u8).collect();
-                message[0] = kind;
+                message.splice(0..0, start.iter().copied());
                 sent += u32::from(connection.send(&message).is_ok());
             }
             open.push(connection);
@@ -138,20 +137,27 @@ fn hostile_connections_disturb_nobody() {
 fn a_client_that_says_nonsense_is_dismissed() {
     let shared = Shared::start();
     let _other = shared.join(&everything());
+    // Who has not joined may ask for something else.
     let connection = Connection::connect(&name(&shared)).unwrap();
-    assert_eq!(next(&connection).0[0], WELCOME);
-    connection.send(&[COMMAND, 1, 2]).unwrap();
-    assert_eq!(next(&connection).0[0], REFUSED);
-    wait_for_end(&connection);
+    let early: [(&[u8], &str); 2] = [(&[3, 1, 2], "no request"), (COMMAND, "join a capture")];
+    for (message, why) in early {
+        connection.send(message).unwrap();
+        let refused = refused(&connection);
+        assert!(refused.contains(why), "{refused}");
+    }
+    drop(connection);
     // And one that has joined.
-    let no_filter: &[u8] = &[1, 0, 0, 1, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0];
-    let nothings: [&[u8]; 4] = [&[COMMAND, 1, 2], &[0xee], &join_message(), no_filter];
+    let join = join_message(&shared.interface);
+    let no_filter = br#"{"do":"change","wanted":{"filter":"tcp"}}"#;
+    let nothings: [&[u8]; 4] = [&[3, 1, 2], b".{}", &join, no_filter];
     for nonsense in nothings {
         let (connection, _) = join_by_hand(&name(&shared));
         assert_eq!(shared.status().clients.len(), 2);
         connection.send(nonsense).unwrap();
+        let ended = Answer::Ended("not understood".to_owned());
+        assert_eq!(next(&connection).0, ended);
         wait_for_end(&connection);
-        assert_eq!(shared.status().clients.len(), 1);
+        shared.wait_until("it is dismissed", |status| status.clients.len() == 1);
     }
     shared.ledger();
 }
@@ -195,14 +201,11 @@ fn who_asks_without_end_and_never_listens_stops_nothing() {
     let mut honest = shared.join(&everything());
     let reader = std::thread::spawn(move || (listen(&mut honest), honest.statistics().0));
     let talkers = [0; 8].map(|_| join_by_hand(&name(&shared)).0);
-    let mut command = vec![COMMAND];
-    command.extend_from_slice(&7_u64.to_le_bytes());
-    command.push(2);
     let mut sent = 0_u64;
     for portion in &portions {
         for (number, talker) in talkers.iter().enumerate() {
             // Until its socket is full.
-            let message: &[u8] = if number % 2 == 0 { &[STATUS] } else { &command };
+            let message = if number % 2 == 0 { STATUS } else { COMMAND };
             sent += (0..1000)
                 .take_while(|_| talker.send(message).is_ok())
                 .count() as u64;
@@ -239,8 +242,9 @@ fn descriptors_that_clients_send_are_closed() {
     let before = open();
     assert!(before >= files.len());
     for _ in 0..200 {
-        connection.send_files(&[STATUS], &files).unwrap();
-        assert_eq!(next(&connection).0[0], 135);
+        connection.send_files(COMMAND, &files).unwrap();
+        // It is heard then.
+        shared.status();
     }
     // It may have answered the last one before it closed them.
     let after = open();
@@ -382,13 +386,10 @@ fn who_cannot_be_given_memory_is_told_so() {
     let mut tight = Process::start("tight", "");
     let name = tight.wait_for("ready ");
     let connection = Connection::connect(&name).unwrap();
-    assert_eq!(next(&connection).0[0], WELCOME);
-    connection.send(&join_message()).unwrap();
-    let (reply, _) = next(&connection);
-    let told = String::from_utf8_lossy(&reply);
-    assert_eq!(reply[0], REFUSED, "{told}");
+    let (_, interface) = name.rsplit_once('/').unwrap();
+    connection.send(&join_message(interface)).unwrap();
+    let told = refused(&connection);
     assert!(told.contains("Too many open files"), "{told}");
-    wait_for_end(&connection);
 }
 
 /// Thousands of connections of one process keep nobody out, and no packet.

@@ -1,4 +1,4 @@
-//! A service on a thread, whose packets come portion by portion.
+//! A sensor on a thread, whose packets come portion by portion.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use flowgauge_capture::{Error as CaptureError, Interface, PacketSource};
 use flowgauge_runtime::shared::{
-    self, Application, Client, Error, Service, ServiceConfig, ServiceProgram, SharedCapture, Status,
+    self, Application, Client, Error, ServiceConfig, ServiceProgram, SharedCapture, Status,
 };
+use flowgauge_sensor::{Alone, Sensor};
 use flowgauge_sys::process;
 use flowgauge_wire::{Batch, Ledger, LinkType, Nanos};
 
@@ -17,7 +18,8 @@ use super::{LIMIT, Portion};
 
 /// A source that gives what it is sent, and ticks in between.
 pub(crate) struct Feed {
-    portions: Receiver<Result<Portion, CaptureError>>,
+    /// None after an error.
+    portions: Option<Receiver<Result<Portion, CaptureError>>>,
     current: Option<Portion>,
     interfaces: Vec<Interface>,
     ledger: Ledger,
@@ -26,9 +28,15 @@ pub(crate) struct Feed {
 
 impl PacketSource for Feed {
     fn next_batch(&mut self) -> Result<Option<Batch<'_>>, CaptureError> {
-        match self.portions.recv_timeout(Duration::from_millis(1)) {
-            Ok(portion) => {
-                let portion = portion?;
+        let Some(portions) = &self.portions else {
+            return Ok(None);
+        };
+        match portions.recv_timeout(Duration::from_millis(1)) {
+            Ok(Err(error)) => {
+                self.portions = None;
+                Err(error)
+            }
+            Ok(Ok(portion)) => {
                 for packet in &portion.packets {
                     self.ledger.take(1, u64::from(packet.wire_len));
                     self.clock = self.clock.max(packet.time);
@@ -76,8 +84,8 @@ impl Shared {
         let listener = Arc::new(shared::listen(&interface).unwrap());
         // Room for one: who has sent two knows that the first is on its way through the engine.
         let (feed, portions) = mpsc::sync_channel(1);
-        let mut source = Feed {
-            portions,
+        let source = Feed {
+            portions: Some(portions),
             current: None,
             interfaces: vec![Interface {
                 link: LinkType::ETHERNET,
@@ -86,20 +94,15 @@ impl Shared {
             ledger: Ledger::default(),
             clock: Nanos::ZERO,
         };
-        let mut service = Service::new(listener, config, source.interfaces()).unwrap();
-        let thread = std::thread::spawn(move || {
-            let reason = loop {
-                match service.tap(&mut source).next_batch() {
-                    Ok(Some(_)) => {}
-                    Ok(None) => break "the input is over".to_owned(),
-                    Err(error) => break error.to_string(),
-                }
-                if service.attend_to(&mut source) {
-                    break "nobody uses it".to_owned();
-                }
-            };
-            service.finish(&mut source, &reason)
-        });
+        let alone = Alone {
+            source: Some(Box::new(source)),
+            listener,
+            group: None,
+            grace: config.grace,
+            memory: config.pool_bytes,
+        };
+        let sensor = Sensor::share(&interface, alone, Arc::default()).unwrap();
+        let thread = std::thread::spawn(move || Arc::new(sensor).run(|_| {}));
         Shared {
             interface,
             feed: Some(feed),
@@ -174,7 +177,7 @@ impl Shared {
 
 /// For all.
 pub(crate) fn config() -> ServiceConfig {
-    ServiceConfig::new(Arc::new(|_, _| Ok(())))
+    ServiceConfig::default()
 }
 
 pub(crate) fn everything() -> Application {

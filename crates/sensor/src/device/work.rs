@@ -1,6 +1,7 @@
 //! What the thread of a device does.
 
 mod costs;
+mod reading;
 mod shown;
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use flowgauge_sys::packet::Waker;
 use flowgauge_sys::process;
 use flowgauge_wire::Ledger;
 
-use super::{NewFlow, Opened, Order, Source, State, live, open_live};
+use super::{NewFlow, Opened, Order, Source, State};
 use crate::accounts::{Account, Overload};
 use crate::news::News;
 use crate::orders::Orders;
@@ -177,12 +178,11 @@ impl Work {
         sharing: Option<Sharing>,
         news: Option<Arc<News>>,
     ) -> Work {
-        let interface = opened.config.interface(name);
         let mut work = Work {
             name: name.to_owned(),
             news,
             runner,
-            interface: interface.map(|it| live(it, &opened.config)),
+            interface: opened.live,
             source: opened.source,
             stop: opened.stop,
             waker: opened.orders.waker(),
@@ -310,10 +310,6 @@ impl Work {
                 answer,
             } => {
                 let _ = answer.send(self.change(stacks, flows, anew));
-                // Rights may have changed.
-                if let Some(service) = &mut self.service {
-                    service.admit_again();
-                }
                 None
             }
             Order::Show {
@@ -323,6 +319,22 @@ impl Work {
             } => {
                 let _ = answer.send(self.shown(shared));
                 account
+            }
+            Order::Join(number, program, answer) => {
+                let joined = match &mut self.service {
+                    Some(service) => service.join(number, *program),
+                    None => Err("its interface is not captured now".to_owned()),
+                };
+                // Whoever does not wait any more ends it.
+                let _ = answer.send(joined);
+                None
+            }
+            Order::Hear(number, said, answer) => {
+                if let Some(service) = &mut self.service {
+                    service.hear(number, said);
+                }
+                let _ = answer.send(());
+                None
             }
             Order::Finish | Order::Stop => {
                 self.finish();
@@ -337,77 +349,6 @@ impl Work {
         };
         if let Some(account) = account {
             account.charge(process::thread_time().saturating_sub(began));
-        }
-    }
-
-    /// Takes a batch through the stacks, and to programs that share it.
-    fn read(&mut self) {
-        let source = &mut *self.source;
-        let step = match &mut self.service {
-            Some(service) => self.runner.step(&mut service.tap(source)),
-            None => self.runner.step(source),
-        };
-        let is_away = matches!(step, Ok(None)) && !self.stop.is_stopped();
-        match step {
-            Ok(Some(step)) => {
-                let mut service = self.service.as_mut();
-                if service.as_mut().is_some_and(|it| it.attend_to(source)) {
-                    self.end();
-                }
-                self.tell_now_and_then(step.packets > 0);
-            }
-            Ok(None) if is_away && self.interface.is_some() && !self.lingers() => {
-                let why = "the interface has gone away";
-                self.unshare(why);
-                self.state = State::Away;
-                self.tell_news(why);
-            }
-            Ok(None) => self.end(),
-            Err(error) => self.note(&error),
-        }
-        self.take_failures();
-    }
-
-    /// Whether it ends with those who share it.
-    fn lingers(&self) -> bool {
-        (self.sharing.as_ref()).is_some_and(|sharing| sharing.grace.is_some())
-    }
-
-    /// Lets programs share the interface.
-    fn share(&mut self) {
-        let Some(sharing) = &self.sharing else {
-            return;
-        };
-        match sharing.service(self.source.interfaces()) {
-            Ok(service) => self.service = Some(service),
-            Err(error) => self.note(error.to_string()),
-        }
-    }
-
-    /// Programs that share it get what is left, and why no more comes.
-    fn unshare(&mut self, otherwise: &str) {
-        if let Some(service) = self.service.take() {
-            let reason = self.errors.last().map_or(otherwise, String::as_str);
-            service.finish(&mut *self.source, reason);
-        }
-    }
-
-    /// Opens an interface that went away, if it is there again.
-    fn take_again(&mut self) {
-        let Some(interface) = &self.interface else {
-            return;
-        };
-        match open_live(interface, &self.stop, self.waker.clone()) {
-            Ok(source) => {
-                self.earlier.merge(&self.source.ledger());
-                self.source = source;
-                self.state = State::Reading;
-                // What was wrong is in the log.
-                self.errors.clear();
-                self.share();
-                self.tell_news("the interface is back");
-            }
-            Err(error) => self.note(&error),
         }
     }
 
@@ -445,7 +386,10 @@ impl Work {
             return;
         }
         self.state = State::Ended;
-        self.unshare("it was told to stop");
+        self.unshare(match self.stop.is_stopped() {
+            true => "it was told to stop",
+            false => "the input is over",
+        });
         self.runner.finish();
         self.take_failures();
         let snapshot = self.runner.snapshot();
@@ -626,6 +570,13 @@ impl Work {
 
     /// Ends flows. Returns the last results of the first.
     fn close(&mut self, flows: &[u64]) -> Option<Results> {
+        let mut flows = flows.to_vec();
+        if let Some(service) = &mut self.service {
+            flows.retain(|flow| !service.dismiss(*flow));
+        }
+        if flows.is_empty() {
+            return None;
+        }
         let first = flows.first().copied();
         let mut last = first.and_then(|flow| {
             let cut = self.cut.get(&flow).cloned();
@@ -635,7 +586,7 @@ impl Work {
             last.is_last = true;
         }
         let mut gone = Vec::new();
-        for flow in flows {
+        for flow in &flows {
             self.cut.remove(flow);
         }
         self.served.retain_mut(|served| {

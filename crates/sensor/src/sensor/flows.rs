@@ -12,7 +12,7 @@ use flowgauge_stack::Stack;
 use flowgauge_wire::LinkType;
 
 use super::own_files::name_files;
-use super::{Asker, Flow, Sensor, State};
+use super::{Asker, Flow, Sensor, StackFlow, State, What};
 use crate::accounts::Account;
 use crate::device::Device;
 use crate::granted::Granted;
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 impl Sensor {
     /// Has a user's work done that takes processor time, when it is the user's turn and there is something left of the share.
-    pub(super) fn in_turn<T: Send>(
+    pub(crate) fn in_turn<T: Send>(
         &self,
         account: &Account,
         work: impl FnOnce() -> Result<T, Refusal> + Send,
@@ -46,8 +46,55 @@ impl Sensor {
         done.map_err(|error| Refusal::new(format!("no thread can be started: {error}")))?
     }
 
-    pub(super) fn account(&self, asker: &Asker, rights: &Granted) -> Arc<Account> {
+    pub(crate) fn account(&self, asker: &Asker, rights: &Granted) -> Arc<Account> {
         self.accounts.of(asker.who(), rights.cpu)
+    }
+
+    /// A number for a flow.
+    pub(crate) fn next_flow(&self) -> u64 {
+        self.flows.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Adds a flow, if its user may have one more.
+    ///
+    /// # Errors
+    /// No more may be open.
+    pub(crate) fn insert(&self, number: u64, flow: Flow, rights: &Granted) -> Result<(), Refusal> {
+        let mut state = self.state.lock();
+        state.has_room(&flow.by, rights)?;
+        state.flows.insert(number, flow);
+        Ok(())
+    }
+
+    pub(crate) fn remove(&self, number: u64) -> Option<Flow> {
+        self.state.lock().flows.remove(&number)
+    }
+
+    pub(crate) fn has_flow(&self, number: u64) -> bool {
+        self.state.lock().flows.contains_key(&number)
+    }
+
+    /// The device that captures an interface for programs to share.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn capturing(&self, interface: &str) -> Result<(String, Arc<Device>), Refusal> {
+        let state = self.state.lock();
+        let shares = |name: &&String| {
+            let shared = state.checked.config.shared(name);
+            shared.is_some_and(|(of, _)| of == interface)
+        };
+        let found = state.devices.iter().find(|(name, _)| shares(name));
+        let found = found.map(|(name, device)| (name.clone(), Arc::clone(device)));
+        found.ok_or_else(|| {
+            Refusal::with_hint(
+                format!(
+                    "no device captures \"{}\" for programs",
+                    interface.escape_debug()
+                ),
+                "shared_memory of a device of the interface allows it",
+            )
+        })
     }
 
     /// The device that a flow is to be on, and what its user may do there.
@@ -97,7 +144,7 @@ impl Sensor {
         text: &str,
         files: Vec<OwnedFd>,
     ) -> Result<(OpenedFlow, Vec<OwnedFd>), Refusal> {
-        let number = self.flows.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.next_flow();
         let (place, rights) = self.place(asker, rights, device)?;
         rights.allow_text(text)?;
         let account = self.account(asker, &rights);
@@ -128,38 +175,33 @@ impl Sensor {
         let components = own.map(|node| node.label.clone()).collect();
         let flow = Flow {
             device: device.to_owned(),
-            stack,
-            hidden,
-            forced: rights.forced()?,
             by: asker.clone(),
             account,
-            ring: Arc::new(ring),
-            readers,
             is_timed: rights.policy.is_timed(),
-            files,
+            what: What::Stack(Box::new(StackFlow {
+                stack,
+                hidden,
+                forced: rights.forced()?,
+                ring: Arc::new(ring),
+                readers,
+                files,
+            })),
         };
         let new = flow.as_new(number);
-        {
-            let mut state = self.state.lock();
-            state.has_room(asker, &rights)?;
-            state.flows.insert(number, flow);
-        }
-        let opened = place.open(new);
-        let mut state = self.state.lock();
+        self.insert(number, flow, &rights)?;
+        let opened = new.map_or(Ok(()), |new| place.open(new));
         if let Err(error) = opened {
             // A device in the place of the one that was asked may have it.
-            let flow = state.flows.remove(&number);
-            let now = state.device(device);
-            drop(state);
+            let flow = self.remove(number);
+            let now = self.state.lock().device(device);
             if let (Some(flow), Ok(now)) = (flow, now) {
-                flow.ring.end();
+                flow.end(&error);
                 now.close(None, vec![number]);
             }
             return Err(Refusal::new(error));
         }
-        if !state.flows.contains_key(&number) {
+        if !self.has_flow(number) {
             // The configuration was taken anew meanwhile.
-            drop(state);
             place.close(None, vec![number]);
             return Err(Refusal::new("the flow is not allowed any more"));
         }
@@ -197,8 +239,8 @@ impl Sensor {
     pub(crate) fn reads(&self, asker: &Asker, flow: u64, component: &str) -> Result<(), Refusal> {
         let state = self.state.lock();
         state.device_of(asker, flow)?;
-        if let Some(flow) = state.flows.get(&flow) {
-            flow.readers.reads(component);
+        if let Some(of) = state.flows.get(&flow).and_then(Flow::stack) {
+            of.readers.reads(component);
         }
         Ok(())
     }

@@ -2,7 +2,6 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use flowgauge_sensor_client::protocol::Refusal;
 use flowgauge_stack::Stack;
@@ -44,7 +43,7 @@ impl Sensor {
             }
         };
         is_room(&self.state.lock())?;
-        let number = self.flows.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.next_flow();
         // No device of a configuration has such a name.
         let name = format!("file+{number}");
         let opened = Opened::of_user(file, asker.who()).map_err(|error| unread(&error))?;

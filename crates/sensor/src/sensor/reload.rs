@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flowgauge_stack::Stack;
 
-use super::{Ended, Sensor, StartError, State};
+use super::{Ended, Sensor, StartError, State, of_device};
 use crate::config::{Checked, Config};
 use crate::device::{Device, NewFlow, Opened};
 use crate::people::{People, Tables};
@@ -115,7 +115,7 @@ impl Sensor {
     /// Puts a device in the place of the one with this name, if there is one. Its packets do not come yet. Returns whether
     /// there was one.
     fn replace(&self, name: &str, source: Opened) -> Result<(bool, Vec<NewFlow>), StartError> {
-        let sharing = self.state.lock().sharing(&self.people, name, None);
+        let sharing = self.state.lock().sharing(name);
         let device = source.start(name, Vec::new(), sharing, true, &self.news);
         let device = device.map_err(|error| StartError::Stacks {
             device: name.to_owned(),
@@ -125,7 +125,10 @@ impl Sensor {
         let was = state.devices.insert(name.to_owned(), Arc::new(device));
         // A file is of one run: a second one would begin in the middle of it.
         let why = "its device was replaced, and a file that it writes is of one run";
-        let ended = state.end(why, |flow| flow.device == name && !flow.files.is_empty());
+        let ended = state.end(why, |flow| {
+            let writes = flow.stack().is_some_and(|of| !of.files.is_empty());
+            flow.device == name && writes
+        });
         drop(state);
         // The files of its stacks are closed before others open them.
         if let Some(was) = &was {
@@ -134,9 +137,10 @@ impl Sensor {
         drop(ended);
         let state = self.state.lock();
         let flows = state.flows.iter().filter(|(_, flow)| flow.device == name);
-        let flows = flows.map(|(number, flow)| {
-            flow.ring.begin_anew();
-            flow.as_new(*number)
+        let flows = flows.filter_map(|(number, flow)| {
+            let new = flow.as_new(*number)?;
+            new.ring.begin_anew();
+            Some(new)
         });
         Ok((was.is_some(), flows.collect()))
     }
@@ -200,10 +204,7 @@ fn open_changed(
         if devices.get(name).is_some_and(is_same) {
             continue;
         }
-        let source = Opened::open(name, config).map_err(|error| StartError::Device {
-            device: name.clone(),
-            error,
-        })?;
+        let source = Opened::open(name, config).map_err(of_device(name))?;
         opened.push((name.clone(), source));
     }
     Ok(opened)

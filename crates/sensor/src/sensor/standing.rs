@@ -36,12 +36,15 @@ impl Flow {
         if let Some(why) = rights.nothing {
             return Some(why);
         }
+        let Some(of) = self.stack() else {
+            return rights.may_share(&self.device).err().map(|it| it.text());
+        };
         let rights = if is_own { rights.on_own() } else { rights };
-        let allowed = rights.allow(&self.device, &self.stack.nodes[self.hidden..]);
+        let allowed = rights.allow(&self.device, &of.stack.nodes[of.hidden..]);
         match (allowed, rights.forced()) {
             (Err(refusal), _) | (_, Err(refusal)) => Some(refusal.error),
             (Ok(()), Ok(forced)) => {
-                (forced != self.forced).then(|| "what comes before it has changed".to_owned())
+                (forced != of.forced).then(|| "what comes before it has changed".to_owned())
             }
         }
     }
@@ -225,6 +228,14 @@ impl Sensor {
         };
         let account = self.account(asker, &rights);
         self.in_turn(&account, || {
+            if stack.trim().is_empty() {
+                let mut lines = rights.explain(device, &[]);
+                lines.push(match rights.may_share(device) {
+                    Ok(()) => "allowed".to_owned(),
+                    Err(refusal) => format!("refused: {}", refusal.text()),
+                });
+                return Ok(lines);
+            }
             let flow = text::flow("flow", "", stack).map_err(Refusal::new)?;
             let mut lines = rights.explain(device, &flow.stack.nodes);
             if let Err(refusal) = rights.allow(device, &flow.stack.nodes) {

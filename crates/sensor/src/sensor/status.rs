@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use flowgauge_sensor_client::protocol::{DeviceStatus, Status, UserStatus};
 use flowgauge_sys::process;
 
-use super::{Asker, Sensor};
+use super::{Asker, Sensor, What};
 use crate::accounts::Who;
 use crate::device::Device;
 use crate::granted::Granted;
+use crate::sharing::Capturing;
 
 impl Sensor {
     /// How it is; of flows those of the asker, or all for who may see them.
@@ -23,11 +24,20 @@ impl Sensor {
         });
         let devices = devices.map(|(name, device)| (name.clone(), Arc::clone(device)));
         let devices: Vec<(String, Arc<Device>)> = devices.collect();
+        // What programs have asked for by now comes first.
+        let programs = state.flows.values().filter_map(|flow| match &flow.what {
+            What::Streams(capturing) => Some(Arc::clone(capturing)),
+            What::Stack(_) => None,
+        });
+        let programs: Vec<Arc<Capturing>> = programs.collect();
         let mut users = BTreeMap::new();
         for (who, user) in &state.users {
             users.insert(*who, (user.connections, Arc::clone(&user.memory)));
         }
         drop(state);
+        for program in programs {
+            program.hear_first(self);
+        }
         let who = asker.who();
         let account = self.account(asker, rights);
         let devices = devices.iter();

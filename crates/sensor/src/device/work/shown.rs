@@ -1,6 +1,7 @@
 //! How a device is, for who asks.
 
 use flowgauge_runtime::stacks::Shared;
+use flowgauge_sensor_client::programs::{ClientStatus, SharingStatus};
 use flowgauge_sensor_client::protocol::{FlowStatus, StackStatus};
 use flowgauge_stack::Stack;
 
@@ -48,13 +49,23 @@ impl Work {
                 failure: failed.map(|failed| served.explain(failed)),
             }
         });
-        let stacks: Vec<ShownStack> = always.chain(served).collect();
+        let sharing = self.service.as_ref().zip(self.sharing.as_ref());
+        let sharing = sharing.map(|(service, sharing)| SharingStatus {
+            interface: sharing.interface.clone(),
+            ..service.status()
+        });
+        let programs = sharing
+            .iter()
+            .flat_map(|it| &it.programs)
+            .map(shown_program);
+        let stacks: Vec<ShownStack> = always.chain(served).chain(programs).collect();
         let shared = match shared {
             true => self.shared(&stacks),
             false => Vec::new(),
         };
         Shown {
             shared,
+            sharing,
             state: self.state,
             is_behind: self.source.is_behind(),
             errors: self.errors.clone(),
@@ -73,5 +84,28 @@ impl Work {
         let shared = self.runner.shared().into_iter();
         let place = |stack: usize| *places.get(stack)?;
         shared.map(|shared| shared.renumbered(&place)).collect()
+    }
+}
+
+/// A program with libscap as a flow.
+fn shown_program(program: &ClientStatus) -> ShownStack {
+    let flow = FlowStatus {
+        flow: program.flow,
+        user: program.user,
+        process: program.process,
+        seconds: program.seconds,
+        lost: program.statistics.lost_events(),
+        waiting: program.held,
+        ..FlowStatus::default()
+    };
+    ShownStack {
+        status: StackStatus {
+            stack: format!("flow {}", program.flow),
+            flows: vec![flow],
+            components: vec![format!("streams for {}", program.name)],
+            ..StackStatus::default()
+        },
+        hidden: 0,
+        failure: None,
     }
 }
