@@ -16,13 +16,11 @@ pub const WAKE: &[u8] = br#"."wake""#;
 pub const NOTICE_BYTES: usize = 4 << 10;
 
 /// What a program wants of the streams of an interface.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Capture {
     /// Which.
     pub interface: String,
-    /// Version of what stands where in the shared memory.
-    pub version: u32,
     /// What the program calls itself.
     pub program: String,
     /// Bytes of chunks that may wait for it.
@@ -82,11 +80,11 @@ pub enum Mode {
 }
 
 /// From when on a program loses chunks, and which of them first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Thresholds {
-    /// Of its memory, in thousandths.
-    pub base: u32,
+    /// Share of its memory below which nothing is lost.
+    pub base: f64,
     /// Bytes of a stream, from which on chunks go first.
     pub overload_cutoff: Option<u64>,
 }

@@ -26,7 +26,7 @@ pub const MOST_ANSWER: usize = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a user asks for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// From now on this connection is one of a user of another machine, by the name in the user's certificate. Agents say it

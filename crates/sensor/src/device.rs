@@ -42,7 +42,7 @@ const TICK_MS: u32 = 5;
 /// How long a device of files waits for a flow's user who does not read.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long who asks a device waits for its thread. A client waits longer.
-pub(crate) const ANSWER: Duration = Duration::from_secs(20);
+const ANSWER: Duration = Duration::from_secs(20);
 /// ... and who only looks how it is.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -434,10 +434,10 @@ impl Device {
         })
     }
 
-    /// A program asks for something. Whether that was done within the limit.
-    pub(crate) fn hear(&self, who: Who, number: u64, said: Said, limit: Duration) -> bool {
+    /// A program asks for something. Returns when that was done, or is too late.
+    pub(crate) fn hear(&self, who: Who, number: u64, said: Said) {
         let hear = |answer| Order::Hear(number, said, answer);
-        self.ask(Some(who), limit, hear).is_ok()
+        let _ = self.ask(Some(who), ANSWER, hear);
     }
 
     /// Ends flows, of a user's or because the sensor says so.

@@ -2,7 +2,8 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use flowgauge_runtime::shared::{Program, Said, say_last};
 use flowgauge_sensor_client::programs::{Capture, OpenedCapture};
@@ -12,7 +13,7 @@ use flowgauge_sys::process;
 use parking_lot::Mutex;
 
 use crate::accounts::Account;
-use crate::device::{ANSWER, Device};
+use crate::device::Device;
 use crate::granted::Granted;
 use crate::sensor::{Asker, Flow, Sensor, What};
 
@@ -44,17 +45,7 @@ pub(crate) struct Capturing {
 impl Capturing {
     /// Hears what the program has said by now, and has the device do it. Whether it is still there.
     fn hear(&self, sensor: &Sensor) -> bool {
-        self.hear_with(sensor, &mut self.heard.lock(), ANSWER)
-    }
-
-    /// The same for who wants to know how it is, if that takes no longer than a look.
-    pub(crate) fn hear_first(&self, sensor: &Sensor) {
-        if let Some(mut parts) = self.heard.try_lock_for(LOOK) {
-            self.hear_with(sensor, &mut parts, LOOK);
-        }
-    }
-
-    fn hear_with(&self, sensor: &Sensor, parts: &mut Parts, limit: Duration) -> bool {
+        let parts = &mut *self.heard.lock();
         let mut part = vec![0; PART_BYTES + 1];
         for _ in 0..MOST_HEARD {
             let len = match self.connection.receive(&mut part) {
@@ -70,12 +61,21 @@ impl Capturing {
                 say_last(&self.connection, "not understood");
                 return false;
             };
-            let who = self.account.who();
-            if !self.device.hear(who, self.number, said, limit) {
-                break;
-            }
+            self.device.hear(self.account.who(), self.number, said);
         }
         true
+    }
+
+    /// Waits until what the program has said by now is done, or it is late.
+    pub(crate) fn settle(&self, until: Instant) {
+        const NAP: Duration = Duration::from_millis(1);
+        let waits = || match self.heard.try_lock() {
+            Some(_heard) => self.connection.wait(Some(Duration::ZERO)).unwrap_or(false),
+            None => true,
+        };
+        while waits() && Instant::now() < until {
+            thread::sleep(NAP);
+        }
     }
 
     /// What a request is for the device; none where it is not one of a program that captures.

@@ -104,7 +104,6 @@ impl Application {
     ) -> Result<Capture, Error> {
         Ok(Capture {
             interface: interface.to_owned(),
-            version: asked::VERSION,
             program: self.name.clone(),
             memory: self.memory_bytes,
             least_memory: self.least_memory_bytes.unwrap_or(self.memory_bytes),
@@ -116,7 +115,10 @@ impl Application {
     }
 
     pub(super) fn thresholds(&self) -> Thresholds {
-        asked::thresholds(self.base_threshold, self.overload_cutoff)
+        Thresholds {
+            base: share(self.base_threshold),
+            overload_cutoff: self.overload_cutoff,
+        }
     }
 
     /// What it wants, with filters that the sensor compiles.
@@ -175,6 +177,15 @@ impl Application {
     fn check(&self) -> Result<(), Error> {
         check_classes(self.cutoff_classes.len(), self.priority_classes.len())?;
         Application::check_sizes(self.chunk_bytes, self.overlap_bytes, self.memory_bytes)
+    }
+}
+
+/// A share as JSON can have it: it has no number for what is none.
+pub(super) fn share(share: f64) -> f64 {
+    if share.is_nan() {
+        1.0
+    } else {
+        share.clamp(0.0, 1.0)
     }
 }
 

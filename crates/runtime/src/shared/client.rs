@@ -17,7 +17,7 @@ use flowgauge_sys::local::{self, Connection};
 use flowgauge_sys::shared::{EventReader, HeldBytes, PoolView};
 use flowgauge_wire::Ledger;
 
-use super::application::Application;
+use super::application::{self, Application};
 use super::asked;
 use super::error::Error;
 use super::layout::{Body, Content, Kind, SharedPackets};
@@ -396,21 +396,14 @@ impl Client {
 
     /// Changes [`Application::base_threshold`], of what waits for this client, at once.
     pub fn set_base_threshold(&mut self, share: f64) {
-        let overload_cutoff = self.thresholds.overload_cutoff;
-        self.set_thresholds(asked::thresholds(share, overload_cutoff));
+        self.thresholds.base = application::share(share);
+        self.say(&Request::Lose(self.thresholds));
     }
 
     /// Changes [`Application::overload_cutoff`], as [`Client::set_base_threshold`] does.
     pub fn set_overload_cutoff(&mut self, overload_cutoff: Option<u64>) {
-        self.set_thresholds(Thresholds {
-            overload_cutoff,
-            ..self.thresholds
-        });
-    }
-
-    fn set_thresholds(&mut self, thresholds: Thresholds) {
-        self.thresholds = thresholds;
-        self.say(&Request::Lose(thresholds));
+        self.thresholds.overload_cutoff = overload_cutoff;
+        self.say(&Request::Lose(self.thresholds));
     }
 
     /// Tells the service. When it is gone the next event says so; what it does not hear in time is counted.

@@ -1,25 +1,24 @@
 //! Why sharing failed.
 
-use std::fmt;
 use std::io;
 
 use flowgauge_sensor_client::protocol::Refusal;
 
 /// Why a capture could not be shared, or is over. `Display` says what and where, [`Error::hint`]
 /// what to do about it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The system refused something.
+    #[error("cannot {action}: {source}")]
     System {
         /// What was done.
         action: &'static str,
         /// What it said.
         source: io::Error,
     },
-    /// A filter does not compile, or is not for this interface.
-    Filter(flowgauge_capture::Error),
     /// The service could not be started. Likely `flowgauge` is not installed.
+    #[error("cannot start {program} to share the capture: {source}")]
     NotStarted {
         /// The program that was to be it.
         program: String,
@@ -27,6 +26,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The service does not let this client join, or cannot capture.
+    #[error("the shared capture on {interface} refuses: {}", .refusal.text())]
     Refused {
         /// The interface.
         interface: String,
@@ -34,6 +34,7 @@ pub enum Error {
         refusal: Refusal,
     },
     /// Another user's process holds the name of the service.
+    #[error("process {process} of user {user} holds the name of the shared capture on {interface}")]
     Impostor {
         /// The interface.
         interface: String,
@@ -43,6 +44,7 @@ pub enum Error {
         user: u32,
     },
     /// The service died. Streams that were open are lost; a new connection starts a new one.
+    #[error("the process that captures on {interface} (number {process}) died")]
     Died {
         /// The interface.
         interface: String,
@@ -50,6 +52,7 @@ pub enum Error {
         process: u32,
     },
     /// The capture is over.
+    #[error("the shared capture on {interface} is over: {reason}")]
     Ended {
         /// The interface.
         interface: String,
@@ -57,16 +60,19 @@ pub enum Error {
         reason: String,
     },
     /// The service does not answer.
+    #[error("the shared capture on {interface} does not answer")]
     Silent {
         /// The interface.
         interface: String,
     },
     /// The service says what no service says.
+    #[error("the shared capture does not keep to the protocol: {what}")]
     Protocol {
         /// What was wrong.
         what: &'static str,
     },
     /// What the client wants is out of bounds.
+    #[error("{what}")]
     Wanted {
         /// What, and its bounds.
         what: String,
@@ -87,7 +93,6 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::System { .. } | Error::Protocol { .. } | Error::Wanted { .. } => None,
-            Error::Filter(error) => error.hint(),
             Error::NotStarted { .. } => Some(
                 "put flowgauge in PATH, say where it is (FLOWGAUGE_PROGRAM), or do not share the \
                  capture"
@@ -110,57 +115,6 @@ impl Error {
                 "it may be stopped: look for a process \"flowgauge sensor\""
                     .to_owned(),
             ),
-        }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::System { action, source } => write!(f, "cannot {action}: {source}"),
-            Error::Filter(error) => error.fmt(f),
-            Error::NotStarted { program, source } => {
-                write!(f, "cannot start {program} to share the capture: {source}")
-            }
-            Error::Refused { interface, refusal } => write!(
-                f,
-                "the shared capture on {interface} refuses: {}",
-                refusal.text()
-            ),
-            Error::Impostor {
-                interface,
-                process,
-                user,
-            } => write!(
-                f,
-                "process {process} of user {user} holds the name of the shared capture on \
-                 {interface}"
-            ),
-            Error::Died { interface, process } => write!(
-                f,
-                "the process that captures on {interface} (number {process}) died"
-            ),
-            Error::Ended { interface, reason } => {
-                write!(f, "the shared capture on {interface} is over: {reason}")
-            }
-            Error::Silent { interface } => {
-                write!(f, "the shared capture on {interface} does not answer")
-            }
-            Error::Protocol { what } => write!(
-                f,
-                "the shared capture does not keep to the protocol: {what}"
-            ),
-            Error::Wanted { what } => f.write_str(what),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::System { source, .. } | Error::NotStarted { source, .. } => Some(source),
-            Error::Filter(error) => Some(error),
-            _ => None,
         }
     }
 }

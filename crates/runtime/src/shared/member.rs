@@ -19,7 +19,7 @@ use flowgauge_sys::shared::{Area, EventWriter, Pool};
 use flowgauge_wire::Ledger;
 
 use super::application::LONGEST_SILENCE;
-use super::asked::{Program, base_of};
+use super::asked::Program;
 use super::backlog::Backlog;
 use super::codec::Wire as _;
 use super::grant::{cost_of, events_for, grown};
@@ -195,7 +195,7 @@ impl Member {
     /// From now on it loses events from here on.
     pub(super) fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.thresholds = thresholds;
-        self.watermarks.set_base_threshold(base_of(thresholds));
+        self.watermarks.set_base_threshold(thresholds.base);
         let cutoff = thresholds.overload_cutoff;
         self.watermarks.set_overload_cutoff(cutoff);
     }
@@ -312,7 +312,7 @@ struct Stored {
 }
 
 fn watermarks(memory: u64, thresholds: Thresholds) -> Watermarks {
-    Watermarks::new(memory, base_of(thresholds), thresholds.overload_cutoff)
+    Watermarks::new(memory, thresholds.base, thresholds.overload_cutoff)
 }
 
 impl Members {

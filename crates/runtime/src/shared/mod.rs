@@ -78,7 +78,7 @@ pub use error::Error;
 pub use flowgauge_sensor_client::programs::{Chunks, ClientStatistics, ClientStatus};
 pub(crate) use held::HeldChunk;
 pub use layout::SharedPackets;
-pub use service::{Service, ServiceConfig, Tap, say_last};
+pub use service::{Service, Tap, say_last};
 pub use start::{
     ServiceProgram, SharedCapture, inherited_listener, listen, shared_captures, turn_away,
 };

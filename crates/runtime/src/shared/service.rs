@@ -8,7 +8,6 @@ use flowgauge_sensor_client::programs::{ClientStatus, OpenedCapture, SharingStat
 use flowgauge_sensor_client::protocol::Answer;
 use flowgauge_stream::engine::{Command, Engine, EngineConfig, MAX_APPLICATIONS};
 use flowgauge_sys::local::Connection;
-use flowgauge_sys::process;
 use flowgauge_sys::shared::Pool;
 use flowgauge_wire::{Batch, Ledger};
 
@@ -17,29 +16,6 @@ use super::asked::{Program, Said};
 use super::error::Error;
 use super::grant::granted;
 use super::member::{Member, Members};
-
-/// What a service is told.
-#[derive(Clone)]
-pub struct ServiceConfig {
-    /// How long to stay when the last client has gone; without, until the source ends.
-    pub grace: Option<Duration>,
-    /// The stream engine, its memory for partial chunks and waiting segments among it.
-    pub engine: EngineConfig,
-    /// Bytes of chunks that all clients together may let wait. A client gets half of what is left at most, so
-    /// that there is some for the next.
-    pub pool_bytes: u64,
-}
-
-impl Default for ServiceConfig {
-    /// A pool of a quarter of the machine's memory, one GiB where that is not known.
-    fn default() -> ServiceConfig {
-        ServiceConfig {
-            grace: None,
-            engine: EngineConfig::default(),
-            pool_bytes: process::machine_memory().map_or(1 << 30, |bytes| bytes / 4),
-        }
-    }
-}
 
 /// How long the first may take to join.
 const COMING: Duration = Duration::from_secs(10);
@@ -54,7 +30,11 @@ const LONGEST_REASON: usize = 1024;
 
 /// A capture for several processes: one engine, one pool, and a ring for each client.
 pub struct Service {
-    config: ServiceConfig,
+    /// Bytes of chunks that all clients together may let wait. A client gets half of what is left at most, so
+    /// that there is some for the next.
+    pool_bytes: u64,
+    /// How long to stay when the last client has gone; without, until the source ends.
+    grace: Option<Duration>,
     engine: Engine,
     members: Members,
     ledger: Ledger,
@@ -69,17 +49,19 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service without clients.
+    /// A service without clients, which together may let so many bytes of chunks wait. When the last one has gone it is over after
+    /// the `grace`; without, when its source is.
     ///
     /// # Errors
     /// When there is no memory for the pool.
-    pub fn new(config: ServiceConfig) -> Result<Service, Error> {
+    pub fn new(pool_bytes: u64, grace: Option<Duration>) -> Result<Service, Error> {
         // The chunk at hand is nobody's.
-        let bytes = config.pool_bytes.saturating_add(2 * Pool::LARGEST as u64);
+        let bytes = pool_bytes.saturating_add(2 * Pool::LARGEST as u64);
         let pool = Pool::new(bytes).map_err(Error::system("make the shared pool"))?;
         Ok(Service {
-            engine: Engine::new(config.engine.clone()),
-            config,
+            pool_bytes,
+            grace,
+            engine: Engine::new(EngineConfig::default()),
             members: Members::new(pool),
             ledger: Ledger::default(),
             earlier: Ledger::default(),
@@ -99,8 +81,7 @@ impl Service {
         number: u64,
         program: Program,
     ) -> Result<(OpenedCapture, Vec<OwnedFd>), String> {
-        let left = self.config.pool_bytes;
-        let left = left.saturating_sub(self.members.promised());
+        let left = self.pool_bytes.saturating_sub(self.members.promised());
         let memory = granted(&program, left)?;
         let added = match self.members.list.len() < MOST_MEMBERS {
             true => self.engine.add_for_packets(
@@ -233,7 +214,7 @@ impl Service {
         }
         self.members.remove(at);
         // What it had is others' now.
-        self.members.share_out(self.config.pool_bytes);
+        self.members.share_out(self.pool_bytes);
         self.members.show(&self.ledger);
         true
     }
@@ -267,10 +248,10 @@ impl Service {
         if self.engine.ledger().received() > 0 {
             // Nobody is there whom its streams concern.
             self.earlier.merge(self.engine.ledger());
-            self.engine = Engine::new(self.config.engine.clone());
+            self.engine = Engine::new(EngineConfig::default());
         }
         // It was started for somebody.
-        let grace = self.config.grace.map(|grace| match self.epoch {
+        let grace = self.grace.map(|grace| match self.epoch {
             0 => grace.max(COMING),
             _ => grace,
         });

@@ -12,12 +12,15 @@ use flowgauge_sys::files::Folder;
 use flowgauge_sys::local::{self, Connection, Listener};
 use flowgauge_sys::process;
 
-use super::asked::VERSION;
 use super::error::Error;
 use super::statistics::Status;
 
 /// How long the sensor may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Version of the requests, of the layout of events, and of what they mean. It is part of the name: programs of different
+/// versions do not meet.
+const VERSION: u32 = 10;
 
 /// Where the names of services begin.
 const PREFIX: &str = "flowgauge/share/";

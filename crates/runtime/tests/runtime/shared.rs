@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use flowgauge_capture::Error as CaptureError;
 use flowgauge_generate::Preset;
-use flowgauge_runtime::shared::{Application, Client, EventKind, Next, ServiceConfig};
+use flowgauge_runtime::shared::{Application, Client, EventKind, Next};
 use flowgauge_runtime::{Chunk, Control, Handlers, StreamHandle};
 use flowgauge_stream::engine::{ChunkFlags, Cutoff, Mode, Parameter};
 use flowgauge_wire::Nanos;
 
-use crate::shared_support::feed::{Shared, config, everything};
+use crate::shared_support::feed::{ServiceConfig, Shared, everything};
 use crate::shared_support::{
     LIMIT, Stories, Story, alone, alone_from, each_event, listen, listen_into, packets_of, same,
     smaller, trace,
@@ -584,7 +584,6 @@ fn leaving_ends_the_events_and_the_service_ends_with_the_last() {
     let shared = Shared::start_with(ServiceConfig {
         grace: Some(Duration::ZERO),
         pool_bytes: 2 << 30,
-        ..config()
     });
     let mut client = shared.join(&everything());
     shared.feed(&portions[..2]);

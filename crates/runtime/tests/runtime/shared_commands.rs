@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use flowgauge_generate::{Config, Preset};
 use flowgauge_runtime::shared::{Application, EventKind, Next};
@@ -323,5 +324,56 @@ fn classes_and_filter_change_for_streams_to_come() {
     }
     assert!(after.len() > 100 && important > 0, "{}", after.len());
     drop(other);
+    shared.ledger();
+}
+
+/// More than fits in a packet of the socket, as long as it is not more than the sensor takes.
+#[test]
+fn long_filters_travel_in_parts() {
+    let shared = Shared::start();
+    let hosts = |net: usize, count: usize| {
+        let hosts = (0..count).map(|at| format!("host 10.{net}.{}.{}", at / 250, at % 250));
+        hosts.collect::<Vec<_>>().join(" or ")
+    };
+    let classes = |count: usize| -> Vec<(String, Cutoff)> {
+        let nets = 0..64;
+        nets.map(|net| (hosts(net, count), Cutoff(net as u64)))
+            .collect()
+    };
+    let long = Application {
+        cutoff_classes: classes(64),
+        ..everything()
+    };
+    let bytes: usize = long.cutoff_classes.iter().map(|(text, _)| text.len()).sum();
+    assert!(bytes > 64 << 10, "{bytes}");
+    let mut client = shared.join(&long);
+    let mut refused = 0;
+    for (count, is_refused) in [(72, false), (370, true), (0, false)] {
+        client
+            .change(|wanted| {
+                let classes = classes(count).into_iter().filter(|it| !it.0.is_empty());
+                let classes = classes.map(|(text, cutoff)| (stream_filter(&text).unwrap(), cutoff));
+                wanted.cutoff.classes = classes.collect();
+            })
+            .unwrap();
+        refused += u64::from(is_refused);
+        // What finds no room in the socket goes on its way while events are taken.
+        let refused_now = || shared.status().clients[0].statistics.refused_commands;
+        let since = Instant::now();
+        while refused_now() < refused && since.elapsed() < LIMIT {
+            assert!(matches!(
+                client.next_event(Some(Duration::ZERO)),
+                Ok(Next::Idle)
+            ));
+        }
+        assert_eq!(refused_now(), refused, "{count}");
+    }
+    let refused = shared.connect(&Application {
+        cutoff_classes: classes(370),
+        ..everything()
+    });
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("instructions"), "{refused}");
+    drop(client);
     shared.ledger();
 }

@@ -12,13 +12,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use flowgauge_generate::Preset;
-use flowgauge_runtime::shared::ServiceConfig;
 use flowgauge_sensor_client::protocol::{Answer, receive_answer};
 use flowgauge_sys::local::Connection;
 use flowgauge_sys::process;
 use serde_json::json;
 
-use crate::shared_support::feed::{Shared, config, everything};
+use crate::shared_support::feed::{ServiceConfig, Shared, everything};
 use crate::shared_support::{LIMIT, alone, listen, packets_of, same, trace};
 
 const STATUS: &[u8] = br#"{"do":"status"}"#;
@@ -61,8 +60,8 @@ fn wait_for_end(connection: &Connection) {
 /// What a client says that wants everything.
 fn join_message(interface: &str) -> Vec<u8> {
     let join = json!({
-        "do": "capture", "interface": interface, "version": 10, "program": "hand", "memory": 1 << 20,
-        "least_memory": 1 << 20, "thresholds": {"base": 500}, "packets": false, "data": true,
+        "do": "capture", "interface": interface, "program": "hand", "memory": 1 << 20,
+        "least_memory": 1 << 20, "thresholds": {"base": 0.5}, "packets": false, "data": true,
         "wanted": {
             "mode": "wait", "cutoff": u64::MAX, "cutoffs": [], "chunk_bytes": 16_384, "overlap_bytes": 0,
             "priority": 0, "priorities": [],
@@ -424,7 +423,6 @@ fn a_client_ends_with_its_process_and_the_service_with_the_last() {
     let shared = Shared::start_with(ServiceConfig {
         grace: Some(Duration::ZERO),
         pool_bytes: 64 << 20,
-        ..config()
     });
     let mut orphan = Process::start_until_ready("orphan", &name(&shared));
     let child = orphan.wait_for("child ");

@@ -4,18 +4,18 @@ use std::thread;
 use std::time::Duration;
 
 use flowgauge_generate::Preset;
-use flowgauge_runtime::shared::{Application, Client, Next, ServiceConfig};
+use flowgauge_runtime::shared::{Application, Client, Next};
 use flowgauge_runtime::{Chunk, Control, Handlers, StreamHandle};
 
-use crate::shared_support::feed::{Shared, config, everything};
+use crate::shared_support::feed::{ServiceConfig, Shared, everything};
 use crate::shared_support::{Stories, alone, listen_into, packets_of, same, trace};
 
 const MIB: u64 = 1 << 20;
 
 fn with_pool(pool_bytes: u64) -> Shared {
     Shared::start_with(ServiceConfig {
+        grace: None,
         pool_bytes,
-        ..config()
     })
 }
 

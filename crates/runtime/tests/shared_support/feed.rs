@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use flowgauge_capture::{Error as CaptureError, Interface, PacketSource};
 use flowgauge_runtime::shared::{
-    self, Application, Client, Error, ServiceConfig, ServiceProgram, SharedCapture, Status,
+    self, Application, Client, Error, ServiceProgram, SharedCapture, Status,
 };
 use flowgauge_sensor::{Alone, Sensor};
 use flowgauge_sys::process;
@@ -62,6 +62,12 @@ impl PacketSource for Feed {
     }
 }
 
+/// How long a sensor stays when the last client has gone, and bytes of chunks that may wait for all of them.
+pub(crate) struct ServiceConfig {
+    pub(crate) grace: Option<Duration>,
+    pub(crate) pool_bytes: u64,
+}
+
 /// A service on a thread.
 pub(crate) struct Shared {
     pub(crate) interface: String,
@@ -72,8 +78,8 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn start() -> Shared {
         Shared::start_with(ServiceConfig {
+            grace: None,
             pool_bytes: 2 << 30,
-            ..config()
         })
     }
 
@@ -173,11 +179,6 @@ impl Shared {
         assert!(ledger.is_balanced(), "{ledger:?}");
         ledger
     }
-}
-
-/// For all.
-pub(crate) fn config() -> ServiceConfig {
-    ServiceConfig::default()
 }
 
 pub(crate) fn everything() -> Application {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use flowgauge_sensor_client::protocol::{DeviceStatus, Status, UserStatus};
 use flowgauge_sys::process;
@@ -12,6 +13,9 @@ use crate::accounts::Who;
 use crate::device::Device;
 use crate::granted::Granted;
 use crate::sharing::Capturing;
+
+/// How long it is waited for what programs have asked for to be done.
+const HEARING: Duration = Duration::from_secs(1);
 
 impl Sensor {
     /// How it is; of flows those of the asker, or all for who may see them.
@@ -25,6 +29,7 @@ impl Sensor {
         let devices = devices.map(|(name, device)| (name.clone(), Arc::clone(device)));
         let devices: Vec<(String, Arc<Device>)> = devices.collect();
         // What programs have asked for by now comes first.
+        let until = Instant::now() + HEARING;
         let programs = state.flows.values().filter_map(|flow| match &flow.what {
             What::Streams(capturing) => Some(Arc::clone(capturing)),
             What::Stack(_) => None,
@@ -36,7 +41,7 @@ impl Sensor {
         }
         drop(state);
         for program in programs {
-            program.hear_first(self);
+            program.settle(until);
         }
         let who = asker.who();
         let account = self.account(asker, rights);

@@ -300,12 +300,6 @@ impl StreamFilter {
     pub fn program_for(&self, link: LinkType) -> Option<&Filter> {
         self.source.as_ref()?.program_for(link)
     }
-
-    /// Whether both are one, or of the same expression.
-    pub fn is_same(&self, other: &StreamFilter) -> bool {
-        Arc::ptr_eq(&self.matches, &other.matches)
-            || self.expression().is_some() && self.expression() == other.expression()
-    }
 }
 
 impl Source {

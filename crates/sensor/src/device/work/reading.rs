@@ -1,6 +1,6 @@
 //! Where a device's packets come from, and the programs that share them.
 
-use flowgauge_runtime::shared::{Service, ServiceConfig};
+use flowgauge_runtime::shared::Service;
 
 use super::super::{State, open_live};
 use super::Work;
@@ -45,12 +45,7 @@ impl Work {
         let Some(sharing) = &self.sharing else {
             return;
         };
-        let service = Service::new(ServiceConfig {
-            grace: sharing.grace,
-            pool_bytes: sharing.memory,
-            ..ServiceConfig::default()
-        });
-        match service {
+        match Service::new(sharing.memory, sharing.grace) {
             Ok(service) => self.service = Some(service),
             Err(error) => self.note(error.to_string()),
         }
