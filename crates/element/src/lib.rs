@@ -76,7 +76,7 @@ impl StartError {
             StartError::Config(error) => return error.hint().map(str::to_owned),
             StartError::Keys(error) => return error.hint(),
             StartError::Store(_) => {
-                "database names a file in a folder that the element's user can write; it is made where it is not there"
+                "database names a file of this element alone, in a folder that its user can write; it is made where it is not there"
             }
             StartError::System { .. } => {
                 "listen names an address of this machine and a port that is free"

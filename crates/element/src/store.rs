@@ -124,7 +124,7 @@ impl Store {
         let connection = Connection::open(path).map_err(failed)?;
         let prepare = || {
             connection.execute_batch(
-                "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON;",
+                "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON;",
             )?;
             connection.execute_batch(SCHEMA)?;
             let size: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
@@ -386,4 +386,44 @@ fn kept(row: &Row<'_>) -> rusqlite::Result<Kept> {
         who: read(row, 1)?,
         session: read(row, 2)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_go_when_the_room_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config {
+            database: folder.path().join("element.db"),
+            most_bytes: 4 << 20,
+            ..Config::default()
+        };
+        let store = Store::open(&config).unwrap();
+        let error = Store::open(&config).err().unwrap();
+        assert!(error.contains("locked"), "{error}");
+        let outcome = |number: u32, ended: f64| Outcome {
+            began: f64::from(number),
+            ended,
+            notes: vec!["x".repeat(8000)],
+            ..Outcome::default()
+        };
+        let old = store.put_result("old", &outcome(0, now() - 31.0 * 86_400.0));
+        assert!(old.is_ok());
+        for number in 0..2000 {
+            let stored = store.put_result("one", &outcome(number, now()));
+            assert!(stored.is_ok(), "{number}: {stored:?}");
+        }
+        assert_eq!(store.last("old").unwrap(), None);
+        let found = store.between("one", 0.0, f64::MAX).unwrap();
+        // 8 kB each.
+        assert!((300..500).contains(&found.len()), "{}", found.len());
+        assert_eq!(store.last("one").unwrap().map(|(_, id)| id), Some(found[0]));
+        let bytes = std::fs::metadata(&config.database).unwrap().len();
+        assert!(bytes <= 4 << 20, "{bytes}");
+        let mode =
+            std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&config.database).unwrap());
+        assert_eq!(mode & 0o777, 0o600);
+    }
 }
