@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use flowgauge_sensor_client::programs::StreamCommand;
 use flowgauge_sensor_client::protocol::{Answer, Request, Secret, receive_answer, send};
 use flowgauge_sensor_client::{Client, ClientError};
 use flowgauge_sys::local::{Connection, Listener};
@@ -58,7 +59,7 @@ impl Choices<'_> {
 
     fn request(&mut self) -> Request {
         let flow = u64::from(self.next() % 8);
-        match self.next() % 10 {
+        match self.next() % 12 {
             0 => Request::Status {
                 shared: self.next().is_multiple_of(2),
             },
@@ -82,7 +83,11 @@ impl Choices<'_> {
                 device: self.words(),
                 stack: self.words(),
             },
-            8 => Request::DeleteDevice {
+            8 => Request::Leave,
+            9 => Request::Streams {
+                commands: vec![(flow, StreamCommand::Discard)],
+            },
+            10 => Request::DeleteDevice {
                 device: self.words(),
             },
             _ => Request::Start {
@@ -107,7 +112,8 @@ pub(crate) fn fuzz_requests(socket: &Path, data: &[u8]) -> u64 {
         } else if damage >= 160 {
             message.truncate(usize::from(choices.next()) % message.len());
         }
-        if message.is_empty() {
+        // The first part of a request is not answered.
+        if message.is_empty() || message.starts_with(b"+") {
             continue;
         }
         send(&connection, &message, &[]).expect("there is room");
