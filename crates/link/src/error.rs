@@ -87,6 +87,18 @@ pub enum Error {
         /// For how many seconds.
         seconds: u64,
     },
+    /// A broker between the peers is not there, or does not take or give what it should.
+    #[error("{address}: {reason}")]
+    Broker {
+        /// Where it is.
+        address: String,
+        /// What is wrong, in its words.
+        reason: String,
+        /// What to do about it.
+        hint: String,
+        /// Whether somebody has to change something first.
+        lasts: bool,
+    },
     /// The peer closed the connection.
     #[error("{address}: the connection was closed")]
     Closed {
@@ -149,7 +161,7 @@ impl Error {
                 }
                 _ => return None,
             },
-            Error::Key { hint, .. } => return Some(hint.clone()),
+            Error::Key { hint, .. } | Error::Broker { hint, .. } => return Some(hint.clone()),
             Error::Invalid { hint, .. } => hint,
             Error::Network { source, .. } => match source.kind() {
                 io::ErrorKind::ConnectionRefused => "does the other side run, at this port?",
@@ -204,6 +216,7 @@ impl Error {
                 rustls::Error::General(_) | rustls::Error::FailedToGetCurrentTime
             ),
             Error::Refused { reason, .. } => !matches!(reason, Refusal::Full),
+            Error::Broker { lasts, .. } => *lasts,
             _ => false,
         }
     }

@@ -256,6 +256,32 @@ impl KeyFolder {
         Ok(identity)
     }
 
+    /// The authority's certificate as its file has it, in PEM: for who speaks TLS in another way.
+    ///
+    /// # Errors
+    /// It is not there, or damaged.
+    pub fn authority_pem(&self) -> Result<String, Error> {
+        self.pem(AUTHORITY)
+    }
+
+    /// Certificate and private key of a name, in PEM.
+    ///
+    /// # Errors
+    /// As [`KeyFolder::identity`].
+    pub fn identity_pem(&self, name: &str) -> Result<(String, String), Error> {
+        check_name(name)?;
+        let key = read_secret(&self.within, &self.file(name, "key"))?;
+        Ok((self.pem(name)?, key))
+    }
+
+    fn pem(&self, name: &str) -> Result<String, Error> {
+        let path = self.file(name, "crt");
+        let text = self.within.read(&path, MOST_BYTES);
+        let text = text.map_err(|source| self.failed("read", &path, source))?;
+        let text = text.and_then(|text| String::from_utf8(text).ok());
+        text.ok_or_else(|| damaged(&path))
+    }
+
     /// When the files of a name were last written, and their lengths and places.
     fn stamps(&self, name: &str) -> Stamps {
         let files = [
@@ -595,11 +621,20 @@ impl Identity {
 
     /// Random bytes.
     pub(crate) fn random(&self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        // What fails here has failed in every handshake before.
-        let _ = self.provider.secure_random.fill(&mut bytes);
-        bytes
+        random_by(&self.provider)
     }
+}
+
+/// Random bytes, as the number of a session.
+pub fn random() -> [u8; 16] {
+    random_by(&rustls::crypto::ring::default_provider())
+}
+
+fn random_by(provider: &CryptoProvider) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    // What fails here has failed in every handshake before.
+    let _ = provider.secure_random.fill(&mut bytes);
+    bytes
 }
 
 impl core::fmt::Debug for Identity {

@@ -19,6 +19,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod acceptor;
+mod carrier;
 mod certificate;
 mod client;
 mod disk;
@@ -27,6 +28,7 @@ mod frame;
 mod identity;
 mod listener;
 mod message;
+mod reception;
 mod secure;
 mod sender;
 mod spool;
@@ -34,14 +36,16 @@ mod spool;
 mod tests;
 
 pub use acceptor::ListenerOptions;
+pub use carrier::{Arrived, Carriage, Carrier};
 pub use certificate::Validity;
 pub use error::{Error, Refusal};
 pub use flowgauge_sys::notice::{tell, tell_notices};
 #[doc(hidden)]
 pub use frame::fuzz;
-pub use identity::{Identity, KeyFile, KeyFolder, read_secret};
-pub use listener::{EndOfSession, Event, Listener, ReceivedItems, SessionCounts, SessionId};
+pub use identity::{Identity, KeyFile, KeyFolder, random, read_secret};
+pub use listener::{Listener, SessionCounts};
 pub use message::{Conversation, MessageSender, Responder};
+pub use reception::{EndOfSession, Event, Receipt, ReceivedItems, Reception, SessionId};
 pub use secure::Peer;
 pub use sender::{Sender, SenderOptions, Sent};
 pub use spool::{SenderCounts, WhenFull};

@@ -15,6 +15,7 @@ use crate::acceptor::{Acceptor, ListenerOptions, Service};
 use crate::error::{Error, Refusal};
 use crate::frame::{Answer, Frame, Opening};
 use crate::identity::Identity;
+use crate::reception::{EndOfSession, Event, Receipt, ReceivedItems, Reception, SessionId};
 use crate::secure::{Peer, Reader, Secured, Writer};
 use crate::sender::{BEAT, ITEMS_SERVICE};
 use flowgauge_sys::notice::tell as notice;
@@ -31,101 +32,6 @@ const MOST_ANNOUNCED_BYTES: usize = 4 << 20;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Acknowledgements are not sent more often.
 const ACKNOWLEDGEMENT_REST: Duration = Duration::from_millis(5);
-
-/// A session, by its number in a listener.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionId(pub u32);
-
-/// What senders do.
-#[derive(Debug)]
-pub enum Event {
-    /// A sender is here, or here again.
-    Joined {
-        /// Which.
-        session: SessionId,
-        /// Who.
-        peer: Peer,
-        /// Items that another listener had acknowledged: this one was started anew while the
-        /// session went on.
-        before: u64,
-        /// Another process of the sender began the session and left it: one that is there has a session
-        /// of its own, too.
-        is_left: bool,
-    },
-    /// What later items refer to.
-    Announced {
-        /// Whose.
-        session: SessionId,
-        /// Numbered from 0, without holes.
-        number: u32,
-        /// What the sender gave.
-        payload: Vec<u8>,
-    },
-    /// Items.
-    Items(ReceivedItems),
-    /// No item that follows in the session is of a time before this one.
-    Time {
-        /// Whose.
-        session: SessionId,
-        /// The time.
-        watermark: u64,
-    },
-    /// The connection is gone. The sender may come back.
-    Left {
-        /// Whose.
-        session: SessionId,
-        /// Why.
-        error: Error,
-    },
-    /// All items of a session were received or are lost.
-    Ended(EndOfSession),
-}
-
-/// Items of a sender. They count as received when [`ReceivedItems::done`] is called: those that were
-/// not when this program ends are sent again to the next one.
-#[derive(Debug)]
-pub struct ReceivedItems {
-    /// Whose.
-    pub session: SessionId,
-    /// The number of the first.
-    pub first: u64,
-    /// How many.
-    pub count: u32,
-    /// Items right before these that the sender lost.
-    pub lost_before: u64,
-    /// None that follows is of a time before this one.
-    pub watermark: u64,
-    /// As the sender gave them.
-    pub payload: Vec<u8>,
-    receipt: Receipt,
-}
-
-impl ReceivedItems {
-    /// They were processed. The payload can be used on.
-    pub fn done(self) -> Vec<u8> {
-        self.receipt.give(self.first + u64::from(self.count), false);
-        self.payload
-    }
-}
-
-/// The end of a session; the sender hears of it when [`EndOfSession::done`] is called.
-#[derive(Debug)]
-pub struct EndOfSession {
-    /// Which.
-    pub session: SessionId,
-    /// Items that the sender had, lost ones counted.
-    pub total: u64,
-    /// Items at the end that the sender lost.
-    pub lost_before: u64,
-    receipt: Receipt,
-}
-
-impl EndOfSession {
-    /// It was taken note of.
-    pub fn done(self) {
-        self.receipt.give(self.total, true);
-    }
-}
 
 /// How the items of a session fared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -208,15 +114,15 @@ enum Queued {
     Time(u64),
 }
 
-/// Whom to tell that something was processed.
-struct Receipt {
+/// To tell the sender of a session.
+struct OfSession {
     shared: Arc<Shared>,
     session: SessionId,
     bytes: usize,
 }
 
-impl Receipt {
-    fn give(self, processed: u64, is_end: bool) {
+impl Receipt for OfSession {
+    fn give(&mut self, processed: u64, is_end: bool) {
         let mut state = self.shared.state.lock();
         if let Some(session) = state.sessions.get_mut(&self.session) {
             session.processed = session.processed.max(processed);
@@ -226,7 +132,7 @@ impl Receipt {
     }
 }
 
-impl Drop for Receipt {
+impl Drop for OfSession {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         let state = &mut *state;
@@ -245,7 +151,7 @@ impl Drop for Receipt {
     }
 }
 
-impl core::fmt::Debug for Receipt {
+impl core::fmt::Debug for OfSession {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_tuple("Receipt").field(&self.bytes).finish()
     }
@@ -307,6 +213,20 @@ impl Listener {
         sessions
             .map(|(id, session)| (*id, session.counts.clone()))
             .collect()
+    }
+}
+
+impl Reception for Listener {
+    fn next(&mut self, wait: Duration) -> Option<Event> {
+        Listener::next(self, wait)
+    }
+
+    fn counts(&self) -> Vec<(SessionId, SessionCounts)> {
+        Listener::counts(self)
+    }
+
+    fn forget(&mut self, session: SessionId) -> Option<SessionCounts> {
+        Listener::forget(self, session)
     }
 }
 
@@ -623,10 +543,12 @@ impl Items {
             address: peer.address.clone(),
             reason: reason.to_owned(),
         };
-        let receipt = |bytes| Receipt {
-            shared: self.0.clone(),
-            session: id,
-            bytes,
+        let receipt = |bytes| -> Box<dyn Receipt> {
+            Box::new(OfSession {
+                shared: self.0.clone(),
+                session: id,
+                bytes,
+            })
         };
         let mut state = self.with_room(id, connection, peer)?;
         let state = &mut *state;
@@ -662,6 +584,7 @@ impl Items {
                     .queue
                     .push_back(Queued::Ready(Event::Items(ReceivedItems {
                         session: id,
+                        origin: 0,
                         first,
                         count,
                         lost_before,

@@ -1,5 +1,6 @@
 //! The end that sends items: numbered, spooled, acknowledged, over as many connections as it takes.
 
+mod carried;
 mod leftovers;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use flowgauge_sys::notice::tell as notice;
 use parking_lot::{Condvar, Mutex};
 
 use self::leftovers::Leftovers;
+use crate::carrier::Carrier;
 use crate::client;
 use crate::disk::Disk;
 use crate::error::Error;
@@ -93,8 +95,16 @@ pub struct Sender {
     leftovers: Option<Leftovers>,
 }
 
+/// What brings frames to the other side.
+#[derive(Clone)]
+enum By {
+    /// Connections to a [`crate::Listener`].
+    Link(Identity),
+    Carrier(Arc<dyn Carrier>),
+}
+
 struct Inner {
-    identity: Identity,
+    by: By,
     options: SenderOptions,
     session: [u8; 16],
     /// An earlier process left it.
@@ -139,11 +149,33 @@ impl Sender {
     /// # Errors
     /// The thread that writes, or the spool's file, cannot be made.
     pub fn start(identity: &Identity, options: SenderOptions) -> Result<Sender, Error> {
-        let session = identity.random();
+        let by = By::Link(identity.clone());
+        Sender::begin(by, identity.name(), identity.random(), options)
+    }
+
+    /// The same to where no [`crate::Listener`] is, as a session of this number.
+    ///
+    /// # Errors
+    /// The thread that writes, or the spool's file, cannot be made.
+    pub fn start_by(
+        carrier: Arc<dyn Carrier>,
+        session: [u8; 16],
+        options: SenderOptions,
+    ) -> Result<Sender, Error> {
+        let name = carrier.name().to_owned();
+        Sender::begin(By::Carrier(carrier), &name, session, options)
+    }
+
+    fn begin(
+        by: By,
+        name: &str,
+        session: [u8; 16],
+        options: SenderOptions,
+    ) -> Result<Sender, Error> {
         let (mut disk, mut left) = (None, Vec::new());
         if let Some((folder, bytes)) = &options.spool_file {
-            left = Disk::leftovers(folder, identity.name(), &options.address);
-            let made = Disk::create(folder, identity.name(), session, &options.address, *bytes);
+            left = Disk::leftovers(folder, name, &options.address);
+            let made = Disk::create(folder, name, session, &options.address, *bytes);
             let mut made = made.map_err(|source| Error::File {
                 action: "create a spool in",
                 path: folder.clone(),
@@ -153,7 +185,7 @@ impl Sender {
             disk = Some(made);
         }
         let spool = Spool::new(options.spool_bytes, disk);
-        let inner = Arc::new(Inner::new(identity, &options, session, spool));
+        let inner = Arc::new(Inner::new(by, &options, session, spool));
         let worker = inner.clone();
         let thread = spawn("link-send", &options, move || worker.run())?;
         let mut sender = Sender {
@@ -252,6 +284,15 @@ impl Sender {
         }
     }
 
+    /// Waits until all that was given to it so far has arrived, or is lost, at most for `wait`. False: it has not.
+    pub fn settle(&self, wait: Duration) -> bool {
+        let mut state = self.inner.state.lock();
+        let total = state.spool.total();
+        let waits = |state: &mut State| !state.is_stopped && !state.spool.is_settled(total);
+        let timed_out = self.inner.news.wait_while_for(&mut state, waits, wait);
+        !timed_out.timed_out()
+    }
+
     /// How the items fared so far.
     pub fn counts(&self) -> SenderCounts {
         self.inner.counts(&self.inner.state.lock())
@@ -347,9 +388,9 @@ fn spawn(
 }
 
 impl Inner {
-    fn new(identity: &Identity, options: &SenderOptions, session: [u8; 16], spool: Spool) -> Inner {
+    fn new(by: By, options: &SenderOptions, session: [u8; 16], spool: Spool) -> Inner {
         Inner {
-            identity: identity.clone(),
+            by,
             session,
             is_left: false,
             state: Mutex::new(State {
@@ -379,13 +420,19 @@ impl Inner {
     fn run(self: Arc<Self>) {
         let mut backoff = self.options.least_backoff;
         loop {
-            let error = match self.connect() {
-                Ok((secured, max_frame)) => {
+            let served = match &self.by {
+                By::Link(identity) => self
+                    .connect(identity)
+                    .map(|(secured, max_frame)| self.serve(secured, max_frame)),
+                By::Carrier(carrier) => self
+                    .board(&**carrier)
+                    .map(|mut carriage| self.ride(&mut *carriage)),
+            };
+            let error = match served {
+                Ok(None) => return,
+                Ok(Some(error)) => {
                     backoff = self.options.least_backoff;
-                    match self.serve(secured, max_frame) {
-                        None => return,
-                        Some(error) => error,
-                    }
+                    error
                 }
                 Err(error) => error,
             };
@@ -414,7 +461,7 @@ impl Inner {
     }
 
     /// A connection on which the two sides know where they stand.
-    fn connect(&self) -> Result<(Secured, usize), Error> {
+    fn connect(&self, identity: &Identity) -> Result<(Secured, usize), Error> {
         let options = &self.options;
         let opening = Opening {
             versions: (VERSION, VERSION),
@@ -424,25 +471,31 @@ impl Inner {
             is_left: self.is_left,
         };
         let (secured, answer) = client::open(
-            &self.identity,
+            identity,
             &options.address,
             options.peer.as_deref(),
             options.connect_timeout,
             &opening,
         )?;
+        let peer = secured.reader.peer();
+        self.connected(&peer.name, answer.expected)?;
+        Ok((secured, answer.max_frame as usize))
+    }
+
+    /// There is a connection, to who expects this item, or does not know the session.
+    fn connected(&self, peer: &str, expected: Option<u64>) -> Result<(), Error> {
         let mut state = self.state.lock();
-        if !state.spool.resume(answer.expected) {
+        if !state.spool.resume(expected) {
             return Err(self.nonsense("it expects items that there were not yet"));
         }
-        let peer = secured.reader.peer();
         let what = if state.was_connected {
             "again with"
         } else {
             "with"
         };
         notice(format_args!(
-            "connected {what} {} ({})",
-            peer.name, options.address
+            "connected {what} {peer} ({})",
+            self.options.address
         ));
         state.reconnections += u64::from(state.was_connected);
         state.was_connected = true;
@@ -451,8 +504,7 @@ impl Inner {
         state.broken = None;
         state.was_full = false;
         self.news.notify_all();
-        drop(state);
-        Ok((secured, answer.max_frame as usize))
+        Ok(())
     }
 
     fn nonsense(&self, reason: &str) -> Error {
@@ -477,6 +529,11 @@ impl Inner {
         if let Ok(thread) = listening {
             let _ = thread.join();
         }
+        self.disconnected(result)
+    }
+
+    /// Why another connection is needed; `None`: none is.
+    fn disconnected(&self, result: Result<(), Error>) -> Option<Error> {
         let mut state = self.state.lock();
         state.is_connected = false;
         state.spool.interrupt();

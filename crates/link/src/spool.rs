@@ -344,6 +344,17 @@ impl Spool {
         true
     }
 
+    /// Of what was acknowledged so many items were not taken, and are lost.
+    pub(crate) fn refuse(&mut self, items: u64) {
+        self.counts.delivered -= items;
+        self.counts.lost += items;
+    }
+
+    /// Whether nothing waits of the items before `total`.
+    pub(crate) fn is_settled(&self, total: u64) -> bool {
+        self.frames.front().is_none_or(|frame| frame.first >= total)
+    }
+
     /// There is a new connection, to a listener that expects this item, or that does not know the
     /// session: what was not acknowledged is to be written again. False: it cannot expect that.
     pub(crate) fn resume(&mut self, expected: Option<u64>) -> bool {

@@ -103,7 +103,7 @@ fn run(own: &Inner, left: Vec<Leftover>, progress: &Progress) {
         let before = spool.counts();
         let inner = Arc::new(Inner {
             is_left: true,
-            ..Inner::new(&own.identity, &options, session, spool)
+            ..Inner::new(own.by.clone(), &options, session, spool)
         });
         {
             let mut state = inner.state.lock();
