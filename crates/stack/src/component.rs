@@ -262,6 +262,17 @@ pub enum Received {
     End,
 }
 
+/// What [`Outlet::settle`] came back with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Settled {
+    /// What was given would outlive this process, but for the state of components that count and compare.
+    Yes,
+    /// Not yet: what was sent has not arrived.
+    Later,
+    /// It cannot be known: another thread has it.
+    Unknown,
+}
+
 /// Packets of one batch, on their way through a stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Packets<'a> {
@@ -549,6 +560,11 @@ pub trait Outlet {
     /// Of a source: the capture clock goes on to `now`, and components look at it.
     fn advance(&mut self, _now: Nanos) {}
 
+    /// Of a source: has what follows it bring out of memory what it was given so far ([`Component::settle`]).
+    fn settle(&mut self) -> Settled {
+        Settled::Yes
+    }
+
     /// The key of the innermost demultiplexer is finished, as a connection that has closed: it ends
     /// behind the items under way, as if by timeout. One outside of all demultiplexers is ignored.
     fn end_key(&mut self, _key: u32) {}
@@ -741,6 +757,12 @@ pub trait Component: Send {
     /// through the stack, and none of the next. Of components with a timer only.
     fn interval(&self) -> Option<Nanos> {
         None
+    }
+
+    /// Brings out of memory what it was given to write or send, so that it would outlive this process: a source then tells
+    /// those that it has it from that it need not come again. False: that has to wait.
+    fn settle(&mut self, _out: &mut dyn Outlet) -> bool {
+        true
     }
 
     /// The input is over: what components before it keep comes, and then [`Component::finish`]. Nothing is captured meanwhile for which

@@ -35,7 +35,7 @@ use self::exit::Exit;
 use crate::account::Account;
 use crate::component::{
     Branches, Component, ComponentKind, Failure, Items, Outlet, Packets, Received, RecordItem,
-    ResultValue, SettingError, StreamChunk,
+    ResultValue, SettingError, Settled, StreamChunk,
 };
 use crate::deadline::first_after;
 use crate::engine::{self, Engine, Step};
@@ -55,6 +55,11 @@ pub trait Tail: Send {
 
     /// Components have looked at the clock: those behind do so now.
     fn end_tick(&mut self, _now: Nanos) {}
+
+    /// What was given is brought out of memory.
+    fn settle(&mut self) -> Settled {
+        Settled::Yes
+    }
 
     /// The results, as they are now, that components behind use.
     fn results(&mut self, _results: &[(NodeId, ResultValue)]) {}
@@ -908,6 +913,19 @@ impl<T: Tail> Graph<T> {
         }
         self.export();
         self.tail.end_tick(now);
+    }
+
+    /// Brings out of memory what components were given; see [`Component::settle`].
+    pub fn settle_all(&mut self) -> Settled {
+        let mut settled = self.tail.settle();
+        for index in 0..self.nodes.len() {
+            let id = NodeId(index as u32);
+            let is_settled = self.with(id, |component, exit| component.settle(exit));
+            if is_settled == Some(false) {
+                settled = settled.max(Settled::Later);
+            }
+        }
+        settled
     }
 
     fn finish_row(&mut self, first: NodeId) {

@@ -70,7 +70,7 @@ pub use check::{Checked, check};
 pub use component::{
     Branches, Component, ComponentInfo, ComponentKind, Failure, Input, Items, Outlet, Output,
     PacketSink, Packets, Parallel, PerKey, Received, RecordItem, RequireEngine, ResultInfo,
-    ResultValue, SettingError, SharedRows, SharedSink, StreamChunk, StreamEnd, StreamInfo,
+    ResultValue, SettingError, Settled, SharedRows, SharedSink, StreamChunk, StreamEnd, StreamInfo,
     TakenRows,
 };
 pub use diagnostic::{Diagnostic, Severity};

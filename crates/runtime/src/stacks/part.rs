@@ -9,7 +9,7 @@ use flowgauge_record::SharedRecord;
 use flowgauge_stack::engine::{Engine, Feed, Step, Wants};
 use flowgauge_stack::{
     Account, ComponentFailure, Graph, Items, NodeId, Packets, Passed, Received, RecordItem,
-    ResultValue, Selection, Table, Tail,
+    ResultValue, Selection, Settled, Table, Tail,
 };
 use flowgauge_stream::offload::{Interest, Verdicts};
 use flowgauge_wire::Nanos;
@@ -253,6 +253,17 @@ impl Tail for Next {
             Next::Parts(parts, _) => parts.iter_mut().for_each(|part| part.advance(now)),
             Next::Subscribers(subscribers) => subscribers.step(&Step::Tick(now)),
             Next::Crossing(crossing) => crossing.end_tick(),
+        }
+    }
+
+    fn settle(&mut self) -> Settled {
+        match self {
+            Next::Crossing(_) => Settled::Unknown,
+            next => {
+                let parts = next.parts_mut().iter_mut();
+                let settled = parts.map(|part| part.graph.settle_all());
+                settled.max().unwrap_or(Settled::Yes)
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use flowgauge_wire::Nanos;
 
 use super::{Graph, Inner, Tail, end_of_interval};
-use crate::component::{Failure, Items, Outlet, ResultValue};
+use crate::component::{Failure, Items, Outlet, ResultValue, Settled};
 use crate::program::NodeId;
 use crate::values::PacketValues;
 
@@ -49,6 +49,10 @@ impl<T: Tail> Outlet for Exit<'_, T> {
     fn advance(&mut self, now: Nanos) {
         self.graph.now = self.graph.now.max(now);
         self.graph.tick();
+    }
+
+    fn settle(&mut self) -> Settled {
+        self.graph.settle_all()
     }
 
     fn end_key(&mut self, key: u32) {
