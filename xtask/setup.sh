@@ -6,8 +6,8 @@ set -eu
 packages=""
 for group in "$@"; do
     case $group in
-    build) packages="$packages gcc libc6-dev libpcap-dev libvectorscan5 pkg-config procps" ;;
-    test) packages="$packages libndpi4.2 libndpi-bin iproute2 tcpdump tshark curl g++ clang valgrind libc6-dbg binutils make systemd" ;;
+    build) packages="$packages gcc libc6-dev libpcap-dev libssl-dev libvectorscan5 make pkg-config procps" ;;
+    test) packages="$packages libndpi4.2 libndpi-bin iproute2 tcpdump tshark curl g++ clang valgrind libc6-dbg binutils make maven openjdk-17-jre-headless systemd" ;;
     bench) packages="$packages libnids-dev libvectorscan-dev tcpflow softflowd nfdump argus-server tshark python3" ;;
     *)
         echo "setup.sh: unknown group '$group' (build, test, bench)" >&2
@@ -47,6 +47,35 @@ if [ -n "$missing" ]; then
     fi
     rm -f "$log"
 fi
+
+# The broker that tests run, as xtask/kafka/pom.xml names it.
+case " $* " in
+*" test "*)
+    kafka="${FLOWGAUGE_CACHE:-$HOME/.cache/flowgauge}/kafka-4.3.1"
+    pinned="$(cd "$(dirname "$0")" && pwd)/kafka"
+    whole() { [ -d "$kafka" ] && (cd "$kafka" && sha256sum --check --status --strict "$pinned/sha256sums"); }
+    if ! whole; then
+        echo "fetching Kafka" >&2
+        rm -rf "$kafka"
+        log=$(mktemp)
+        if ! mvn --quiet --batch-mode --file "$pinned/pom.xml" \
+            org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
+            -DoutputDirectory="$kafka" >"$log" 2>&1; then
+            tail -n 20 "$log" >&2
+            echo "setup.sh: Kafka cannot be fetched; the end of the log is above" >&2
+            echo "hint: is Maven Central reachable, or a mirror set in ~/.m2/settings.xml?" >&2
+            rm -f "$log"
+            exit 1
+        fi
+        rm -f "$log"
+        if ! whole; then
+            rm -rf "$kafka"
+            echo "setup.sh: what was fetched of Kafka is not what $pinned/sha256sums says" >&2
+            exit 1
+        fi
+    fi
+    ;;
+esac
 
 if ! command -v "${CARGO:-cargo}" >/dev/null 2>&1; then
     if [ -x "$HOME/.cargo/bin/cargo" ]; then

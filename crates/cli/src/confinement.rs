@@ -133,7 +133,8 @@ pub(crate) fn of_connections(program: &Program) -> Result<(), Failure> {
     let mut nodes = program.stacks.iter().flat_map(|stack| stack.nodes.iter());
     let connects = nodes.any(|node| {
         let settings = &node.settings;
-        settings.text("to").is_some() || settings.text("listen").is_some()
+        let options = ["to", "listen", "kafka"];
+        options.iter().any(|option| settings.text(option).is_some())
     });
     if connects {
         return Ok(());

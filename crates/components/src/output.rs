@@ -15,14 +15,15 @@ use flowgauge_record::{
     Format, Output, OutputError, RecordWriter, Schema, WholeWrites, WriterThread,
 };
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, Failure, Input, ItemType, Items, Outlet, Packets, Parallel,
-    Port, RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamChunk, options,
+    Account, Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, Outlet,
+    Packets, Parallel, Port, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+    StreamChunk, options,
 };
 use flowgauge_sys::files::{self, How};
 use flowgauge_wire::{Batch, LinkType, Nanos, PacketDescriptor};
 
 use self::named::Named;
-use crate::network::{self, send};
+use crate::network::{self, kafka, send};
 use crate::record_fields::{check, read_names};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -36,7 +37,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            differ by it: %{key} is its key, %{number} counts instances from 1; instances with the same name \
            share a file. static file = ... is replaced once, for all of them. 128 of these files are open at \
            once, and others are opened again when needed; files of an earlier run are overwritten.\n\n  With \
-           \"to\" it sends items to an input on another machine: docs/links.md.",
+           \"to\" it sends items to an input on another machine: docs/links.md; with \"kafka\" records to a topic, \
+           for any number of inputs: docs/kafka.md.",
     input: Input::Any,
     is_end: true,
     options: Options::ALL,
@@ -62,7 +64,8 @@ options! {
     rotate_files: Integer(1, 1_000_000) as u32,
         "how many files there are; with rotate_size the oldest is written over, with rotate_time the stack \
          ends after them";
-    [send::TO, send::PEER, send::SPOOL, send::SPOOL_FOLDER, send::SPOOL_FILE, send::WHEN_FULL, send::LINGER, network::KEYS, network::IDENTITY];
+    [send::TO, send::PEER, send::SPOOL, send::SPOOL_FOLDER, send::SPOOL_FILE, send::WHEN_FULL, send::LINGER, network::KEYS, network::IDENTITY,
+        kafka::KAFKA, kafka::TOPIC, kafka::KEY, kafka::PARTITIONS, kafka::PLAIN, kafka::USER, kafka::PASSWORD, kafka::SASL];
 }
 
 /// How long records and bytes may wait for a buffer to become full.
@@ -122,16 +125,33 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         let setting = settings.setting(option);
         setting.is_some_and(|setting| setting.span.is_some())
     };
-    if let Some(to) = settings.text("to") {
+    let (to, brokers) = (settings.text("to"), settings.text("kafka"));
+    if to.is_some() || brokers.is_some() {
         for option in FILE_OPTIONS {
             if is_given(option) {
-                return Err(
-                    SettingError::of(option, "is for files, and to sends elsewhere")
-                        .with_hint("two outputs after one another do both"),
-                );
+                return Err(SettingError::of(
+                    option,
+                    "is for files, and to and kafka send elsewhere",
+                )
+                .with_hint("two outputs after one another do both"));
             }
         }
-        return send::make(settings, to);
+    }
+    match (to, brokers) {
+        (Some(to), None) => {
+            of_others(&kafka::OF_OUTPUT, "kafka", &is_given)?;
+            return send::make(settings, to);
+        }
+        (None, Some(brokers)) => {
+            of_others(&[send::PEER], "to", &is_given)?;
+            only_records(settings, "kafka", &is_given)?;
+            return send::make_kafka(settings, brokers);
+        }
+        (Some(_), Some(_)) => {
+            return Err(SettingError::of("to", "and kafka are two places")
+                .with_hint("two outputs after one another do both"));
+        }
+        (None, None) => {}
     }
     let path = options.file.as_str();
     check_options(settings, path, &is_given)?;
@@ -204,35 +224,52 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     Ok(Box::new(Named::new(name, Box::new(to_file), of_all)))
 }
 
+/// Refuses options that mean nothing without another.
+fn of_others(
+    options: &[OptionInfo],
+    without: &str,
+    is_given: &dyn Fn(&str) -> bool,
+) -> Result<(), SettingError> {
+    let given = options.iter().find(|option| is_given(option.name));
+    given.map_or(Ok(()), |option| {
+        let error = format!("has no meaning without {without}");
+        Err(SettingError::of(option.name, error))
+    })
+}
+
+/// Refuses an option that is for records where something else comes.
+fn only_records(
+    settings: &Settings,
+    option: &'static str,
+    is_given: &dyn Fn(&str) -> bool,
+) -> Result<(), SettingError> {
+    let item = match settings.input() {
+        Some(Port::Items(item)) if !item.is_a(ItemType::Record) && is_given(option) => item,
+        _ => return Ok(()),
+    };
+    let (message, hint) = match item {
+        ItemType::Chunk => ("chunks are written as they are", None),
+        _ => (
+            "packets are written as a capture",
+            Some("\"packets\" before it makes records of them"),
+        ),
+    };
+    let mut error = SettingError::of(option, format!("is for records: {message}"));
+    error.hint = hint.map(str::to_owned);
+    Err(error)
+}
+
 /// Refuses options that mean nothing here.
 fn check_options(
     settings: &Settings,
     path: &str,
     is_given: &dyn Fn(&str) -> bool,
 ) -> Result<(), SettingError> {
-    let of_links = send::OPTIONS.iter().map(|option| option.name);
-    for option in of_links.chain(["keys", "identity"]) {
-        if is_given(option) {
-            return Err(SettingError::of(option, "has no meaning without to"));
-        }
-    }
-    if let Some(Port::Items(item)) = settings.input()
-        && !item.is_a(ItemType::Record)
-    {
-        for option in ["format", "fields"] {
-            if is_given(option) {
-                let (message, hint) = match item {
-                    ItemType::Chunk => ("chunks are written as they are", None),
-                    _ => (
-                        "packets are written as a capture",
-                        Some("\"packets\" before it makes records of them"),
-                    ),
-                };
-                let mut error = SettingError::of(option, format!("is for records: {message}"));
-                error.hint = hint.map(str::to_owned);
-                return Err(error);
-            }
-        }
+    of_others(&send::OPTIONS, "to", is_given)?;
+    of_others(&kafka::OF_OUTPUT, "kafka", is_given)?;
+    of_others(&[network::KEYS, network::IDENTITY], "to", is_given)?;
+    for option in ["format", "fields"] {
+        only_records(settings, option, is_given)?;
     }
     for option in ["rotate_size", "rotate_time", "rotate_files"] {
         if path == "-" && settings.setting(option).is_some() {
@@ -521,6 +558,15 @@ impl Component for ToFile {
             Sink::Packets(_) | Sink::None => Ok(()),
         };
         stop(result, out);
+    }
+
+    fn settle(&mut self, out: &mut dyn Outlet) -> bool {
+        // Of captures a part of the buffer would be no whole block.
+        if let Sink::Bytes(writer) | Sink::Records(writer) = &mut self.sink {
+            writer.flush();
+            stop(checked(writer.check(), &self.path), out);
+        }
+        self.thread.is_none()
     }
 
     fn begin_finish(&mut self) {

@@ -324,7 +324,7 @@ fn facts(device: &str, own: &[Node]) -> Facts {
 
 /// Whether a component writes to a file or socket that came with the flow, and to nothing else.
 fn writes_to_user(node: &Node) -> bool {
-    const ELSEWHERE: [&str; 4] = ["to", "rotate_size", "rotate_time", "rotate_files"];
+    const ELSEWHERE: [&str; 5] = ["to", "kafka", "rotate_size", "rotate_time", "rotate_files"];
 
     let settings = &node.settings;
     let is_handed = |option| settings.text(option).and_then(files::handed).is_some();
@@ -601,6 +601,7 @@ mod tests {
         for text in [
             "output { file = /tmp/x.pcap }",
             "output { to = c:1 }",
+            "output { kafka = c:1, topic = t }",
             "anonymize { policy = /etc/shadow } count",
             "thread count",
         ] {

@@ -102,7 +102,10 @@ pub(super) fn writes(stacks: &[Stack], name: &str) -> bool {
 fn files(stacks: &[Stack]) -> impl Iterator<Item = &str> {
     let nodes = stacks.iter().flat_map(|stack| stack.nodes.iter());
     // An output to another machine writes none.
-    let nodes = nodes.filter(|node| node.settings.text("to").is_none());
+    let nodes = nodes.filter(|node| {
+        let mut elsewhere = ["to", "kafka"].into_iter();
+        elsewhere.all(|option| node.settings.text(option).is_none())
+    });
     let settings = nodes.flat_map(|node| node.settings.iter());
     settings.filter_map(|setting| match &setting.value {
         OptionValue::Text(file) if setting.option.kind == OptionKind::OutputFile => {

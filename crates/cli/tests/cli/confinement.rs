@@ -145,6 +145,15 @@ fn stack(info: &ComponentInfo, option: &OptionInfo, value: &str) -> String {
         ("output", "spool_folder") => {
             format!("output {{ to = 127.0.0.1:9, peer = agent, {value} }}")
         }
+        (_, "password") => {
+            let topic = "kafka = \"127.0.0.1:9\", topic = t, plain = yes, user = u";
+            match name {
+                "input" => {
+                    format!("input {{ {topic}, group = g, type = record, {value} }} - count")
+                }
+                _ => format!("packets output {{ {topic}, partitions = 1, {value} }}"),
+            }
+        }
         ("input", _) => format!("input {{ listen = 127.0.0.1:0, {value} }} - count"),
         ("pcap", _) => format!("pcap {{ {value} }} - count"),
         ("result_to_file", _) => {

@@ -1,6 +1,7 @@
 //! Items that go to other machines, and come from them.
 
 pub(crate) mod codec;
+pub(crate) mod kafka;
 mod merge;
 pub(crate) mod receive;
 pub(crate) mod send;

@@ -1,23 +1,26 @@
-//! `input`: takes what `output`s on other machines send.
+//! `input`: takes what `output`s on other machines send, from them or from a topic of Kafka.
+
+mod origin;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use flowgauge_capture::Gathered;
-use flowgauge_link::{
-    Event, KeyFolder, Listener, ListenerOptions, ReceivedItems, SessionCounts, SessionId,
-};
+use flowgauge_link::{Event, ReceivedItems, Reception, SessionCounts, SessionId};
 use flowgauge_record::AnyRecord;
 use flowgauge_record::results::{Cell, Table};
 use flowgauge_stack::{
     Component, ComponentInfo, Failure, Input, Items, Outlet, Output, Packets, Parallel, Received,
-    RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamChunk, columns, options,
+    RecordItem, ResultInfo, ResultValue, SettingError, Settings, Settled, StreamChunk, columns,
+    options,
 };
 use flowgauge_wire::decode::Decoder as HeaderDecoder;
 use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, Nanos, hash_batch};
 
+use self::origin::{From, of_links, of_topic};
 use super::codec::{Announced, Decoder, Kind};
 use super::failure;
+use super::kafka;
 use super::merge::{Standing, choose, horizon};
 use super::source::{Run, Source, refused};
 
@@ -34,7 +37,7 @@ const MOST_INTERFACES: usize = 65_536;
 
 columns! {
     static COLUMNS;
-    sender Text Key "name in the sender's certificate";
+    sender Text Key "name in the sender's certificate; of a topic, it and the partition";
     received Unsigned Sum "items that came";
     lost Unsigned Sum "items that the sender's spool had no room for";
     before Unsigned Sum "items that an input had taken before this one was started";
@@ -49,7 +52,9 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "receives what outputs on other machines send",
     help: "It listens for senders with certificates of the same authority (flowgauge keys), and passes their \
            items on in the order of time: an item waits until every sender has said that it has none before \
-           it. A sender that is silent for the timeout is no longer waited for.",
+           it. A sender that is silent for the timeout is no longer waited for.\n\n  With \"kafka\" it takes records \
+           from a topic, as a member of a group of any number of inputs that share its partitions: \
+           docs/kafka.md.",
     input: Input::Nothing,
     output: Output::Option("type"),
     options: Options::ALL,
@@ -62,7 +67,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    listen: Text = required, "address and port: 192.0.2.1:2233, [::]:2233";
+    listen: Text, "address and port: 192.0.2.1:2233, [::]:2233";
     r#type: Choice("packet", "chunk", "record", "flow") = "packet", "what comes";
     senders: Integer(1, 1024) as usize,
         "wait for so many senders before anything is given on, and end when so many have ended; where it is \
@@ -74,59 +79,55 @@ options! {
          is known to have had counts as gone";
     allow: Text, "names that may send, separated by blanks; where it is not said, all of the authority";
     queue: Size as usize = "16M",
-        "memory for what waits of each sender, however many sessions it has; one that is ahead is held up";
+        "memory for what waits of each sender, however many sessions it has, or partition; one that is ahead is held up";
     memory: Size as usize = "256M", "memory for what waits of all senders; all are held up at that";
-    [super::KEYS, super::IDENTITY];
+    [super::KEYS, super::IDENTITY, kafka::KAFKA];
+    group: Text, "with kafka: the group whose members share the partitions, each record for one of them";
+    until: Choice("stopped", "end") = "stopped",
+        "with kafka: end where the partitions do that are this member's, or after the timeout if it has none";
+    numbers: Flag = "no",
+        "with kafka: give records two fields more, session and number, the same for the same record: what was \
+         given on twice because a process was killed is known by them";
+    [kafka::TOPIC, kafka::PLAIN, kafka::USER, kafka::PASSWORD, kafka::SASL];
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let wanted = Options::read(settings);
-    let listen = wanted.listen.as_str();
-    let port = listen.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-    if !matches!(port, Some(Ok(_))) {
-        return Err(
-            SettingError::of("listen", format!("\"{listen}\" is no address with a port"))
-                .with_hint("write it as 192.0.2.1:2233, or [::]:2233 for all addresses"),
-        );
-    }
-    let mut options = ListenerOptions::new(listen);
-    let allow = wanted.allow.unwrap_or_default();
-    options.allowed = allow.split_whitespace().map(str::to_owned).collect();
-    options.queue_bytes = wanted.queue;
-    options.total_bytes = wanted.memory;
     let kind = match wanted.r#type {
         "chunk" => Kind::Chunks,
         "record" | "flow" => Kind::Records,
         _ => Kind::Packets,
     };
+    let from = match settings.text("kafka") {
+        Some(brokers) => of_topic(settings, brokers, kind, &wanted)?,
+        None => of_links(settings, &wanted)?,
+    };
     Ok(Box::new(FromNetwork {
-        keys: super::keys(settings),
-        identity: settings.text("identity").map(str::to_owned),
-        options,
+        taken: Taken {
+            kind,
+            is_merged: matches!(from, From::Links { .. }),
+            numbers: wanted.numbers,
+            ..Taken::default()
+        },
+        from,
         senders: wanted.senders,
         timeout: wanted.timeout,
         forget: wanted.forget,
         forgotten: Vec::new(),
-        listener: None,
+        reception: None,
         begun: None,
-        taken: Taken {
-            kind,
-            ..Taken::default()
-        },
         counts: Vec::new(),
     }))
 }
 
 struct FromNetwork {
-    keys: KeyFolder,
-    identity: Option<String>,
-    options: ListenerOptions,
+    from: From,
     senders: Option<usize>,
     timeout: Duration,
     forget: Duration,
     /// Of senders that did not come back.
     forgotten: Vec<SessionCounts>,
-    listener: Option<Listener>,
+    reception: Option<Box<dyn Reception>>,
     /// When the first sender came.
     begun: Option<Instant>,
     taken: Taken,
@@ -138,6 +139,10 @@ struct FromNetwork {
 #[derive(Default)]
 struct Taken {
     kind: Kind,
+    /// Items wait until nobody can have earlier ones.
+    is_merged: bool,
+    /// Records get their numbers.
+    numbers: bool,
     sources: BTreeMap<SessionId, Source>,
     /// Numbers of interfaces here, by session and number there.
     interfaces: BTreeMap<(SessionId, u16), u16>,
@@ -166,7 +171,12 @@ fn gone(counts: &SessionCounts) -> u64 {
 
 impl FromNetwork {
     fn event(&mut self, event: Event) {
-        let kind = self.taken.kind;
+        let Taken {
+            kind,
+            is_merged,
+            numbers,
+            ..
+        } = self.taken;
         match event {
             Event::Joined {
                 session,
@@ -187,16 +197,18 @@ impl FromNetwork {
                     moved: Instant::now(),
                     is_connected: true,
                     left: None,
-                    is_awaited: true,
+                    is_awaited: is_merged,
                     has_ended: false,
                     is_left,
+                    is_whole: !is_merged,
+                    numbers,
                     late: 0,
                     refused: 0,
                 });
                 source.moved = Instant::now();
                 source.is_connected = true;
                 source.left = None;
-                source.is_awaited = !source.has_ended;
+                source.is_awaited = is_merged && !source.has_ended;
             }
             Event::Announced {
                 session, payload, ..
@@ -210,7 +222,7 @@ impl FromNetwork {
             Event::Items(items) => {
                 if let Some(source) = self.taken.sources.get_mut(&items.session) {
                     source.promise(items.watermark);
-                    source.is_awaited = !source.has_ended;
+                    source.is_awaited = is_merged && !source.has_ended;
                     source.frames.push_back(items);
                 }
             }
@@ -234,6 +246,30 @@ impl FromNetwork {
                 }
                 end.done();
             }
+        }
+    }
+
+    fn next(&mut self, wait: Duration) -> Option<Event> {
+        self.reception.as_mut()?.next(wait)
+    }
+
+    /// Tells those who have what came that it need not come again, once what became of it is out of memory.
+    fn settle(&mut self, out: &mut dyn Outlet) {
+        let due = self
+            .reception
+            .as_mut()
+            .filter(|reception| reception.is_due());
+        let Some(reception) = due else {
+            return;
+        };
+        match out.settle() {
+            // It says why it cannot, and is asked again.
+            Settled::Yes => drop(reception.settle()),
+            Settled::Later => {}
+            Settled::Unknown => out.fail(
+                Failure::new("what is behind \"thread\" may be lost if this process is killed")
+                    .with_hint("leave thread out of a stack that takes from Kafka; several inputs of a group share the work"),
+            ),
         }
     }
 
@@ -272,7 +308,7 @@ impl FromNetwork {
     /// Forgets those that left long ago and did not come back.
     fn forget(&mut self) {
         let crowd = self.crowd();
-        let Some(listener) = &self.listener else {
+        let Some(reception) = &mut self.reception else {
             return;
         };
         let (forget, forgotten) = (self.forget, &mut self.forgotten);
@@ -282,7 +318,7 @@ impl FromNetwork {
             if !is_late || source.has_ended || !source.is_drained() {
                 return true;
             }
-            let Some(counts) = listener.forget(*id) else {
+            let Some(counts) = reception.forget(*id) else {
                 return true;
             };
             let gone = gone(&counts);
@@ -349,6 +385,10 @@ impl FromNetwork {
         let gone =
             gone.filter(|source| !source.is_awaited && !source.is_connected && source.is_drained());
         let over = self.taken.closed_count + gone.count();
+        let reception = self.reception.as_ref();
+        if reception.is_some_and(|it| it.is_over()) && self.taken.is_drained() {
+            return true;
+        }
         // One that is here may be what goes on with another that has ended: of the same machine.
         let mut here = self
             .taken
@@ -361,6 +401,10 @@ impl FromNetwork {
 }
 
 impl Taken {
+    fn is_drained(&self) -> bool {
+        self.sources.values().all(Source::is_drained)
+    }
+
     /// Gives on what nobody can have something before of. Returns how many items.
     fn give(&mut self, out: &mut dyn Outlet) -> usize {
         let ids: Vec<SessionId> = self.sources.keys().copied().collect();
@@ -383,6 +427,9 @@ impl Taken {
                 }
             } else {
                 limit = limit.min(look.saturating_sub(1));
+            }
+            if !self.is_merged {
+                limit = look.saturating_sub(1);
             }
             given += self.run(ids[chosen], limit, out);
             if let Some(source) = self.sources.get(&ids[chosen]) {
@@ -423,7 +470,7 @@ impl Taken {
         let from = source.at;
         let mut to = from;
         while let Some(time) = source.run.time(to).filter(|time| *time <= limit) {
-            source.late += u64::from(time < self.clock);
+            source.late += u64::from(time < self.clock && self.is_merged);
             self.clock = self.clock.max(time);
             to += 1;
         }
@@ -517,12 +564,7 @@ fn interface(known: &mut BTreeMap<(SessionId, u16), u16>, id: SessionId, theirs:
 
 impl Component for FromNetwork {
     fn start(&mut self) -> Result<(), Failure> {
-        let identity = self.keys.identity(self.identity.as_deref());
-        let identity = identity.map_err(|error| failure(&error))?;
-        let listener = Listener::bind(&identity, self.options.clone());
-        let listener = listener.map_err(|error| failure(&error))?;
-        flowgauge_link::tell(format_args!("listening at {}", listener.local_address()));
-        self.listener = Some(listener);
+        self.reception = Some(self.from.open()?);
         Ok(())
     }
 
@@ -532,16 +574,15 @@ impl Component for FromNetwork {
         loop {
             let mut left = Duration::ZERO;
             for _ in 0..MOST_EVENTS {
-                let event = self
-                    .listener
-                    .as_ref()
-                    .and_then(|listener| listener.next(left));
-                let Some(event) = event else { break };
+                let Some(event) = self.next(left) else {
+                    break;
+                };
                 self.event(event);
                 left = Duration::ZERO;
             }
             self.give_up();
             self.forget();
+            self.settle(out);
             if self.is_open() && self.taken.give(out) > 0 || self.taken.clock > before {
                 return Received::Until(Nanos(self.taken.clock));
             }
@@ -553,25 +594,29 @@ impl Component for FromNetwork {
                 return Received::Nothing;
             }
             // What was read here is given on first; then one event, and what it brings.
-            let event = self
-                .listener
-                .as_ref()
-                .and_then(|listener| listener.next(left));
-            if let Some(event) = event {
+            if let Some(event) = self.next(left) {
                 self.event(event);
             }
         }
     }
 
-    fn finish(&mut self, _: &mut dyn Outlet) {
-        if let Some(listener) = self.listener.take() {
-            self.counts = listener.counts();
+    fn finish(&mut self, out: &mut dyn Outlet) {
+        let Some(mut reception) = self.reception.take() else {
+            return;
+        };
+        let settled = match out.settle() {
+            Settled::Yes => reception.settle(),
+            _ => Ok(()),
+        };
+        if let Err(error) = settled {
+            out.fail(failure(&error));
         }
+        self.counts = reception.counts();
     }
 
     fn result(&self) -> Option<ResultValue> {
-        let counts = match &self.listener {
-            Some(listener) => listener.counts(),
+        let counts = match &self.reception {
+            Some(reception) => reception.counts(),
             None => self.counts.clone(),
         };
         let mut rows: BTreeMap<String, [u64; 7]> = BTreeMap::new();

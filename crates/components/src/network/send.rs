@@ -1,25 +1,36 @@
-//! `output { to = host:port }`: sends what it gets to an `input` on another machine.
+//! `output { to = host:port }`: sends what it gets to an `input` on another machine; with `kafka`, through a topic.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use flowgauge_kafka::{Frame, Producer, Totals};
 
 use flowgauge_link::{KeyFolder, Sender, SenderCounts, SenderOptions, Sent, WhenFull};
 use flowgauge_stack::{
-    Component, Failure, Items, OptionInfo, Outlet, ResultValue, SettingError, Settings, options,
+    Account, Component, Counted, Failure, Items, OptionInfo, Outlet, RecordItem, ResultValue,
+    SettingError, Settings, options,
 };
 use flowgauge_wire::Nanos;
 
 use super::codec::{Encoder, Kind};
 use super::failure;
+use super::kafka::Route;
 
 /// A frame of this length is sent.
 const FRAME_BYTES: usize = 256 << 10;
 /// What is shorter is sent after this time.
 const FRAME_AGE: Duration = Duration::from_millis(50);
+/// Messages of a topic have what they refer to with them: they are made longer, but not as long as a broker refuses.
+const MESSAGE_AGE: Duration = Duration::from_millis(200);
+/// What has not arrived after this time is asked for again.
+const SETTLE_WAIT: Duration = Duration::from_secs(2);
 /// Of longer packets the rest is cut off, as by a snap length: a frame has a limit, too.
 const MOST_PACKET: usize = 2 << 20;
 /// How long the start of a stack waits to learn that the other side will never answer.
 const START_WAIT: Duration = Duration::from_secs(2);
+/// How long it waits for a broker, where it has to be there.
+const BROKER_WAIT: Duration = Duration::from_secs(10);
 
 options! {
     pub(crate) const;
@@ -38,7 +49,7 @@ options! {
     /// What then.
     WHEN_FULL = when_full: Choice("wait", "drop_newest", "drop_oldest"),
         "what to do when the spool is full: hold up the source, or lose items, which the other machine is \
-         told; wait where it is not said";
+         told; where it is not said, wait, but drop_newest with kafka in a live capture";
     /// How long the end waits.
     LINGER = linger: Duration,
         "how long to wait at the end for all to have arrived, and for room in the spool once the run is to \
@@ -48,6 +59,16 @@ options! {
 /// The options that only sending has.
 pub(crate) const OPTIONS: [OptionInfo; 6] =
     [PEER, SPOOL, SPOOL_FOLDER, SPOOL_FILE, WHEN_FULL, LINGER];
+
+/// Makes the component that sends through Kafka.
+pub(crate) fn make_kafka(
+    settings: &Settings,
+    brokers: &str,
+) -> Result<Box<dyn Component>, SettingError> {
+    let route = Route::read(settings, brokers)?;
+    let options = SenderOptions::new(route.place.name());
+    finish_make(settings, options, Way::Kafka(Box::new(route)))
+}
 
 /// Makes the component.
 pub(crate) fn make(settings: &Settings, to: &str) -> Result<Box<dyn Component>, SettingError> {
@@ -60,6 +81,16 @@ pub(crate) fn make(settings: &Settings, to: &str) -> Result<Box<dyn Component>, 
         );
     }
     options.peer = settings.text("peer").map(str::to_owned);
+    let keys = super::keys(settings);
+    let identity = settings.text("identity").map(str::to_owned);
+    finish_make(settings, options, Way::Link { keys, identity })
+}
+
+fn finish_make(
+    settings: &Settings,
+    mut options: SenderOptions,
+    way: Way,
+) -> Result<Box<dyn Component>, SettingError> {
     if let Some(bytes) = settings.size("spool") {
         if bytes < 4 * FRAME_BYTES as u64 {
             return Err(SettingError::of("spool", "is less than 1M")
@@ -80,17 +111,16 @@ pub(crate) fn make(settings: &Settings, to: &str) -> Result<Box<dyn Component>, 
     options.when_full = match settings.text("when_full") {
         Some("drop_newest") => WhenFull::DropNewest,
         Some("drop_oldest") => WhenFull::DropOldest,
+        None if matches!(way, Way::Kafka(_)) && settings.is_live() => WhenFull::DropNewest,
         _ => WhenFull::Wait,
     };
     if let Some(linger) = settings.duration("linger") {
         options.linger = Duration::from_nanos(linger);
     }
     Ok(Box::new(ToNetwork {
-        keys: super::keys(settings),
-        identity: settings.text("identity").map(str::to_owned),
+        way,
         options,
-        encoder: Encoder::default(),
-        since: None,
+        lanes: vec![Lane::default()],
         latest: 0,
         sender: None,
         counts: SenderCounts::default(),
@@ -98,13 +128,29 @@ pub(crate) fn make(settings: &Settings, to: &str) -> Result<Box<dyn Component>, 
     }))
 }
 
-struct ToNetwork {
-    keys: KeyFolder,
-    identity: Option<String>,
-    options: SenderOptions,
+/// How items reach those that take them.
+enum Way {
+    Link {
+        keys: KeyFolder,
+        identity: Option<String>,
+    },
+    Kafka(Box<Route>),
+}
+
+/// What becomes a frame: all items of a link, those of a partition.
+#[derive(Default)]
+struct Lane {
     encoder: Encoder,
-    /// When the first item of the frame came.
+    /// What the frame's items refer to, where that goes with it.
+    announced: Vec<Vec<u8>>,
+    /// When its first item came.
     since: Option<Instant>,
+}
+
+struct ToNetwork {
+    way: Way,
+    options: SenderOptions,
+    lanes: Vec<Lane>,
     /// The largest time so far.
     latest: u64,
     sender: Option<Sender>,
@@ -126,25 +172,24 @@ impl ToNetwork {
                     let bytes = packets.batch.bytes_of(descriptor);
                     let bytes = bytes.get(..MOST_PACKET).unwrap_or(bytes);
                     let sender = &self.sender;
-                    self.encoder
+                    self.lanes[0]
+                        .encoder
                         .packet(descriptor, bytes, &mut |text| announce(sender, text));
-                    self.added(descriptor.time)?;
+                    self.added(0, descriptor.time)?;
                 }
             }
             Items::Chunks(chunks) => {
                 self.begin(Kind::Chunks)?;
                 for chunk in *chunks {
-                    self.encoder.chunk(chunk);
-                    self.added(chunk.time)?;
+                    self.lanes[0].encoder.chunk(chunk);
+                    self.added(0, chunk.time)?;
                 }
             }
             Items::Records(records) => {
                 self.begin(Kind::Records)?;
                 for item in *records {
-                    let sender = &self.sender;
-                    self.encoder
-                        .record(item.time, item.record, &mut |text| announce(sender, text));
-                    self.added(item.time)?;
+                    let lane = self.record(item);
+                    self.added(lane, item.time)?;
                 }
             }
             _ => {}
@@ -152,29 +197,72 @@ impl ToNetwork {
         Ok(())
     }
 
+    /// Adds a record to the lane it belongs to.
+    fn record(&mut self, item: &RecordItem<'_>) -> usize {
+        let (time, record) = (item.time, item.record);
+        let partitions = self.lanes.len() as u32;
+        match &mut self.way {
+            Way::Link { .. } => {
+                let sender = &self.sender;
+                let encoder = &mut self.lanes[0].encoder;
+                encoder.record(time, record, &mut |text| announce(sender, text));
+                0
+            }
+            Way::Kafka(route) => {
+                let lane = route.partition(record, partitions) as usize;
+                let Lane {
+                    encoder, announced, ..
+                } = &mut self.lanes[lane];
+                encoder.record(time, record, &mut |text| {
+                    announced.push(text);
+                    announced.len() as u32 - 1
+                });
+                lane
+            }
+        }
+    }
+
     /// A frame has items of one kind.
     fn begin(&mut self, kind: Kind) -> Result<(), flowgauge_link::Error> {
-        match self.encoder.kind() {
-            Some(other) if other != kind => self.flush(),
+        match self.lanes[0].encoder.kind() {
+            Some(other) if other != kind => self.flush(0),
             _ => Ok(()),
         }
     }
 
     #[inline]
-    fn added(&mut self, time: Nanos) -> Result<(), flowgauge_link::Error> {
+    fn added(&mut self, lane: usize, time: Nanos) -> Result<(), flowgauge_link::Error> {
         self.latest = self.latest.max(time.0);
-        if self.encoder.len() >= FRAME_BYTES {
-            return self.flush();
+        let Lane { encoder, since, .. } = &mut self.lanes[lane];
+        if encoder.len() >= FRAME_BYTES {
+            return self.flush(lane);
+        }
+        if since.is_none() {
+            *since = Some(Instant::now());
         }
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), flowgauge_link::Error> {
-        self.since = None;
-        if self.encoder.count() == 0 {
+    fn flush(&mut self, number: usize) -> Result<(), flowgauge_link::Error> {
+        let lane = &mut self.lanes[number];
+        lane.since = None;
+        if lane.encoder.count() == 0 {
             return Ok(());
         }
-        let (payload, count) = self.encoder.take();
+        let (payload, count) = match &self.way {
+            Way::Link { .. } => lane.encoder.take(),
+            Way::Kafka(route) => {
+                let (items, count) = lane.encoder.take_whole(&mut lane.announced);
+                let partition = number as u32;
+                let frame = Frame {
+                    partition,
+                    first: route.totals.add(partition, count),
+                    count,
+                    items: &items,
+                };
+                (frame.encode(), count)
+            }
+        };
         if let Some(sender) = &self.sender
             && sender.send(payload, count, self.latest)? == Sent::Lost
             && !self.has_lost
@@ -187,6 +275,43 @@ impl ToNetwork {
         }
         Ok(())
     }
+
+    /// Sends what waits for longer than this.
+    fn flush_older(&mut self, age: Duration) -> Result<(), flowgauge_link::Error> {
+        for lane in 0..self.lanes.len() {
+            let since = self.lanes[lane].since;
+            if since.is_some_and(|since| since.elapsed() >= age) {
+                self.flush(lane)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self) -> Result<Sender, Failure> {
+        let failed = |error| failure(&error);
+        match &mut self.way {
+            Way::Link { keys, identity } => {
+                let identity = keys.identity(identity.as_deref()).map_err(failed)?;
+                Sender::start(&identity, self.options.clone()).map_err(failed)
+            }
+            Way::Kafka(route) => {
+                let cluster = route.place.open()?;
+                let partitions = match route.partitions {
+                    Some(partitions) => partitions,
+                    None => Producer::partitions(&cluster, BROKER_WAIT).map_err(failed)?,
+                };
+                route.totals = Arc::new(Totals::new(partitions));
+                self.lanes.resize_with(partitions as usize, Lane::default);
+                let carrier = Arc::new(Producer::new(cluster, route.totals.clone()));
+                let session = flowgauge_link::random();
+                Sender::start_by(carrier, session, self.options.clone()).map_err(failed)
+            }
+        }
+    }
+
+    fn counts(&self) -> SenderCounts {
+        self.sender.as_ref().map_or(self.counts, Sender::counts)
+    }
 }
 
 fn announce(sender: &Option<Sender>, text: Vec<u8>) -> u32 {
@@ -195,10 +320,7 @@ fn announce(sender: &Option<Sender>, text: Vec<u8>) -> u32 {
 
 impl Component for ToNetwork {
     fn start(&mut self) -> Result<(), Failure> {
-        let identity = self.keys.identity(self.identity.as_deref());
-        let identity = identity.map_err(|error| failure(&error))?;
-        let sender = Sender::start(&identity, self.options.clone());
-        let sender = sender.map_err(|error| failure(&error))?;
+        let sender = self.open()?;
         // A machine that is away may come; one that does not know this one will not.
         if let Err(error) = sender.wait_for_connection(START_WAIT) {
             return Err(failure(&error));
@@ -211,9 +333,6 @@ impl Component for ToNetwork {
         if let Err(error) = self.encode(items) {
             out.fail(failure(&error));
         }
-        if self.encoder.count() > 0 && self.since.is_none() {
-            self.since = Some(Instant::now());
-        }
     }
 
     fn has_timer(&self) -> bool {
@@ -222,19 +341,30 @@ impl Component for ToNetwork {
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
         self.latest = self.latest.max(now.0);
-        if self.since.is_some_and(|since| since.elapsed() >= FRAME_AGE)
-            && let Err(error) = self.flush()
-        {
+        let age = match self.way {
+            Way::Link { .. } => FRAME_AGE,
+            Way::Kafka(_) => MESSAGE_AGE,
+        };
+        if let Err(error) = self.flush_older(age) {
             out.fail(failure(&error));
         }
         // What is in the frame may be older.
-        if let Some(sender) = self.sender.as_ref().filter(|_| self.encoder.count() == 0) {
+        let is_empty = self.lanes.iter().all(|lane| lane.encoder.count() == 0);
+        if let Some(sender) = self.sender.as_ref().filter(|_| is_empty) {
             sender.time(self.latest);
         }
     }
 
+    fn settle(&mut self, out: &mut dyn Outlet) -> bool {
+        if let Err(error) = self.flush_older(Duration::ZERO) {
+            out.fail(failure(&error));
+        }
+        let sender = self.sender.as_ref();
+        sender.is_none_or(|sender| sender.settle(SETTLE_WAIT))
+    }
+
     fn finish(&mut self, out: &mut dyn Outlet) {
-        if let Err(error) = self.flush() {
+        if let Err(error) = self.flush_older(Duration::ZERO) {
             out.fail(failure(&error));
         }
         let Some(sender) = self.sender.take() else {
@@ -278,7 +408,21 @@ impl Component for ToNetwork {
     }
 
     fn result(&self) -> Option<ResultValue> {
-        let counts = self.sender.as_ref().map_or(self.counts, Sender::counts);
-        Some(ResultValue::Sum(counts.delivered))
+        Some(ResultValue::Sum(self.counts().delivered))
+    }
+
+    fn account(&self) -> Option<Box<Account>> {
+        let count = self.counts().lost;
+        (count > 0).then(|| {
+            let what = format!("lost: {} takes less than comes", self.options.address);
+            Box::new(Account {
+                counted: vec![Counted {
+                    count,
+                    thing: "item",
+                    what,
+                }],
+                ..Account::default()
+            })
+        })
     }
 }

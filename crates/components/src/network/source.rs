@@ -32,6 +32,10 @@ pub(super) struct Source {
     pub(super) has_ended: bool,
     /// An earlier run of the sender left it.
     pub(super) is_left: bool,
+    /// Each frame comes with what it refers to.
+    pub(super) is_whole: bool,
+    /// Records get their numbers.
+    pub(super) numbers: bool,
     pub(super) late: u64,
     pub(super) refused: u64,
 }
@@ -110,9 +114,18 @@ impl Source {
             let is_over = match &mut self.decoder {
                 None => {
                     self.read = 0;
-                    self.decoder = Decoder::new(payload).filter(|decoder| decoder.kind() == kind);
+                    let decoder = match self.is_whole {
+                        false => Decoder::new(payload),
+                        true => Announced::of_whole(payload, self.numbers).and_then(
+                            |(announced, at)| {
+                                self.announced = announced;
+                                Decoder::behind(payload, at)
+                            },
+                        ),
+                    };
+                    let found = decoder.as_ref().map(Decoder::kind);
+                    self.decoder = decoder.filter(|decoder| decoder.kind() == kind);
                     if self.decoder.is_none() {
-                        let found = Decoder::new(payload).map(|decoder| decoder.kind());
                         refused(&self.name, self.refused, found, kind);
                     }
                     self.decoder.is_none()
@@ -126,9 +139,13 @@ impl Source {
                                 .packet(payload, &self.announced)
                                 .map(|one| run.push(one)),
                             Run::Chunks(run) => decoder.chunk(payload).map(|one| run.push(one)),
-                            Run::Records(run) => decoder
-                                .record(payload, &self.announced)
-                                .map(|one| run.push(one)),
+                            Run::Records(run) => {
+                                let number = frame.first + u64::from(self.read) + run.len() as u64;
+                                let numbers = self.numbers.then_some((frame.origin, number));
+                                decoder
+                                    .record(payload, &self.announced, numbers)
+                                    .map(|one| run.push(one))
+                            }
                         };
                         if is_read.is_none() {
                             break;

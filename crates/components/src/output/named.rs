@@ -238,6 +238,10 @@ impl Component for Named {
         }
     }
 
+    fn settle(&mut self, out: &mut dyn Outlet) -> bool {
+        self.open.iter_mut().all(|(_, file)| file.settle(out))
+    }
+
     fn begin_finish(&mut self) {
         self.thread.iter().for_each(WriterThread::begin_finish);
     }

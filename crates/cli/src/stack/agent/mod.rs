@@ -593,7 +593,7 @@ fn check_text(definition: &Definition, rights: &Rights) -> Result<(), Refused> {
             if is_source && option.name == "interface" && !text.is_empty() {
                 may_capture(definition, rights, text)?;
             }
-            if matches!(option.name, "to" | "listen") && !rights.network {
+            if matches!(option.name, "to" | "listen" | "kafka") && !rights.network {
                 return Err(Refused::new(format!(
                     "{} may not use the network ({})",
                     definition.by, node.label
@@ -688,9 +688,13 @@ mod tests {
         let outside = refused("output { file = /tmp/x.pcap }", "ops all").unwrap();
         assert!(outside.contains("not in the agent's folder"), "{outside}");
         assert_eq!(refused("output { file = x.pcap }", "ops all"), None);
-        let sends = "output { to = c:1 }";
-        assert!(refused(sends, "ops all").unwrap().contains("network"));
-        assert_eq!(refused(sends, "ops all network"), None);
+        for sends in [
+            "output { to = c:1 }",
+            "packets output { kafka = c:1, topic = t }",
+        ] {
+            assert!(refused(sends, "ops all").unwrap().contains("network"));
+            assert_eq!(refused(sends, "ops all network"), None);
+        }
         let captures = "pcap { interface = eth0 } - count";
         assert!(
             refused(captures, "ops all")

@@ -1,5 +1,7 @@
 //! What items refer to: origins of packets, fields and schemas of records.
 
+use std::sync::LazyLock;
+
 use flowgauge_record::schema::{MadeField, kept_within};
 use flowgauge_record::{Field, FieldKind, Schema, Unit};
 use flowgauge_wire::LinkType;
@@ -11,7 +13,28 @@ use super::{FIELD, MOST_FIELDS, ORIGIN, SCHEMA};
 #[derive(Debug, Default)]
 pub(crate) struct Announced {
     all: Vec<Announcement>,
+    /// Records get fields more: who sent them, and their number there.
+    numbers: bool,
 }
+
+/// What [`Announced::of_whole`] gives records.
+static NUMBERS: LazyLock<[&'static Field; 2]> = LazyLock::new(|| {
+    let made = |name: &str, kind, help: &str| MadeField {
+        name: name.to_owned(),
+        kind,
+        unit: Unit::None,
+        heading: String::new(),
+        rank: 0,
+        exact: true,
+        help: help.to_owned(),
+    };
+    let session = "who sent the record: 16 hexadecimal digits for an output and partition";
+    let number = "the record's number there: the same record has the same session and number";
+    [
+        made("session", FieldKind::Hex, session).kept(),
+        made("number", FieldKind::Unsigned, number).kept(),
+    ]
+});
 
 #[derive(Clone, Copy, Debug)]
 enum Announcement {
@@ -29,6 +52,25 @@ impl Announced {
         let filler = Announcement::Origin(0, LinkType::default());
         self.all.push(read.unwrap_or(filler));
         is_good
+    }
+
+    /// What a payload that stands alone begins with, and where the rest begins.
+    pub(crate) fn of_whole(payload: &[u8], numbers: bool) -> Option<(Announced, usize)> {
+        let mut bytes = Bytes {
+            bytes: payload,
+            at: 0,
+        };
+        let mut announced = Announced {
+            numbers,
+            ..Announced::default()
+        };
+        for _ in 0..bytes.count(1)? {
+            let length = bytes.count(1)?;
+            if !announced.add(bytes.take(length)?) {
+                return None;
+            }
+        }
+        Some((announced, bytes.at))
     }
 
     fn read(&self, bytes: &mut Bytes<'_>) -> Option<Announcement> {
@@ -55,7 +97,10 @@ impl Announced {
                 let count = bytes.count(1)?;
                 let fields: Option<Vec<&'static Field>> =
                     (0..count).map(|_| self.field(bytes.number()?)).collect();
-                let fields = fields.filter(|fields| !fields.is_empty())?;
+                let mut fields = fields.filter(|fields| !fields.is_empty())?;
+                if self.numbers {
+                    fields.extend(*NUMBERS);
+                }
                 Announcement::Schema(kept_within(fields, MOST_FIELDS)?)
             }
             _ => return None,

@@ -62,10 +62,12 @@ impl ChunkPlace {
 impl Decoder {
     /// At the beginning of a payload; `None`: it is none.
     pub(crate) fn new(payload: &[u8]) -> Option<Decoder> {
-        let mut bytes = Bytes {
-            bytes: payload,
-            at: 0,
-        };
+        Decoder::behind(payload, 0)
+    }
+
+    /// The same of a payload that begins there.
+    pub(crate) fn behind(payload: &[u8], at: usize) -> Option<Decoder> {
+        let mut bytes = Bytes { bytes: payload, at };
         Some(Decoder {
             kind: Kind::from_repr(bytes.byte()?)?,
             last: bytes.u64()?,
@@ -186,11 +188,12 @@ impl Decoder {
         &self.streams
     }
 
-    /// The next record.
+    /// The next record; with the number of its session and its own, where those become fields.
     pub(crate) fn record(
         &mut self,
         payload: &[u8],
         announced: &Announced,
+        numbers: Option<(u64, u64)>,
     ) -> Option<(Nanos, OwnedRecord)> {
         let mut bytes = Bytes {
             bytes: payload,
@@ -199,8 +202,12 @@ impl Decoder {
         let time = self.time(&mut bytes)?;
         let schema = announced.schema(bytes.number()?)?;
         let mut values = Vec::with_capacity(schema.len());
-        for _ in schema {
+        let added = numbers.map_or(0, |_| 2);
+        for _ in 0..schema.len().saturating_sub(added) {
             values.push(value(&mut bytes, announced, 0)?);
+        }
+        if let Some((session, number)) = numbers {
+            values.extend([Value::Hex(session), Value::Unsigned(number)]);
         }
         self.at = bytes.at;
         Some((time, OwnedRecord::new(schema, values)))

@@ -56,6 +56,25 @@ impl Encoder {
         (payload, count)
     }
 
+    /// The same for one that is read without those before it: with what it refers to, which `announced` are, in their order.
+    pub(crate) fn take_whole(&mut self, announced: &mut Vec<Vec<u8>>) -> (Vec<u8>, u32) {
+        let before: usize = announced.iter().map(|text| text.len() + 4).sum();
+        let mut whole = Vec::with_capacity(self.payload.len() + before + 4);
+        number(&mut whole, announced.len() as u64);
+        for one in announced.drain(..) {
+            text(&mut whole, &one);
+        }
+        whole.extend_from_slice(&self.payload);
+        self.payload.clear();
+        let count = core::mem::take(&mut self.count);
+        self.kind = None;
+        self.streams.clear();
+        self.origins.clear();
+        self.fields.clear();
+        self.schemas.clear();
+        (whole, count)
+    }
+
     /// What the payload holds, once something is in it.
     pub(crate) fn kind(&self) -> Option<Kind> {
         self.kind

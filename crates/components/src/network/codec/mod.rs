@@ -71,13 +71,21 @@ pub fn fuzz(bytes: &[u8]) {
         announced.add(input.take(length).unwrap_or_default());
     }
     let payload = bytes.get(input.at..).unwrap_or_default();
-    let Some(mut decoder) = Decoder::new(payload) else {
-        return;
-    };
+    if let Some(decoder) = Decoder::new(payload) {
+        read_all(payload, &announced, decoder);
+    }
+    if let Some((announced, at)) = Announced::of_whole(bytes, false)
+        && let Some(decoder) = Decoder::behind(bytes, at)
+    {
+        read_all(bytes, &announced, decoder);
+    }
+}
+
+fn read_all(payload: &[u8], announced: &Announced, mut decoder: Decoder) {
     while !decoder.is_at_end(payload) {
         let before = decoder.at;
         let is_read = match decoder.kind() {
-            Kind::Packets => decoder.packet(payload, &announced).map(|packet| {
+            Kind::Packets => decoder.packet(payload, announced).map(|packet| {
                 let end = packet.offset as usize + packet.captured_len as usize;
                 assert!(end <= payload.len() && packet.wire_len >= packet.captured_len);
             }),
@@ -85,7 +93,7 @@ pub fn fuzz(bytes: &[u8]) {
                 let chunk = place.chunk(payload, decoder.streams());
                 assert_eq!(chunk.map(|chunk| chunk.bytes.len()), Some(place.len));
             }),
-            Kind::Records => decoder.record(payload, &announced).map(drop),
+            Kind::Records => decoder.record(payload, announced, None).map(drop),
         };
         if is_read.is_none() {
             return;
@@ -147,7 +155,7 @@ mod tests {
         let mut decoder = Decoder::new(&payload).unwrap();
         let expected = OwnedRecord::of(&record());
         for time in [7, 5] {
-            let (at, found) = decoder.record(&payload, &announced).unwrap();
+            let (at, found) = decoder.record(&payload, &announced, None).unwrap();
             assert_eq!(at, Nanos(time));
             // The fields are others, of the same names.
             let pairs = |record: &OwnedRecord| -> Vec<(&str, Value)> {
@@ -159,6 +167,40 @@ mod tests {
             assert_eq!(pairs(&found), pairs(&expected));
         }
         assert!(decoder.is_at_end(&payload));
+    }
+
+    #[test]
+    fn a_payload_that_stands_alone_needs_none_before_it() {
+        let mut encoder = Encoder::default();
+        let mut whole = |times: &[u64]| {
+            let mut said = Vec::new();
+            for time in times {
+                encoder.record(Nanos(*time), &record(), &mut |text| {
+                    said.push(text);
+                    said.len() as u32 - 1
+                });
+            }
+            encoder.take_whole(&mut said)
+        };
+        let payloads = [whole(&[7, 5]), whole(&[9])];
+        let expected = OwnedRecord::of(&record());
+        for (payload, count) in payloads {
+            for numbers in [None, Some((0xfeed, 4))] {
+                let (announced, at) = Announced::of_whole(&payload, numbers.is_some()).unwrap();
+                let mut decoder = Decoder::behind(&payload, at).unwrap();
+                for _ in 0..count {
+                    let (_, found) = decoder.record(&payload, &announced, numbers).unwrap();
+                    assert_eq!(found.get("bytes"), expected.get("bytes"));
+                    let added = ["session", "number"].map(|name| found.get(name).cloned());
+                    let numbered = [Some(Value::Hex(0xfeed)), Some(Value::Unsigned(4))];
+                    assert_eq!(added, numbers.map_or([None, None], |_| numbered));
+                }
+                assert!(decoder.is_at_end(&payload));
+            }
+            for cut in 0..payload.len() {
+                fuzz(&payload[..cut]);
+            }
+        }
     }
 
     #[test]
@@ -176,7 +218,7 @@ mod tests {
         assert!(said.iter().all(|text| announced.add(text)));
         let payload = encoder.take().0;
         let mut decoder = Decoder::new(&payload).unwrap();
-        let (_, found) = decoder.record(&payload, &announced).unwrap();
+        let (_, found) = decoder.record(&payload, &announced, None).unwrap();
         let files = found.iter().find(|(field, _)| field.name == "files");
         let expected = Value::List(mail.files.as_slice().into());
         assert_eq!(files.map(|(_, value)| value), Some(&expected));
