@@ -601,7 +601,7 @@ mod tests {
         for text in [
             "output { file = /tmp/x.pcap }",
             "output { to = c:1 }",
-            "output { kafka = c:1, topic = t }",
+            "packets output { kafka = c:1, topic = t }",
             "anonymize { policy = /etc/shadow } count",
             "thread count",
         ] {

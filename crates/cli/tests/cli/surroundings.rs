@@ -179,7 +179,7 @@ fn memory_that_is_refused_is_told_with_a_hint() {
         "syn.pcap",
     ]);
     assert_eq!(made.status.code(), Some(0));
-    let line = "ulimit -v 48000; exec \"$0\" \"$@\"";
+    let line = "ulimit -v 64000; exec \"$0\" \"$@\"";
     let output = folder.run_after(line, &["flows", "-r", "syn.pcap"]);
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
