@@ -350,8 +350,9 @@ fn flow(
     }
     let every = Duration::from_nanos(options.every.0.max(1_000_000));
     let mut left = options.count.unwrap_or(u64::MAX);
+    // What came of a member that is late is shown with its next results.
+    let mut came = vec![Came::default(); flow.size()];
     while left > 0 {
-        let mut came = vec![Came::default(); flow.size()];
         let is_over = wait(&control, every, &mut flow, &mut came);
         let mut all = flow.results();
         let states = flow.states();
@@ -372,8 +373,8 @@ fn flow(
         if left == 1 {
             all = flow.close();
         }
-        for ((results, state), came) in all.into_iter().zip(&states).zip(came) {
-            let results = results.map(|results| shown(results, came, names));
+        for ((results, state), came) in all.into_iter().zip(&states).zip(&mut came) {
+            let results = results.map(|results| shown(results, core::mem::take(came), names));
             match (results, is_scope) {
                 (Ok(results), false) => {
                     print(&match options.json {

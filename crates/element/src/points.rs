@@ -60,6 +60,8 @@ struct Point {
     member: Member,
     generation: u32,
     clock: Nanos,
+    /// Packets that its capture had lost before, and has since.
+    dropped_before: Option<u64>,
     dropped: u64,
     forgotten: u64,
     /// Why nothing comes of it, as it was told.
@@ -80,11 +82,14 @@ impl Points {
             member,
             generation: 0,
             clock: Nanos(0),
+            dropped_before: None,
             dropped: 0,
             forgotten: 0,
             trouble: None,
         });
-        let points = points.collect();
+        let mut points: Vec<Point> = points.collect();
+        // Before the flow: what is lost from then on may be of it.
+        look_for_drops(sensors, &mut points);
         let flow = ScopeFlow::open(sensors, members, &stack(options), &[], Duration::ZERO)?;
         Ok(Points {
             sensors: Arc::clone(sensors),
@@ -102,7 +107,7 @@ impl Points {
     /// cannot be compared with what comes.
     pub fn look(&mut self, tell: &mut dyn FnMut(String)) -> bool {
         self.flow.refresh();
-        self.drops();
+        look_for_drops(&self.sensors, &mut self.points);
         let mut is_anew = false;
         for (point, state) in self.points.iter_mut().zip(self.flow.states()) {
             let trouble = state.trouble.map(|trouble| trouble.what);
@@ -126,34 +131,11 @@ impl Points {
 
     /// Ends the observation, and takes the last of it. Returns which devices never observed.
     pub fn close(mut self, sink: &mut dyn Sink, tell: &mut dyn FnMut(String)) -> Vec<Member> {
-        self.drops();
+        look_for_drops(&self.sensors, &mut self.points);
         let last = self.flow.close();
         self.told(last, sink, tell);
         let silent = self.points.into_iter().filter(|it| it.generation == 0);
         silent.map(|point| point.member).collect()
-    }
-
-    /// Asks for what the captures have lost.
-    fn drops(&mut self) {
-        for at in 0..self.points.len() {
-            let member = &self.points[at].member;
-            // Devices of one sensor are told of together.
-            let before = &self.points[..at];
-            if (before.iter()).any(|other| other.member.address == member.address) {
-                continue;
-            }
-            let (client, address) = (self.sensors.client(member), member.address.clone());
-            let Ok(status) = client.and_then(|client| client.status()) else {
-                continue;
-            };
-            let points = self.points.iter_mut();
-            for point in points.filter(|point| point.member.address == address) {
-                let mut devices = status.devices.iter();
-                if let Some(device) = devices.find(|device| device.device == point.member.device) {
-                    point.dropped = dropped(device);
-                }
-            }
-        }
     }
 
     /// Takes in what members tell. Returns whether one has more.
@@ -224,6 +206,34 @@ fn stack(options: &PointsOptions) -> String {
         options.marks,
         options.max_flows.saturating_mul(2)
     )
+}
+
+/// Asks for what the captures have lost. A sensor that was started anew counts from zero.
+fn look_for_drops(sensors: &Sensors, points: &mut [Point]) {
+    for at in 0..points.len() {
+        let member = &points[at].member;
+        // Devices of one sensor are told of together.
+        let before = &points[..at];
+        if (before.iter()).any(|other| other.member.address == member.address) {
+            continue;
+        }
+        let (client, address) = (sensors.client(member), member.address.clone());
+        let Ok(status) = client.and_then(|client| client.status()) else {
+            continue;
+        };
+        for point in points
+            .iter_mut()
+            .filter(|point| point.member.address == address)
+        {
+            let mut devices = status.devices.iter();
+            if let Some(device) = devices.find(|device| device.device == point.member.device) {
+                let all = dropped(device);
+                let before = point.dropped_before.get_or_insert(all);
+                *before = if all < *before { 0 } else { *before };
+                point.dropped = all - *before;
+            }
+        }
+    }
 }
 
 /// Packets that a device wanted and lost.

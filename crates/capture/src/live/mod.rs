@@ -68,10 +68,11 @@ impl LiveConfig {
         }
     }
 
-    /// Blocks of 1 MiB: large enough for any frame, small enough that a few of them stay in the
-    /// cache; smaller ones where the buffer is small.
+    /// Blocks of 256 KiB: large enough for any frame, small enough that a few of them stay in the cache; smaller ones where
+    /// the buffer is small. A block is handed over after `retire_ms`, however little is in it: the ring holds what comes in
+    /// that time by its blocks (5 seconds of the usual settings), or as many bytes as it has.
     fn ring(&self) -> RingOptions {
-        const LARGEST: u64 = 1 << 20;
+        const LARGEST: u64 = 1 << 18;
         const SMALLEST: u64 = 1 << 17;
 
         let block = (self.buffer_bytes / 8)
