@@ -189,6 +189,15 @@ impl Who {
             credential,
         }
     }
+
+    /// What sessions are counted by: the identifiers of the credential's blocks, those of the issuer first; without one the name.
+    pub(crate) fn accounts(&self) -> Vec<String> {
+        let credential = self.credential.as_deref().map(Credential::parse);
+        match credential {
+            Some(Ok(credential)) => credential.ids().to_vec(),
+            _ => vec![self.name.clone().unwrap_or_default()],
+        }
+    }
 }
 
 impl People {
@@ -337,10 +346,27 @@ impl Asker {
             .collect()
     }
 
-    /// Sessions that may run at once.
-    pub(crate) fn most_sessions(&self) -> u32 {
-        let layers = self.policy.layers().iter();
-        let all = layers.filter_map(|layer| layer.block.duties.most_flows);
-        all.min().unwrap_or(0)
+    /// Whether one more session may run, beside others with these accounts: the table bounds all that was made of one credential, a block
+    /// all that has it.
+    ///
+    /// # Errors
+    /// No more may.
+    pub(crate) fn has_room(&self, others: &[&[String]]) -> Result<(), Fault> {
+        let accounts = self.who.accounts();
+        for layer in self.policy.layers() {
+            let account = layer.id.as_ref().or(accounts.first());
+            let (Some(most), Some(account)) = (layer.block.duties.most_flows, account) else {
+                continue;
+            };
+            let own = others.iter().filter(|it| it.contains(account)).count();
+            if own >= most as usize {
+                let error = format!(
+                    "you have {own} sessions that run, and may have no more ({})",
+                    layer.origin
+                );
+                return Err(Fault::busy(error));
+            }
+        }
+        Ok(())
     }
 }

@@ -151,6 +151,45 @@ fn credentials_allow_what_all_of_their_blocks_do() {
 }
 
 #[test]
+fn what_is_made_of_a_credential_is_bounded_together() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    world.element("element-a");
+    world.two_captures();
+    world.domain("element-a", "campus", &["one"], json!([]));
+    let order = one_shot("bandwidth", "campus", "campus").to_string();
+    let open = |credential: &Credential| {
+        let bearer = format!("Authorization: Bearer {}", credential.text());
+        let path = "/v1/sessions";
+        world.ask("element-a", "", "POST", path, &[&bearer], Some(&order))
+    };
+    let flows = |most| Limits {
+        most_flows: Some(most),
+        ..Limits::default()
+    };
+    let wide = Credential::issue(&issuer(), &Limits::default()).unwrap();
+    // A block bounds all that have it; asking for more than the table has gives nothing.
+    let two = wide.attenuate(&flows(2)).unwrap();
+    let copies = (0..4).map(|it| two.attenuate(&flows(1000 + it)).unwrap());
+    let answers: Vec<u16> = copies.map(|copy| open(&copy).status).collect();
+    assert_eq!(answers, [200, 200, 503, 503]);
+    assert_eq!(open(&two).status, 503);
+    let copies = (0..18).map(|it| wide.attenuate(&flows(2000 + it)).unwrap());
+    let answers: Vec<u16> = copies.map(|copy| open(&copy).status).collect();
+    assert_eq!(answers, [vec![200; 14], vec![503; 4]].concat());
+    let refused = open(&wide);
+    let error = refused.body["error"].as_str().unwrap();
+    assert!(
+        error.contains("16 sessions") && error.contains("issuers.ops"),
+        "{error}"
+    );
+    // Another credential of the issuer has its own.
+    let other = Credential::issue(&issuer(), &Limits::default()).unwrap();
+    assert_eq!(open(&other).status, 200);
+}
+
+#[test]
 fn credentials_that_do_not_count_are_refused() {
     let Some(mut world) = World::new() else {
         return;
