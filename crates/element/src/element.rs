@@ -11,7 +11,7 @@ use flowgauge_sensor_client::Sensors;
 use flowgauge_sensor_client::scope;
 use flowgauge_sys::notice::tell;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
@@ -24,9 +24,8 @@ use crate::publish::Series;
 use crate::rights::{Asker, People, now};
 use crate::session::{Order, Outcome, Session, State};
 use crate::store::{Domain, Kept, PeerElement, Store};
+use crate::turns::Turns;
 
-/// How long a measurement waits for others to end.
-const TURN: Duration = Duration::from_secs(30);
 /// When it is tried again to keep a session.
 const AGAIN: Duration = Duration::from_secs(5);
 /// What is told of what cannot be had, whatever it is.
@@ -41,7 +40,7 @@ pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) series: Mutex<Series>,
     sensors: Arc<Sensors>,
-    turns: Semaphore,
+    turns: Turns,
     /// Measurements under way, by what and how long is measured.
     shared: Mutex<HashMap<String, Weak<Shared>>>,
     live: Mutex<HashMap<String, Live>>,
@@ -80,7 +79,7 @@ impl Inner {
             store: Store::open(&config)?,
             series: Mutex::default(),
             sensors: Arc::new(Sensors::new(config.socket.clone(), identity.clone())),
-            turns: Semaphore::new(config.most_measurements as usize),
+            turns: Turns::new(config.most_measurements),
             shared: Mutex::default(),
             live: Mutex::default(),
             opening: Mutex::default(),
@@ -290,7 +289,10 @@ impl Inner {
         let mut order = kept.session.order.clone();
         order.filters = asker.filters().into_iter().chain(order.filters).collect();
         let measured = measured(&kept.session.order, asker);
-        let (outcome, number) = self.together(&measured, &order, seconds, via).await?;
+        let account = kept.who.accounts().swap_remove(0);
+        let (outcome, number) = self
+            .together(&account, &measured, &order, seconds, via)
+            .await?;
         if let Some(number) = number {
             self.store
                 .put_found(&kept.session.id, number)
@@ -303,37 +305,50 @@ impl Inner {
         }
     }
 
-    /// Measures, or waits for an equal measurement that is under way.
+    /// Measures, or waits for an equal measurement that is under way. Who begins one has the turn: what waits for that holds up no others
+    /// who want the same.
     async fn together(
         self: &Arc<Self>,
+        account: &str,
         measured: &str,
         order: &Order,
         seconds: u32,
         via: &[String],
     ) -> Result<Measured, String> {
         let key = format!("{seconds} {measured}");
+        let (mut turn, mut has_waited) = (None, false);
         loop {
-            let mut result = {
+            let begun = {
                 let mut shared = self.shared.lock();
                 shared.retain(|_, under_way| under_way.strong_count() > 0);
-                match shared.get(&key).and_then(Weak::upgrade) {
-                    Some(under_way) => under_way.subscribe(),
-                    None => {
+                match (shared.get(&key).and_then(Weak::upgrade), turn.take()) {
+                    (Some(under_way), _) => Some(under_way.subscribe()),
+                    (None, None) => None,
+                    (None, Some(turn)) => {
                         let under_way: Arc<Shared> = Arc::new(watch::channel(None).0);
                         shared.insert(key.clone(), Arc::downgrade(&under_way));
                         let result = under_way.subscribe();
                         let (inner, order, via) = (Arc::clone(self), order.clone(), via.to_vec());
                         let measured = measured.to_owned();
                         tokio::spawn(async move {
+                            let _turn = turn;
                             let outcome = inner.one(&order, seconds, &via, &under_way).await;
                             // Of a time that nobody asked for.
                             let outcome = outcome.filter(|_| !under_way.is_closed());
                             let stored = outcome.map(|it| it.map(|it| inner.stored(&measured, it)));
                             let _ = under_way.send(Some(stored));
                         });
-                        result
+                        Some(result)
                     }
                 }
+            };
+            let Some(mut result) = begun else {
+                if has_waited {
+                    return Err("too many measurements are under way".to_owned());
+                }
+                turn = self.turns.take(account).await;
+                has_waited = turn.is_none();
+                continue;
             };
             let found = result.wait_for(Option::is_some).await;
             let found = found.map_err(|_| "the measurement ended without a result".to_owned())?;
@@ -376,8 +391,6 @@ impl Inner {
         via: &[String],
         under_way: &Arc<Shared>,
     ) -> Result<Outcome, String> {
-        let turn = timeout(TURN, self.turns.acquire()).await;
-        let _turn = turn.map_err(|_| "too many measurements are under way".to_owned())?;
         match self.site(order, seconds).await? {
             Site::Peer(peer) => self.forward(&peer, order, seconds, via).await,
             Site::Path(peer) => self.probe(&peer, order, seconds).await,

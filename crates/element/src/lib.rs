@@ -22,6 +22,7 @@ mod rights;
 mod serve;
 mod session;
 mod store;
+mod turns;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -158,7 +158,9 @@ fn what_is_made_of_a_credential_is_bounded_together() {
     world.element("element-a");
     world.two_captures();
     world.domain("element-a", "campus", &["one"], json!([]));
-    let order = one_shot("bandwidth", "campus", "campus").to_string();
+    let order = json!({"source": "campus", "destination": "campus", "metric": "bandwidth",
+                       "period": {"periodic": {"every": 3600, "times": 2}}})
+    .to_string();
     let open = |credential: &Credential| {
         let bearer = format!("Authorization: Bearer {}", credential.text());
         let path = "/v1/sessions";

@@ -140,6 +140,32 @@ fn stored_results_are_answered() {
 }
 
 #[test]
+fn nobody_takes_all_measurements() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    world.more = "most_measurements = 2\n".to_owned();
+    world.element("element-a");
+    world.two_captures();
+    world.domain("element-a", "campus", &["one"], json!([]));
+    world.domain("element-a", "lab", &["two"], json!([]));
+    let first = world.open("element-a", &one_shot("bandwidth", "campus", "campus"));
+    world.until_flows("one", 1);
+    // Equal ones share it; another one waits in vain, and holds up nobody else meanwhile.
+    let equal = world.open("element-a", &one_shot("bandwidth", "campus", "campus"));
+    let second = world.open("element-a", &one_shot("bandwidth", "lab", "lab"));
+    let order = quick("bandwidth", "campus").to_string();
+    let path = "/v1/sessions?wait=60";
+    let of_other = world.ask("element-a", "bob", "POST", path, &[], Some(&order));
+    assert_eq!(of_other.body["state"], "done", "{}", of_other.text);
+    let second = world.ended("element-a", &second);
+    assert_eq!(second["error"], "too many measurements are under way");
+    for id in [first, equal] {
+        assert_eq!(world.ended("element-a", &id)["state"], "done");
+    }
+}
+
+#[test]
 fn sessions_are_bounded_and_go_on_after_a_restart() {
     let Some(mut world) = World::new() else {
         return;
