@@ -30,6 +30,7 @@ use crate::peers::{MOST_VIA, VIA};
 use crate::probes::{Arrival, Grant, ProbeOrder};
 use crate::publish::is_name;
 use crate::rights::{Asker, Who};
+use crate::serve::Counted;
 use crate::session::{Answer, Order, Session};
 use crate::store::{Domain, Kept, PeerElement, SensorOf};
 
@@ -265,6 +266,7 @@ async fn whole(mut body: Body) -> Option<Vec<u8>> {
 async fn known(
     State(inner): Shared,
     Extension(peer): Extension<Arc<Option<Peer>>>,
+    Extension(counted): Extension<Arc<Counted>>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, Fault> {
@@ -288,9 +290,9 @@ async fn known(
         })
     });
     let who = Who::of(peer.as_ref().as_ref(), bearer.transpose()?);
-    request
-        .extensions_mut()
-        .insert(Arc::new(inner.people.asker(who)?));
+    let asker = inner.people.asker(who)?;
+    counted.admit();
+    request.extensions_mut().insert(Arc::new(asker));
     Ok(next.run(request).await)
 }
 
