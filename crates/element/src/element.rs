@@ -19,10 +19,11 @@ use crate::config::Config;
 use crate::fault::Fault;
 use crate::measure::{self, Named, Task};
 use crate::modules;
+use crate::points::filter_text;
 use crate::probes::Grants;
 use crate::publish::Series;
 use crate::rights::{Asker, People, now};
-use crate::session::{Order, Outcome, Session, State};
+use crate::session::{MOST_FILTERS, MOST_FILTERS_TEXT, Order, Outcome, Session, State};
 use crate::store::{Domain, Kept, PeerElement, Store};
 use crate::turns::Turns;
 
@@ -118,10 +119,13 @@ impl Inner {
         // Always the same work: who may not ask learns nothing of what is there.
         let domains = [&order.source, &order.destination].map(|name| self.store.domain(name));
         let [source, destination] = domains;
-        let is_there = source?.is_some() & destination?.is_some();
-        let may_measure = asker.may_measure(&order);
-        if !(is_there & may_measure) {
-            return Err(Fault::unavailable());
+        let both = source?.zip(destination?);
+        let both = both.filter(|_| asker.may_measure(&order));
+        let ((source, _), (destination, _)) = both.ok_or_else(Fault::unavailable)?;
+        if order.metric.declared().site != modules::Site::Probes {
+            let filters = all_filters(&source, &destination, &order, asker.filters(&order));
+            let hint = "one filter that says the same is shorter: \"tcp port 80 or 443\"";
+            filters.map_err(|error| Fault::invalid("filters", error, hint))?;
         }
         // Until it counts itself: several at once are no way past the bounds.
         let _opening = self.opening.lock();
@@ -287,7 +291,7 @@ impl Inner {
         via: &[String],
     ) -> Result<(), String> {
         let mut order = kept.session.order.clone();
-        order.filters = asker.filters().into_iter().chain(order.filters).collect();
+        order.filters = asker.filters(&order);
         let measured = measured(&kept.session.order, asker);
         let account = kept.who.accounts().swap_remove(0);
         let (outcome, number) = self
@@ -439,9 +443,7 @@ impl Inner {
         let task = Task {
             metric: order.metric,
             count: order.parameters.count() as usize,
-            filters: (networks(&source, &destination, is_between).into_iter())
-                .chain(order.filters.iter().cloned())
-                .collect(),
+            filters: all_filters(&source, &destination, order, order.filters.clone())?,
             source: named(&source),
             destination: named(&destination),
             seconds,
@@ -456,11 +458,6 @@ impl Inner {
 
 /// What is measured, whoever asks and however long: results with equal texts can stand for each other.
 fn measured(order: &Order, asker: &Asker) -> String {
-    let filters: Vec<String> = asker
-        .filters()
-        .into_iter()
-        .chain(order.filters.iter().cloned())
-        .collect();
     let declared = order.metric.declared();
     let count = declared.has_count().then(|| order.parameters.count());
     serde_json::json!([
@@ -468,7 +465,7 @@ fn measured(order: &Order, asker: &Asker) -> String {
         order.destination,
         declared.name,
         count,
-        filters
+        asker.filters(order)
     ])
     .to_string()
 }
@@ -485,6 +482,33 @@ fn named(domain: &Domain) -> Vec<Named> {
         Some((format!("{}/{}", domain.name, sensor.name), member.clone()))
     });
     sensors.collect()
+}
+
+/// All filters before what measures, those of the domains' networks first.
+///
+/// # Errors
+/// They are more than sensors take.
+fn all_filters(
+    source: &Domain,
+    destination: &Domain,
+    order: &Order,
+    filters: Vec<String>,
+) -> Result<Vec<String>, String> {
+    if filters.len() > MOST_FILTERS {
+        let count = filters.len();
+        return Err(format!(
+            "with those that are forced there are {count} filters, and {MOST_FILTERS} at most"
+        ));
+    }
+    let is_between = order.metric.declared().site == modules::Site::Between;
+    let networks = networks(source, destination, is_between).into_iter();
+    let filters: Vec<String> = networks.chain(filters).collect();
+    match filter_text(&filters).len() {
+        ..=MOST_FILTERS_TEXT => Ok(filters),
+        bytes => Err(format!(
+            "with those that are forced and of the domains' networks, the filters have {bytes} bytes, and {MOST_FILTERS_TEXT} at most"
+        )),
+    }
 }
 
 /// A filter for packets from one domain's networks to those of the other, or both ways; nothing, where they are not known.

@@ -338,12 +338,11 @@ impl Asker {
         })
     }
 
-    /// The filters that are forced before every measurement, the outermost first.
-    pub(crate) fn filters(&self) -> Vec<String> {
+    /// The filters of a measurement: those that are forced first, the outermost before others.
+    pub(crate) fn filters(&self, order: &Order) -> Vec<String> {
         let layers = self.policy.layers().iter();
-        layers
-            .flat_map(|layer| layer.block.duties.filters.clone())
-            .collect()
+        let forced = layers.flat_map(|layer| &layer.block.duties.filters);
+        forced.chain(&order.filters).cloned().collect()
     }
 
     /// Whether one more session may run, beside others with these accounts: the table bounds all that was made of one credential, a block

@@ -11,7 +11,9 @@ use crate::modules::{Metric, Parameters};
 pub(crate) const MOST_SECONDS: u32 = 3600;
 const MOST_TIMES: u32 = 100_000;
 const MOST_FILTER: usize = 1024;
-const MOST_FILTERS: usize = 16;
+pub(crate) const MOST_FILTERS: usize = 16;
+/// Bytes of all filters as components of a flow, whose text has 4,096 at most on sensors: the rest is for what measures.
+pub(crate) const MOST_FILTERS_TEXT: usize = 3840;
 const MOST_PUBLICATIONS: usize = 8;
 /// Stored results that a session has at most; the oldest go.
 pub(crate) const MOST_RESULTS: usize = 1000;

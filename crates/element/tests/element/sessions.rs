@@ -166,6 +166,44 @@ fn nobody_takes_all_measurements() {
 }
 
 #[test]
+fn filters_are_as_long_as_sensors_take() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    world.element("element-a");
+    world.two_captures();
+    world.domain("element-a", "campus", &["one"], json!([]));
+    world.domain("element-a", "lab", &["two"], json!(["10.0.0.0/8"]));
+    let order = |metric: &str, source: &str, filters: usize, bytes: usize| {
+        let mut order = quick(metric, source);
+        order["filters"] = json!(vec![format!("{:bytes$}", "ip"); filters]);
+        order
+    };
+    // As many as there may be reach sensors, with what is longest behind them.
+    for metric in ["application_rtt", "shares", "bandwidth"] {
+        let id = world.open("element-a", &order(metric, "campus", 16, 226));
+        let ended = world.ended("element-a", &id);
+        assert_eq!(ended["state"], "done", "{metric}: {ended}");
+    }
+    for (source, filters, bytes, sum) in [
+        ("campus", 16, 227, "3856 bytes"),
+        ("campus", 4, 1024, "4152 bytes"),
+        // (src net 10.0.0.0/8) and (dst net 10.0.0.0/8), in brackets.
+        ("lab", 16, 226, "3901 bytes"),
+        ("campus", 17, 2, "16 filters"),
+    ] {
+        let body = order("bandwidth", source, filters, bytes).to_string();
+        let path = "/v1/sessions";
+        let answer = world.ask("element-a", "alice", "POST", path, &[], Some(&body));
+        assert_eq!(answer.status, 422, "{}", answer.text);
+        assert_eq!(answer.body["place"], "filters");
+        let error = answer.body["error"].as_str().unwrap();
+        assert!(error.contains(sum), "{error}");
+    }
+    world.check_document("element-a");
+}
+
+#[test]
 fn sessions_are_bounded_and_go_on_after_a_restart() {
     let Some(mut world) = World::new() else {
         return;
