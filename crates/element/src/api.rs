@@ -376,6 +376,7 @@ fn shown(by: &Asker, mut domain: Domain) -> Domain {
     if !by.rights.sensors && !by.rights.admin {
         domain.sensors.clear();
     }
+    domain.peer = domain.peer.filter(|_| by.rights.admin);
     domain
 }
 

@@ -17,6 +17,8 @@ use crate::store::{Domain, PeerElement};
 pub(crate) const VIA: &str = "flowgauge-via";
 /// How many those are at most.
 pub(crate) const MOST_VIA: usize = 4;
+/// Who answers, for users.
+const PEER: &str = "a peer element";
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a peer is asked to wait with it, in seconds.
@@ -68,8 +70,8 @@ impl Inner {
         }
         match (answer.results.pop(), answer.session.error) {
             (Some(outcome), _) => Ok(outcome),
-            (None, Some(error)) => Err(format!("{}: {error}", peer.name)),
-            (None, None) => Err(format!("{} has no result in time", peer.name)),
+            (None, Some(error)) => Err(of_peer(peer, &error)),
+            (None, None) => Err(of_peer(peer, "there is no result in time")),
         }
     }
 
@@ -94,12 +96,21 @@ impl Inner {
             (method, headers, body),
             patience,
         );
-        // Where it is and why it does not answer is no matter of users.
+        // Who and where it is, and why it does not answer, is no matter of users.
         let (status, body) = asked.await.map_err(|error| {
             tell(format_args!("peer {}: {error}", peer.name));
-            format!("the element {} does not answer", peer.name)
+            "a peer element does not answer".to_owned()
         })?;
-        read(status, &body).map_err(|error| format!("{}: {error}", peer.name))
+        read(status, &body).map_err(|error| of_peer(peer, &error))
+    }
+}
+
+/// What a peer answers, for users: its name goes to the log alone.
+fn of_peer(peer: &PeerElement, error: &str) -> String {
+    tell(format_args!("peer {}: {error}", peer.name));
+    match error.starts_with(PEER) {
+        true => error.to_owned(),
+        false => format!("{PEER}: {error}"),
     }
 }
 

@@ -167,10 +167,7 @@ impl Inner {
     ) -> Result<Outcome, String> {
         let probes = &self.config.probes;
         if !probes.peers.contains(&peer.name) {
-            return Err(format!(
-                "probes between this element and {} are not agreed",
-                peer.name
-            ));
+            return Err("probes between this element and the peer are not agreed".to_owned());
         }
         let mut addresses = lookup_host(&peer.address)
             .await

@@ -50,7 +50,7 @@ pub(crate) struct Domain {
     pub networks: Vec<String>,
     /// Its sensors, for who may know them.
     pub sensors: Vec<SensorOf>,
-    /// The peer element that answers for it; none: this one.
+    /// For an admin: the peer element that answers for it; none: this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
 }

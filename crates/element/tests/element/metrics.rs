@@ -207,10 +207,22 @@ fn elements_measure_for_each_other() {
     let there = world.ended("element-a", &there);
     assert_eq!(
         (&there["state"], there["error"].as_str().unwrap()),
-        (&json!("failed"), "the element element-b does not answer")
+        (&json!("failed"), "a peer element does not answer")
     );
-    // Nothing of where the peer and the sensors are is told.
+    // Nothing of who and where the peer and the sensors are is told.
     assert!(!there.to_string().contains("127.0.0.1"), "{there}");
+    assert!(!there.to_string().contains("element-"), "{there}");
+    let domains = |user: &str| {
+        ["/v1/domains", "/v1/domains/lab", "/v1/domains/nowhere"]
+            .map(|path| world.ask("element-a", user, "GET", path, &[], None).text)
+            .concat()
+    };
+    let seen = domains("element-b");
+    assert!(
+        seen.contains("\"lab\"") && !seen.contains("element-"),
+        "{seen}"
+    );
+    assert_eq!(domains("alice").matches("element-b").count(), 4);
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn probes_are_between_elements_that_agreed() {
     world.peer("element-a", "element-b", &["lab"]);
     let refused = probe(&world, "one_way", "campus", "lab");
     let error = refused["error"].as_str().unwrap();
-    assert_eq!(error, "element-b: resource not available");
+    assert_eq!(error, "a peer element: resource not available");
     world.peer("element-b", "element-a", &["campus"]);
     let refused = probe(&world, "one_way", "lab", "campus");
     assert!(
