@@ -275,25 +275,34 @@ async fn known(
         let error = "this is not the element's name";
         return Err(Fault::new(StatusCode::MISDIRECTED_REQUEST, error, hint));
     }
-    let bearer = request.headers().get(AUTHORIZATION).map(|value| {
-        let text = value
-            .to_str()
-            .ok()
-            .and_then(|text| text.strip_prefix("Bearer "));
-        text.map(str::to_owned).ok_or_else(|| {
-            let hint = "Authorization: Bearer TEXT, the text of a credential";
-            Fault::new(
-                StatusCode::UNAUTHORIZED,
-                "this authorization is not understood",
-                hint,
-            )
-        })
-    });
-    let who = Who::of(peer.as_ref().as_ref(), bearer.transpose()?);
+    let who = Who::of(peer.as_ref().as_ref(), credential(request.headers())?);
     let asker = inner.people.asker(who)?;
     counted.admit();
     request.extensions_mut().insert(Arc::new(asker));
     Ok(next.run(request).await)
+}
+
+/// The text of the credential that is brought, if one is.
+fn credential(headers: &HeaderMap) -> Result<Option<String>, Fault> {
+    let mut all = headers.get_all(AUTHORIZATION).iter();
+    let refused = |error: &str| {
+        let hint = "Authorization: Bearer TEXT, once, the text of a credential";
+        Fault::new(StatusCode::UNAUTHORIZED, error, hint)
+    };
+    let Some(value) = all.next() else {
+        return Ok(None);
+    };
+    if all.next().is_some() {
+        return Err(refused("there are several authorizations"));
+    }
+    // RFC 9110, 11.1: the scheme is the same in small letters.
+    let text = value.to_str().ok().and_then(|text| text.split_once(' '));
+    match text {
+        Some((scheme, text)) if scheme.eq_ignore_ascii_case("Bearer") => {
+            Ok(Some(text.trim_start_matches(' ').to_owned()))
+        }
+        _ => Err(refused("this authorization is not understood")),
+    }
 }
 
 /// Whether a request is to this machine by a name that only it has: pages of others, whose names lead here, have none of its rights.

@@ -239,6 +239,26 @@ fn credentials_that_do_not_count_are_refused() {
         assert_eq!(answer.status, status, "{}", answer.body);
         assert!(!answer.body.to_string().contains(&credential));
     }
+    // The scheme is the same in small letters; which of two counts would be a guess.
+    for (headers, status) in [
+        (&[("authorization: bearer", wide.text())][..], 200),
+        (&[("Authorization: BEARER ", wide.text())], 200),
+        (&[("Authorization: Bearer", "".to_owned())], 401),
+        (&[("Authorization: Bearers", wide.text())], 401),
+        (
+            &[
+                ("Authorization: Bearer", wide.text()),
+                ("authorization: bearer", narrow.text()),
+            ],
+            401,
+        ),
+    ] {
+        let headers = headers.iter().map(|(name, text)| format!("{name} {text}"));
+        let headers: Vec<String> = headers.collect();
+        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+        let answer = world.ask("element-a", "", "GET", "/v1/domains", &headers, None);
+        assert_eq!(answer.status, status, "{headers:?}");
+    }
     // With the certificate that it is for.
     let bearer = format!("Authorization: Bearer {}", of_other.text());
     assert_eq!(
