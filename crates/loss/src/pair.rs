@@ -8,8 +8,9 @@ use crate::comparison::{ComparisonOptions, Flow, Of, Paired, Point, Row, shifted
 use crate::pairing::{Side, Step, difference};
 use crate::sums::{Offset, Spread, Sums};
 
-/// By how much delays may change while it is found out whether a packet passed a point before the first one that is known of it.
-const MARGIN: u64 = 1_000_000;
+/// How long after a sensor's point says that it begins, and before it says that it ends, packets may be missing: its capture is
+/// opened and closed, or gets another filter, beside its clock, and delays change meanwhile.
+const EDGE: Nanos = Nanos(100_000_000);
 /// Intervals that wait to be told, applications, and pairs of addresses that are kept.
 const MOST_INTERVALS: usize = 1 << 18;
 const MOST_APPLICATIONS: usize = 4096;
@@ -49,6 +50,8 @@ pub(crate) struct Pair {
     pub(crate) points: [usize; 2],
     one_way: bool,
     interval: u64,
+    /// What is so near to where a point begins or ends is not compared. Files have all between their first and last packet.
+    edge: Nanos,
     /// Of intervals that were not told of yet: both directions.
     intervals: BTreeMap<u64, [Sums; 2]>,
     /// Intervals before this one were.
@@ -78,6 +81,7 @@ impl Pair {
             points: [first, second],
             one_way: options.one_way,
             interval: options.interval.0.max(1),
+            edge: options.patience.map_or(Nanos(0), |_| EDGE),
             intervals: BTreeMap::new(),
             told: 0,
             now: 0,
@@ -173,28 +177,20 @@ impl Pair {
 
     /// Whether both observed when the flow began, the clocks differing by so much.
     fn saw_beginning(&self, sides: [&Side; 2], difference: i64, points: &[Point]) -> bool {
-        let [one, other] = self.points.map(|point| points[point].begin);
-        let of_one = one.is_none_or(|begin| {
-            shifted(sides[1].first, difference.saturating_neg())
-                .0
-                .saturating_add(MARGIN)
-                >= begin.0
-        });
-        let of_other = other.is_none_or(|begin| {
-            shifted(sides[0].first, difference).0.saturating_add(MARGIN) >= begin.0
-        });
-        of_one && of_other
+        (0..2).all(|at| {
+            let first = on_clock(at, sides.map(|side| side.first), difference);
+            let begin = points[self.points[at]].begin;
+            begin.is_none_or(|begin| first.0.min(first.1) >= begin + self.edge)
+        })
     }
 
     /// Whether both still observed when the flow ended.
     fn saw_end(&self, sides: [&Side; 2], difference: i64, points: &[Point]) -> bool {
-        let [one, other] = self.points.map(|point| points[point].end);
-        let of_one = one.is_none_or(|end| {
-            shifted(sides[1].last, difference.saturating_neg()).0 <= end.0.saturating_add(MARGIN)
-        });
-        let of_other = other
-            .is_none_or(|end| shifted(sides[0].last, difference).0 <= end.0.saturating_add(MARGIN));
-        of_one && of_other
+        (0..2).all(|at| {
+            let last = on_clock(at, sides.map(|side| side.last), difference);
+            let end = points[self.points[at]].end;
+            end.is_none_or(|end| last.0.max(last.1) + self.edge <= end)
+        })
     }
 
     /// Finds out which way a flow goes: to where its TTL is less; where both directions passed, the way in which the second clock's
@@ -406,9 +402,8 @@ impl Pair {
         let offset = self.offset.map_or(0, |offset| offset.nanos);
         let to_other = if seen == 0 { offset } else { -offset };
         let other = &points[self.points[1 - seen]];
-        let is_before =
-            |begin: Nanos| shifted(side.last, to_other).0.saturating_add(MARGIN) < begin.0;
-        let is_after = |end: Nanos| shifted(side.first, to_other).0 > end.0.saturating_add(MARGIN);
+        let is_before = |begin: Nanos| shifted(side.last, to_other) < begin + self.edge;
+        let is_after = |end: Nanos| shifted(side.first, to_other) + self.edge > end;
         let is_outside = other.begin.is_none_or(is_before) || other.end.is_some_and(is_after);
         let route = back.map(|back| back == self.one_way);
         let route = route.or_else(|| self.routes.get(&to).copied());
@@ -452,6 +447,14 @@ impl Pair {
         *alone += 1;
         let expected = probability * (*compared + *alone) as f64;
         probability >= IMPROBABLE && *alone as f64 <= EXCESS * expected + FEW
+    }
+}
+
+/// Times of both points, by the clock of one of them; `difference` is what the second clock shows more.
+fn on_clock(at: usize, [first, second]: [Nanos; 2], difference: i64) -> (Nanos, Nanos) {
+    match at {
+        0 => (first, shifted(second, difference.saturating_neg())),
+        _ => (shifted(first, difference), second),
     }
 }
 

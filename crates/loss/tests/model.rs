@@ -491,3 +491,85 @@ fn what_a_sensor_drops_itself_is_within_the_bounds() {
         }
     }
 }
+
+/// Short connections all the time, on a path that loses nothing: whichever packets of them the points see first and last.
+#[test]
+fn what_comes_at_the_edges_of_an_observation_is_neither_lost_nor_copied() {
+    const STEP: u64 = 50_000;
+    let path = Path {
+        seed: 0,
+        flows: 0,
+        packets: 0,
+        lost: 0,
+        copied: 0,
+        delay: STEP / 4,
+        jitter: 0,
+        shift: 3 * SECOND as i64,
+        routers: 1,
+        marks: 4,
+        is_text: false,
+    };
+    // A connection each millisecond for 2 s, of 40 packets in 2 ms.
+    let all = |point: usize| {
+        let packets = (0..2000).flat_map(|flow| (0..40).map(move |at| (flow, at)));
+        let mut seen: Vec<Packet> = packets
+            .map(|(flow, at)| {
+                let is_back = at % 2 == 1;
+                let is_last = is_back == (point == 0);
+                let shift = [0, path.shift as u64][point];
+                let late = path.delay * u64::from(is_last);
+                Packet {
+                    time: START + flow * MILLISECOND + at * STEP + late + shift,
+                    flow,
+                    is_back,
+                    number: flow * 40 + at,
+                    ttl: 64 - u8::from(is_last),
+                }
+            })
+            .collect();
+        seen.sort_by_key(|packet| packet.time);
+        seen
+    };
+    let interval = Nanos(SECOND / 4);
+    let sum = |rows: &[Row], number: fn(&Row) -> u64| {
+        let totals = rows.iter().filter(|row| row.of == Of::Total);
+        totals.map(number).sum::<u64>()
+    };
+    for cut in 0..80 {
+        // One point begins later and ends earlier, or begins and ends later.
+        let mut seen = [all(0), all(1)];
+        let (later, earlier) = (cut % 2, cut / 2 % 2);
+        seen[later].drain(..1000 + cut);
+        let left = seen[earlier].len() - 1000 - cut;
+        seen[earlier].truncate(left);
+        let mut comparison = Comparison::new(ComparisonOptions {
+            points: 2,
+            pairs: pairs(2, false),
+            interval,
+            patience: Some(interval),
+            lag: interval,
+            max_flows: 10_000,
+            flows: false,
+            one_way: false,
+        });
+        for (point, packets) in seen.iter().enumerate() {
+            for told in observe(&path, packets, interval) {
+                comparison.observe(point, &told);
+            }
+        }
+        comparison.finish();
+        let rows = comparison.take_rows();
+        for row in rows.iter().filter(|row| row.of == Of::Total) {
+            let sums = &row.sums;
+            assert_eq!(
+                (sums.lost, sums.duplicates, sums.one_sided, sums.sent),
+                (0, 0, 0, sums.received),
+                "{cut}: {row:?}"
+            );
+        }
+        let all = seen.iter().map(|seen| seen.len() as u64).sum();
+        let compared = sum(&rows, |row| row.sums.sent + row.sums.received);
+        assert_eq!(compared + sum(&rows, |row| row.sums.uncompared), all);
+        assert!(compared * 10 > all * 8, "{cut}: {compared} of {all}");
+    }
+}
