@@ -35,6 +35,9 @@ pub trait Sink {
 
     /// A point has told everything up to this time of its clock; so many packets its capture has lost until then.
     fn advance(&mut self, point: usize, clock: Nanos, dropped: u64);
+
+    /// Some of what points saw is never told.
+    fn cut(&mut self) {}
 }
 
 impl Sink for Comparison {
@@ -44,6 +47,10 @@ impl Sink for Comparison {
 
     fn advance(&mut self, point: usize, clock: Nanos, dropped: u64) {
         Comparison::advance(self, point, clock, dropped);
+    }
+
+    fn cut(&mut self) {
+        Comparison::cut(self);
     }
 }
 
@@ -132,8 +139,16 @@ impl Points {
     /// Ends the observation, and takes the last of it. Returns which devices never observed.
     pub fn close(mut self, sink: &mut dyn Sink, tell: &mut dyn FnMut(String)) -> Vec<Member> {
         look_for_drops(&self.sensors, &mut self.points);
+        // The end is one answer: as little as can be is left for it.
+        self.take(sink, tell);
         let last = self.flow.close();
-        self.told(last, sink, tell);
+        if self.told(last, sink, tell) {
+            sink.cut();
+            tell(
+                "flows were more than the last answer tells of: what is not compared grows"
+                    .to_owned(),
+            );
+        }
         let silent = self.points.into_iter().filter(|it| it.generation == 0);
         silent.map(|point| point.member).collect()
     }
