@@ -639,9 +639,11 @@ async fn cancel(
 async fn grant(
     State(inner): Shared,
     Extension(by): By,
+    Extension(peer): Extension<Arc<Option<Peer>>>,
     Json(order): Json<ProbeOrder>,
 ) -> Answered<Grant> {
-    Ok(Json(inner.grant(&by, &order).await?))
+    let from = peer.as_ref().as_ref().map(|peer| peer.address.as_str());
+    Ok(Json(inner.grant(&by, from, &order).await?))
 }
 
 async fn arrivals(

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use flowgauge_sensor_client::Client;
 use flowgauge_sys::echo::Echo;
 use flowgauge_sys::files::Folder;
@@ -103,6 +103,7 @@ impl Inner {
     pub(crate) async fn grant(
         self: &Arc<Self>,
         by: &Asker,
+        from: Option<&str>,
         order: &ProbeOrder,
     ) -> Result<Grant, Fault> {
         let name = by.who.name.clone().filter(|_| by.who.credential.is_none());
@@ -114,6 +115,13 @@ impl Inner {
             let hint = "ping, connect or one_way, for 1 to 3600 seconds";
             return Err(Fault::invalid("metric", "this is not probed", hint));
         }
+        let from = from
+            .and_then(|from| from.parse().ok())
+            .ok_or_else(Fault::unavailable)?;
+        self.refuse_captured(from).await.map_err(|error| {
+            let hint = "probe another interface of that machine, or have its sensor leave this one";
+            Fault::new(StatusCode::CONFLICT, error, hint)
+        })?;
         let random = || RandomState::new().hash_one(0);
         let token = format!("{:016x}{:016x}", random(), random());
         if order.metric != Metric::OneWay {
@@ -142,6 +150,13 @@ impl Inner {
             inner.grants.lock().remove(&key);
         });
         Ok(Grant { token, port })
+    }
+
+    /// Capturing is passive: what this machine's sensor captures gets no probes, those of others neither.
+    async fn refuse_captured(&self, peer: SocketAddr) -> Result<(), String> {
+        let socket = self.config.socket.clone();
+        let captured = tokio::task::spawn_blocking(move || refuse_captured(&socket, peer));
+        captured.await.map_err(|error| error.to_string())?
     }
 
     /// What came of a measurement that was agreed to.
@@ -173,9 +188,7 @@ impl Inner {
             .await
             .map_err(|error| error.to_string())?;
         let target = addresses.next().ok_or("the peer has no address")?;
-        let socket = self.config.socket.clone();
-        let captured = tokio::task::spawn_blocking(move || refuse_captured(&socket, target));
-        captured.await.map_err(|error| error.to_string())??;
+        self.refuse_captured(target).await?;
         let body = serde_json::to_vec(&ProbeOrder {
             metric: order.metric,
             seconds,
@@ -317,7 +330,7 @@ fn unspecified(target: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, 0)
 }
 
-/// Capturing is passive: what this machine's sensor captures gets no probes.
+/// Whether the way to an address is an interface that this machine's sensor captures.
 fn refuse_captured(socket: &Path, target: SocketAddr) -> Result<(), String> {
     let said = |error: std::io::Error| error.to_string();
     // Nothing is sent by this.

@@ -92,6 +92,14 @@ fn probes_are_between_elements_that_agreed() {
                 error,
                 "the way to the peer is an interface that is captured"
             );
+            // Those of others get there no answer either.
+            let order = json!({"metric": "connect", "seconds": 1}).to_string();
+            let path = "/v1/probes";
+            let refused = world.ask("element-a", "element-b", "POST", path, &[], Some(&order));
+            assert_eq!(
+                (refused.status, refused.body["error"].as_str()),
+                (409, Some(error))
+            );
         }
     }
     world.check_document("element-b");
