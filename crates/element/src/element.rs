@@ -145,6 +145,7 @@ impl Inner {
             state: State::Running,
             created: now(),
             made: 0,
+            missed: 0,
             error: None,
         };
         let kept = Kept {
@@ -259,8 +260,12 @@ impl Inner {
         let Some(periodic) = &period.periodic else {
             return Ok(());
         };
+        let mut due = periodic.next(now());
         while kept.session.made < periodic.times {
-            let left = periodic.next(now()) - now();
+            let (begin, missed) = periodic.late(due, now());
+            kept.session.missed = kept.session.missed.saturating_add(missed);
+            due = begin + f64::from(periodic.every);
+            let left = begin - now();
             sleep(Duration::from_secs_f64(left.max(0.0))).await;
             // Rights may have ended meanwhile.
             let asker = self.asker(kept)?;

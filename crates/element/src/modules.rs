@@ -278,7 +278,12 @@ impl Parameters {
         self.count.unwrap_or(10)
     }
 
-    pub(crate) fn check(&self) -> Result<(), Fault> {
+    pub(crate) fn check(&self, of: &Declared) -> Result<(), Fault> {
+        if self.count.is_some() && !of.has_count() {
+            let what = format!("{} does not take it", of.name);
+            let hint = "/v1/modules has the parameters of each metric";
+            return Err(Fault::invalid("parameters.count", what, hint));
+        }
         match (1..=MOST_COUNT).contains(&self.count()) {
             true => Ok(()),
             false => Err(Fault::invalid(

@@ -124,6 +124,14 @@ impl Periodic {
         self.seconds.unwrap_or(self.every)
     }
 
+    /// When a measurement begins, where the one due at `due` did not begin then: at once in its interval, else at once in the last one
+    /// that has begun. With how many intervals were missed.
+    pub(crate) fn late(&self, due: f64, now: f64) -> (f64, u32) {
+        let every = f64::from(self.every.max(1));
+        let missed = ((now - due) / every).floor().max(0.0);
+        (due + missed * every, missed as u32)
+    }
+
     /// The beginning of the next measurement, in seconds since 1970.
     pub(crate) fn next(&self, now: f64) -> f64 {
         let every = f64::from(self.every.max(1));
@@ -161,6 +169,16 @@ impl Order {
             let hint = "times are seconds since 1970";
             return Err(Fault::invalid("period.historical", "this is no time", hint));
         }
+        if let Some(Historical {
+            from,
+            until: Some(until),
+        }) = historical
+            && until < from
+        {
+            let hint = "until is a later time than from";
+            let what = "the time ends before it begins";
+            return Err(Fault::invalid("period.historical", what, hint));
+        }
         if let Some(most_recent) = most_recent {
             seconds("period.most_recent.seconds", most_recent.seconds)?;
         }
@@ -196,7 +214,7 @@ impl Order {
             let what = format!("a session has at most {MOST_PUBLICATIONS} publications");
             return Err(Fault::invalid("publish", what, "open several sessions"));
         }
-        self.parameters.check()
+        self.parameters.check(self.metric.declared())
     }
 }
 
@@ -227,6 +245,9 @@ pub(crate) struct Session {
     pub created: f64,
     /// Periodic measurements that have been made.
     pub made: u32,
+    /// Intervals of the period that passed without a measurement, as the one before took longer.
+    #[serde(default)]
+    pub missed: u32,
     /// What went wrong last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -277,7 +298,8 @@ mod tests {
             "\"period\": {\"one_shot\": {}}",
             "\"period\": {\"historical\": {\"from\": 0}, \"periodic\": {\"every\": 10, \"times\": 3}}",
             "\"period\": {\"most_recent\": {\"max_age\": 5}}, \"filters\": [\"tcp port 80\"]",
-            "\"period\": {\"one_shot\": {\"seconds\": 3600}}, \"parameters\": {\"count\": 3}",
+            "\"period\": {\"one_shot\": {\"seconds\": 3600}}, \"parameters\": {}",
+            "\"period\": {\"historical\": {\"from\": 5, \"until\": 5}}",
         ] {
             assert_eq!(with(good), Ok(()), "{good}");
         }
@@ -289,10 +311,23 @@ mod tests {
             "\"period\": {\"periodic\": {\"every\": 10, \"seconds\": 11, \"times\": 1}}",
             "\"period\": {\"periodic\": {\"every\": 10, \"times\": 0}}",
             "\"period\": {\"one_shot\": {}}, \"filters\": [\"tcp prot 80\"]",
-            "\"period\": {\"one_shot\": {}}, \"parameters\": {\"count\": 0}",
+            "\"period\": {\"historical\": {\"from\": 5, \"until\": 4}}",
+            // Loss has no rows to choose from.
+            "\"period\": {\"one_shot\": {}}, \"parameters\": {\"count\": 3}",
         ] {
             assert!(with(bad).is_err(), "{bad}");
         }
+        let shares = |count: u32| {
+            order(&format!(
+                "{{\"source\": \"a\", \"destination\": \"b\", \"metric\": \"shares\",
+                  \"parameters\": {{\"count\": {count}}}, \"period\": {{\"one_shot\": {{}}}}}}"
+            ))
+        };
+        assert_eq!(shares(3), Ok(()));
+        assert!(shares(0).is_err());
+        // Of a filter only its own error is told.
+        let error = with("\"period\": {\"one_shot\": {}}, \"filters\": [\"tcp prot 80\"]");
+        assert!(error.is_err_and(|error| !error.contains("warning")));
     }
 
     #[test]
@@ -305,5 +340,10 @@ mod tests {
         assert_eq!(periodic.next(0.0), 60.0);
         assert_eq!(periodic.next(119.5), 120.0);
         assert_eq!(periodic.next(120.0), 180.0);
+        // What was due at 120 begins then or within its interval, or is missed.
+        assert_eq!(periodic.late(120.0, 60.006), (120.0, 0));
+        assert_eq!(periodic.late(120.0, 179.9), (120.0, 0));
+        assert_eq!(periodic.late(120.0, 180.0), (180.0, 1));
+        assert_eq!(periodic.late(120.0, 301.0), (300.0, 3));
     }
 }

@@ -28,7 +28,9 @@ pub(crate) fn at(name: &str, file: &str, text: &str) -> Result<Stack, String> {
 
 /// What is wrong with a capture filter, in the syntax of pcap-filter(7).
 pub fn filter_error(filter: &str) -> Option<String> {
-    stack("filter", &crate::granted::filter_text(filter)).err()
+    // Counted: of a filter alone it would be told that what it gives on goes nowhere.
+    let text = format!("{}\ncount", crate::granted::filter_text(filter));
+    stack("filter", &text).err()
 }
 
 /// A stack that begins with components that its user does not see.
