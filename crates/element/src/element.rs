@@ -299,9 +299,11 @@ impl Inner {
         order.filters = asker.filters(&order);
         let measured = measured(&kept.session.order, asker);
         let account = kept.who.accounts().swap_remove(0);
-        let (outcome, number) = self
-            .together(&account, &measured, &order, seconds, via)
-            .await?;
+        let together = self.together(&account, &measured, &order, seconds, via);
+        let (outcome, number) = together.await.map_err(|error| match asker.rights.admin {
+            true => error,
+            false => measure::without_reason(error),
+        })?;
         if let Some(number) = number {
             self.store
                 .put_found(&kept.session.id, number)

@@ -54,7 +54,7 @@ impl Task {
 /// Measures. Ends early when all devices have come to their end, or `is_cancelled`.
 ///
 /// # Errors
-/// Why nothing could be measured, for users: what sensors say goes to the log.
+/// Why nothing could be measured; [`without_reason`] makes it fit for all users.
 pub(crate) fn measure(
     sensors: &Arc<Sensors>,
     task: &Task,
@@ -96,7 +96,15 @@ const UNREACHABLE: &str = "its sensors cannot be reached, or refuse what is meas
 /// Why nothing begins.
 fn unreachable(error: ClientError) -> String {
     tell(format_args!("a measurement could not begin: {error}"));
-    UNREACHABLE.to_owned()
+    format!("{UNREACHABLE}: {error}")
+}
+
+/// An error without what sensors say and where they are.
+pub(crate) fn without_reason(error: String) -> String {
+    match error.starts_with(UNREACHABLE) {
+        true => UNREACHABLE.to_owned(),
+        false => error,
+    }
 }
 
 fn say(line: String) {
@@ -140,7 +148,14 @@ fn observe<S: Sink>(
         points.flow().is_over()
     });
     points.look(&mut say);
-    notes.extend(absent(names, points.flow().states()));
+    let states = points.flow().states();
+    let named = names.iter().zip(&states);
+    let troubles = named.filter_map(|(name, state)| {
+        let trouble = state.trouble.as_ref()?;
+        Some(format!("{name}: {}", trouble.what))
+    });
+    let troubles: Vec<String> = troubles.collect();
+    notes.extend(absent(names, states));
     let silent = points.close(&mut sink, &mut say);
     let least = if task.metric.declared().site == Site::Between {
         2
@@ -148,7 +163,7 @@ fn observe<S: Sink>(
         1
     };
     match names.len() - silent.len() < least {
-        true => Err(UNREACHABLE.to_owned()),
+        true => Err(format!("{UNREACHABLE}: {}", troubles.join("; "))),
         false => Ok((sink, notes)),
     }
 }

@@ -267,3 +267,31 @@ fn sessions_are_bounded_and_go_on_after_a_restart() {
         .body;
     assert_eq!(listed.as_array().unwrap().len(), 3);
 }
+
+/// Why sensors cannot be reached is told to those who may know them.
+#[test]
+fn an_admin_is_told_why_sensors_are_not_there() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    world.element("element-a");
+    // Nobody listens on the port of discard.
+    let body = json!({"sensors": [{"name": "gone", "device": "127.0.0.1:9:eth0"}]}).to_string();
+    let put = |path| world.ask("element-a", "alice", "PUT", path, &[], Some(&body));
+    assert_eq!(put("/v1/domains/campus").status, 200);
+    let order = json!({"source": "campus", "destination": "campus", "metric": "application_rtt",
+                       "period": {"one_shot": {"seconds": 1}}})
+    .to_string();
+    let error = |user: &str| {
+        let path = "/v1/sessions?wait=60";
+        let answer = world.ask("element-a", user, "POST", path, &[], Some(&order));
+        answer.body["error"].as_str().unwrap().to_owned()
+    };
+    let (told, known) = (error("bob"), error("alice"));
+    assert_eq!(
+        told,
+        "its sensors cannot be reached, or refuse what is measured"
+    );
+    let reason = known.strip_prefix(&format!("{told}: "));
+    assert!(reason.is_some_and(|it| !it.is_empty()), "{known}");
+}
