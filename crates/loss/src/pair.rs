@@ -10,7 +10,9 @@ use crate::sums::{Offset, Spread, Sums};
 
 /// How long after a sensor's point says that it begins, and before it says that it ends, packets may be missing: its capture is
 /// opened and closed, or gets another filter, beside its clock, and delays change meanwhile.
-const EDGE: Nanos = Nanos(100_000_000);
+const EDGE: i64 = 100_000_000;
+/// Files have all between their first and last packet: by so much delays may change there.
+const MARGIN: i64 = 1_000_000;
 /// Intervals that wait to be told, applications, and pairs of addresses that are kept.
 const MOST_INTERVALS: usize = 1 << 18;
 const MOST_APPLICATIONS: usize = 4096;
@@ -50,8 +52,8 @@ pub(crate) struct Pair {
     pub(crate) points: [usize; 2],
     one_way: bool,
     interval: u64,
-    /// What is so near to where a point begins or ends is not compared. Files have all between their first and last packet.
-    edge: Nanos,
+    /// What is so near to where a point begins or ends is not compared; less than 0: what is not so far outside of it is.
+    edge: i64,
     /// Of intervals that were not told of yet: both directions.
     intervals: BTreeMap<u64, [Sums; 2]>,
     /// Intervals before this one were.
@@ -81,7 +83,7 @@ impl Pair {
             points: [first, second],
             one_way: options.one_way,
             interval: options.interval.0.max(1),
-            edge: options.patience.map_or(Nanos(0), |_| EDGE),
+            edge: options.patience.map_or(-MARGIN, |_| EDGE),
             intervals: BTreeMap::new(),
             told: 0,
             now: 0,
@@ -180,7 +182,7 @@ impl Pair {
         (0..2).all(|at| {
             let first = on_clock(at, sides.map(|side| side.first), difference);
             let begin = points[self.points[at]].begin;
-            begin.is_none_or(|begin| first.0.min(first.1) >= begin + self.edge)
+            begin.is_none_or(|begin| first.0.min(first.1) >= shifted(begin, self.edge))
         })
     }
 
@@ -189,7 +191,7 @@ impl Pair {
         (0..2).all(|at| {
             let last = on_clock(at, sides.map(|side| side.last), difference);
             let end = points[self.points[at]].end;
-            end.is_none_or(|end| last.0.max(last.1) + self.edge <= end)
+            end.is_none_or(|end| shifted(last.0.max(last.1), self.edge) <= end)
         })
     }
 
@@ -402,8 +404,8 @@ impl Pair {
         let offset = self.offset.map_or(0, |offset| offset.nanos);
         let to_other = if seen == 0 { offset } else { -offset };
         let other = &points[self.points[1 - seen]];
-        let is_before = |begin: Nanos| shifted(side.last, to_other) < begin + self.edge;
-        let is_after = |end: Nanos| shifted(side.first, to_other) + self.edge > end;
+        let is_before = |begin: Nanos| shifted(side.last, to_other) < shifted(begin, self.edge);
+        let is_after = |end: Nanos| shifted(shifted(side.first, to_other), self.edge) > end;
         let is_outside = other.begin.is_none_or(is_before) || other.end.is_some_and(is_after);
         let route = back.map(|back| back == self.one_way);
         let route = route.or_else(|| self.routes.get(&to).copied());
