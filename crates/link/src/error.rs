@@ -222,8 +222,7 @@ impl Error {
     }
 }
 
-const NAME_HINT: &str =
-    "write who is expected there as peer = NAME, or make its certificate with --host";
+const NAME_HINT: &str = "name who is expected there (peer = NAME in a stack, --peer NAME on the command line), or make its certificate with --host";
 
 /// What stands between a refusal and more of it.
 fn before(detail: &str) -> &'static str {

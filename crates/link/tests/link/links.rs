@@ -487,7 +487,10 @@ fn strangers_are_refused_with_a_reason() {
     let (error, hint) = refused(&sensor, options);
     assert!(error.contains("another name"), "{error}");
     assert!(
-        hint.contains("collector") && hint.contains("peer = NAME"),
+        hint.contains("collector")
+            && ["peer = NAME", "--peer NAME"]
+                .iter()
+                .all(|it| hint.contains(it)),
         "{hint}"
     );
     // Not on the list.
