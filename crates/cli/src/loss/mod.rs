@@ -48,6 +48,9 @@ struct Report<'a> {
     comparison: Comparison,
     /// Flows that ended early in comparisons before.
     evicted: u64,
+    /// Packets that points counted, and those of them that were not compared.
+    packets: u64,
+    uncompared: u64,
     writer: RecordWriter,
     chart: Chart,
 }
@@ -75,6 +78,8 @@ impl<'a> Report<'a> {
             writer: RecordWriter::new(output, format, LOSS_SCHEMA),
             chart: Chart::new(options.every),
             evicted: 0,
+            packets: 0,
+            uncompared: 0,
             names,
             options,
         })
@@ -83,8 +88,13 @@ impl<'a> Report<'a> {
     /// Writes what is known by now.
     fn write(&mut self) -> Result<(), Failure> {
         for row in self.comparison.take_rows() {
-            if let Of::Interval { start } = row.of {
-                self.chart.add(start, &row);
+            match row.of {
+                Of::Interval { start } => self.chart.add(start, &row),
+                Of::Total => {
+                    self.packets += row.sums.sent + row.sums.received + row.sums.uncompared;
+                    self.uncompared += row.sums.uncompared;
+                }
+                _ => {}
             }
             self.writer.write(&row.record(&self.names));
         }
@@ -109,6 +119,13 @@ impl<'a> Report<'a> {
         let evicted = self.evicted + self.comparison.evicted();
         if evicted > 0 && !self.options.output.common.quiet {
             say!("note: {evicted} flows were ended early to bound memory; raise --max-flows");
+        }
+        let (uncompared, packets) = (self.uncompared, self.packets);
+        if uncompared > packets / 10 && !self.options.output.common.quiet {
+            say!(
+                "note: {uncompared} of {packets} packets counted at the points were not compared, being before the first \
+                 mark of their flow or behind the last; a shorter --every or more --marks compare more"
+            );
         }
         let written = self.writer.finish();
         written.or_else(|error| failure::of_output(error).map_or(Ok(()), Err))?;

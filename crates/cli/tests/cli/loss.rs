@@ -109,6 +109,31 @@ fn flows_that_end_early_are_not_compared() {
     }
 }
 
+/// Where one point observed for a part of the time only.
+#[test]
+fn much_that_is_not_compared_is_said() {
+    let points = Points::new("loss-uncompared", 0);
+    let files = ["a.pcap", "b.pcap", "part.pcap"].map(|name| points.folder.file(name));
+    let mut source = flowgauge_capture::open(&files[1]).unwrap();
+    let mut packets = Vec::new();
+    while let Some(batch) = source.next_batch().unwrap() {
+        let each = batch.packets.iter().enumerate();
+        packets.extend(each.map(|(at, packet)| (packet.time.0, batch.bytes(at).to_vec())));
+    }
+    write(&packets[packets.len() / 3..packets.len() / 2], &files[2]);
+    let [whole, other, part] = files.each_ref().map(|file| file.to_str().unwrap());
+    for (arguments, is_said) in [
+        (vec!["loss", "-r", whole, part], true),
+        (vec!["loss", "-r", whole, part, "-q"], false),
+        (vec!["loss", "-r", whole, other], false),
+    ] {
+        let done = run(&arguments);
+        let text = String::from_utf8_lossy(&done.stderr);
+        let says = text.contains("were not compared") && text.contains("--every");
+        assert_eq!(says, is_said, "{arguments:?}: {text}");
+    }
+}
+
 fn write(packets: &[(u64, Vec<u8>)], path: &Path) {
     let mut sink = FileSink::create(path, SinkOptions::default()).unwrap();
     for (time, frame) in packets {
