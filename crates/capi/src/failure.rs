@@ -77,10 +77,15 @@ impl Failure {
 impl Failure {
     /// The failure of what was tried after something else, with what was told of that.
     pub(crate) fn after(self, before: &str) -> Failure {
-        let (before, _) = before.split_once("; hint: ").unwrap_or((before, ""));
-        let message = match self.message.split_once("; hint: ") {
-            Some((what, hint)) => format!("{what} ({before}); hint: {hint}"),
-            None => format!("{} ({before})", self.message),
+        let parts = |said: &str| match said.split_once("; hint: ") {
+            Some((what, hint)) => (what.to_owned(), Some(hint.to_owned())),
+            None => (said.to_owned(), None),
+        };
+        let ((what, hint), (before, other)) = (parts(&self.message), parts(before));
+        let hints: Vec<String> = hint.into_iter().chain(other).collect();
+        let message = match hints.is_empty() {
+            true => format!("{what} ({before})"),
+            false => format!("{what} ({before}); hint: {}", hints.join("; or ")),
         };
         Failure { message, ..self }
     }
@@ -162,7 +167,7 @@ mod tests {
         assert_eq!(
             failure.after(why).message,
             "no rights to capture on eth0 (the capture on eth0 is not shared: it has 32 clients \
-             already); hint: be root"
+             already); hint: be root; or stop one"
         );
     }
 

@@ -582,11 +582,14 @@ fn a_sensor_serves_programs_beside_its_stacks(lab: &Lab) {
         readings.read(0).value == Some(through.into())
     });
     let other = Other::new();
-    let (_, refused) = other.says("stranger", STRANGER, STRANGER);
-    assert!(
-        refused.contains("you may not have its streams"),
-        "{refused}"
-    );
+    // Also where it could start one of its own, which may not capture.
+    for role in ["stranger", "starter"] {
+        let (_, refused) = other.says(role, STRANGER, STRANGER);
+        assert!(
+            refused.contains("you may not have its streams"),
+            "{role}: {refused}"
+        );
+    }
     lab.ip("link set fg1 down");
     let lines = witness.end();
     assert!(

@@ -153,8 +153,10 @@ pub(super) fn find<T>(
     {
         return Err(refused);
     }
-    start(interface, own, program)?;
-    enter(reach(interface, own)?.ok_or_else(|| died(interface))?)
+    let started = start(interface, own, program)
+        .and_then(|()| enter(reach(interface, own)?.ok_or_else(|| died(interface))?));
+    // Who could not capture itself either is told what root's sensor wants.
+    started.map_err(|error| refused.unwrap_or(error))
 }
 
 /// Connects to the sensor of a user's, if there is one.
