@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use flowgauge_runtime::shared::{Application, Client, Error, ServiceProgram};
+use flowgauge_runtime::shared::{self, Application, Client, Error, ServiceProgram};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_flowgauge");
 
@@ -106,4 +106,16 @@ fn who_starts_it_is_told_what_is_wrong() {
         let told = refused.to_string();
         assert!(told.contains(cause), "{variable}: {told}");
     }
+}
+
+#[test]
+fn a_second_one_is_told_of_the_first() {
+    let _first = shared::listen("fg-twice").unwrap();
+    let ran = Command::new(PROGRAM)
+        .args(["sensor", "run", "-i", "fg-twice"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(said.contains("hint: another sensor"), "{said}");
 }

@@ -92,6 +92,11 @@ impl Error {
     /// What to do about it, where something general can be said.
     pub fn hint(&self) -> Option<String> {
         match self {
+            Error::System { source, .. } if source.kind() == io::ErrorKind::AddrInUse => Some(
+                "another sensor of this user captures there, and programs come to it: \
+                 flowgauge doctor shows its process, which must end first"
+                    .to_owned(),
+            ),
             Error::System { .. } | Error::Protocol { .. } | Error::Wanted { .. } => None,
             Error::NotStarted { .. } => Some(
                 "put flowgauge in PATH, say where it is (FLOWGAUGE_PROGRAM), or do not share the \
