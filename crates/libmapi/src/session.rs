@@ -4,7 +4,6 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, Ordering};
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +12,8 @@ use flowgauge_mapi::{Argument, Call, Error, Shape};
 use flowgauge_sensor_client::protocol::Secret;
 use flowgauge_sensor_client::scope::Member;
 use flowgauge_sensor_client::{
-    CREDENTIAL_VARIABLE, Client, DEFAULT_SOCKET, PREFETCH, Sensors, credential_of_environment,
+    CREDENTIAL_VARIABLE, Client, PREFETCH, Sensors, credential_of_environment,
+    socket_of_environment,
 };
 
 use crate::abi::{RawPacket, RawResults};
@@ -25,8 +25,6 @@ use crate::error::{
 use crate::flow::{Flow, no_result};
 use crate::scope::Scope;
 
-/// The environment's variable that names another socket than the default one.
-const SOCKET_VARIABLE: &str = "FLOWGAUGE_SENSOR";
 /// The environment's variable that names the key with which sensors of other machines are asked.
 const IDENTITY_VARIABLE: &str = "FLOWGAUGE_IDENTITY";
 /// How often a program that waits for a result looks for it, at first and later.
@@ -225,7 +223,8 @@ pub(crate) fn client() -> Result<Client, Error> {
 }
 
 fn connect(credential: Option<&Secret>) -> Result<Client, Error> {
-    let client = Client::connect(&socket()).map_err(|error| of_client(&error, SOCKET))?;
+    let client =
+        Client::connect(&socket_of_environment()).map_err(|error| of_client(&error, SOCKET))?;
     if let Some(credential) = credential {
         let brought = client.bring(credential);
         brought.map_err(|error| of_client(&error, RIGHTS))?;
@@ -276,17 +275,11 @@ pub(crate) fn set_credential(fd: c_int, text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where the sensor of this machine is asked.
-fn socket() -> PathBuf {
-    let socket = std::env::var_os(SOCKET_VARIABLE);
-    socket.map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from)
-}
-
 /// Connections to the sensors of members, which scopes share.
 fn sensors(members: &[Member]) -> Result<Arc<Sensors>, Error> {
     if members.iter().all(|member| member.address.is_none()) {
         let credential = credential(&state())?;
-        let sensors = Sensors::new(socket(), None).with_credential(credential);
+        let sensors = Sensors::new(socket_of_environment(), None).with_credential(credential);
         return Ok(Arc::new(sensors));
     }
     let mut state = state_mut();
@@ -302,7 +295,7 @@ fn sensors(members: &[Member]) -> Result<Arc<Sensors>, Error> {
         Error::new(RIGHTS, what)
     })?;
     let credential = credential(&state)?;
-    let sensors = Sensors::new(socket(), Some(identity)).with_credential(credential);
+    let sensors = Sensors::new(socket_of_environment(), Some(identity)).with_credential(credential);
     let sensors = Arc::new(sensors);
     Ok(Arc::clone(state.sensors.insert(sensors)))
 }

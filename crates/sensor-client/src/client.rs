@@ -99,8 +99,13 @@ impl ClientError {
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
+            ClientError::NotThere { error, .. }
+                if error.kind() == io::ErrorKind::ConnectionRefused =>
+            {
+                "the sensor that listened there has ended: flowgauge sensor run starts it again"
+            }
             ClientError::NotThere { .. } => {
-                "start one with flowgauge sensor run, or name its socket with --socket"
+                "start one with flowgauge sensor run, or name its socket in FLOWGAUGE_SENSOR"
             }
             ClientError::Unreachable(error) => return error.hint(),
             ClientError::NotReached(error) => return error.hint(),

@@ -2,6 +2,8 @@
 //! here: a program that links it only asks.
 #![forbid(unsafe_code)]
 
+use std::path::PathBuf;
+
 mod client;
 mod flow;
 pub mod layout;
@@ -21,3 +23,9 @@ pub use scope_flow::{ScopeFlow, Sensors};
 
 /// Where users come to, unless the sensor's configuration says something else.
 pub const DEFAULT_SOCKET: &str = "/run/flowgauge/sensor.sock";
+
+/// Where users come to: what `FLOWGAUGE_SENSOR` names, else [`DEFAULT_SOCKET`].
+pub fn socket_of_environment() -> PathBuf {
+    let named = std::env::var_os("FLOWGAUGE_SENSOR").filter(|name| !name.is_empty());
+    named.map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from)
+}

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use flowgauge_sensor::config::DEFAULT_FILE;
-use flowgauge_sensor_client::DEFAULT_SOCKET;
+use flowgauge_sensor_client::socket_of_environment;
 use flowgauge_wire::Nanos;
 
 use super::agent::IdentityOptions;
@@ -83,8 +83,8 @@ pub(crate) struct ConfigOptions {
 /// Which sensor.
 #[derive(Args, Debug)]
 pub(crate) struct SensorAt {
-    /// The socket of this machine's sensor
-    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+    /// The socket of this machine's sensor [default: $FLOWGAUGE_SENSOR, else /run/flowgauge/sensor.sock]
+    #[arg(long, value_name = "PATH", default_value_os_t = socket_of_environment(), hide_default_value = true)]
     pub(crate) socket: PathBuf,
     /// Ask the sensor of another machine, by its agent [default port: 2233]
     #[arg(long, value_name = "HOST[:PORT]", conflicts_with = "socket")]
@@ -105,8 +105,8 @@ pub(crate) struct SensorAgentOptions {
     /// Address and port to listen on
     #[arg(long, value_name = "ADDR:PORT", default_value = DEFAULT_LISTEN)]
     pub(crate) listen: String,
-    /// The sensor's socket
-    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+    /// The sensor's socket [default: $FLOWGAUGE_SENSOR, else /run/flowgauge/sensor.sock]
+    #[arg(long, value_name = "PATH", default_value_os_t = socket_of_environment(), hide_default_value = true)]
     pub(crate) socket: PathBuf,
     /// Accept this certificate name (several) [default: all of the authority]
     #[arg(long, value_name = "NAME")]
