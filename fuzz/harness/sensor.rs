@@ -126,7 +126,7 @@ pub(crate) fn fuzz_requests(socket: &Path, data: &[u8]) -> u64 {
 
 /// Answers each request of a client with any bytes: parts of answers, which each begin with their length.
 pub(crate) fn fuzz_answers(socket: &Path, data: &[u8]) {
-    let listener = Listener::bind_path(socket).expect("the name is free");
+    let listener = Listener::bind_path(socket, None).expect("the name is free");
     let parts = data.to_vec();
     let sensor = std::thread::spawn(move || -> io::Result<()> {
         let _ =
@@ -159,5 +159,5 @@ pub(crate) fn fuzz_answers(socket: &Path, data: &[u8]) {
     }
     drop(client);
     let _ = sensor.join().expect("it does not panic");
-    flowgauge_sys::local::free_path(socket);
+    let _ = flowgauge_sys::local::free_path(socket);
 }

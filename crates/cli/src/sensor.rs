@@ -14,7 +14,7 @@ use std::time::Duration;
 use flowgauge_mapi::Target;
 use flowgauge_runtime::shared;
 use flowgauge_sensor::config::most_memory;
-use flowgauge_sensor::{Alone, Config, Sensor, StartError};
+use flowgauge_sensor::{Alone, Sensor, StartError};
 use flowgauge_sensor_client::protocol::Results;
 use flowgauge_sensor_client::{Client, ClientError, MemberState, Packet, ScopeFlow};
 use flowgauge_sys::files::{self, How};
@@ -44,9 +44,8 @@ pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
             None => serve(&options.config.config),
         },
         SensorCommand::Check(options) => {
-            let config = Config::read(&options.config);
-            let config = config.map_err(|error| unstarted(&error.into()))?;
-            let (devices, stacks) = (config.devices.len(), config.stacks.len());
+            let checked = Sensor::check_config(&options.config);
+            let (devices, stacks) = checked.map_err(|error| unstarted(&error))?;
             let file = options.config.display();
             say!("{file}: good: {devices} devices, {stacks} stacks");
             Ok(())
@@ -62,6 +61,12 @@ pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
                 }
                 None => options.stack.stack.clone(),
             };
+            if own_files::gives_nothing(&stack) {
+                return Err(Failure::usage(
+                    "the stack has no results, and writes nothing",
+                    "end it with count or another component that has results, or write what comes to its end with -w FILE",
+                ));
+            }
             let (stack, targets) = own_files::targets(&stack);
             let explain: Explain<'_> = &|_, _, error| failed(error);
             let writes = (&targets[..], &own_files::open as Opening<'_>);

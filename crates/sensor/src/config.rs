@@ -180,16 +180,6 @@ pub(crate) struct Checked {
     pub(crate) stacks: BTreeMap<String, Vec<Stack>>,
 }
 
-impl Config {
-    /// Reads and checks a file.
-    ///
-    /// # Errors
-    /// What is wrong with it, and where.
-    pub fn read(path: &Path) -> Result<Config, ConfigError> {
-        Checked::read(path).map(|checked| checked.config)
-    }
-}
-
 impl Checked {
     pub(crate) fn read(path: &Path) -> Result<Checked, ConfigError> {
         let hint = "flowgauge sensor check --config FILE says what is wrong with one";

@@ -266,6 +266,11 @@ impl Granted {
         if name == "inject" && !self.inject {
             return Err(refused("it sends packets, and inject = true allows it"));
         }
+        if is_to_standard_output(node) {
+            let error = format!("{}: a flow has no standard output", node.label);
+            let hint = "name a file that it writes: flowgauge sensor flow -w FILE, or file = FILE";
+            return Err(Refusal::with_hint(error, hint));
+        }
         if (node.info.effects)(&node.settings) && !writes_to_user(node) {
             return Err(refused("it reads or writes something outside of the flow"));
         }
@@ -322,10 +327,20 @@ fn facts(device: &str, own: &[Node]) -> Facts {
     facts
 }
 
+/// Options that have a component write elsewhere, or to further files.
+const ELSEWHERE: [&str; 5] = ["to", "kafka", "rotate_size", "rotate_time", "rotate_files"];
+
+/// Whether a component would write to the standard output, which is the sensor's.
+fn is_to_standard_output(node: &Node) -> bool {
+    matches!(node.info.name, "output" | "result_to_file")
+        && node.settings.text("file").is_none_or(|file| file == "-")
+        && ELSEWHERE
+            .iter()
+            .all(|option| node.settings.setting(option).is_none())
+}
+
 /// Whether a component writes to a file or socket that came with the flow, and to nothing else.
 fn writes_to_user(node: &Node) -> bool {
-    const ELSEWHERE: [&str; 5] = ["to", "kafka", "rotate_size", "rotate_time", "rotate_files"];
-
     let settings = &node.settings;
     let is_handed = |option| settings.text(option).and_then(files::handed).is_some();
     let is_there = |option| settings.setting(option).is_some();

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 use flowgauge_credential::{Facts, Visible};
 use flowgauge_runtime::shared;
 use flowgauge_sensor_client::protocol::{Answer, Refusal, send_answer};
+use flowgauge_stack::{OptionKind, Stack};
+use flowgauge_sys::files::Folder;
 use flowgauge_sys::local::{self, Connection, Listener, Peer};
 use flowgauge_sys::{files, privileges, process};
 use flowgauge_wire::Ledger;
@@ -64,11 +66,23 @@ pub enum StartError {
         /// Why.
         error: flowgauge_capture::Error,
     },
+    /// An interface is new, which only root may open.
+    #[error("device {device}: {error}; root has become {user}")]
+    Rootless {
+        /// Which.
+        device: String,
+        /// Whom root became.
+        user: String,
+        /// Why.
+        error: flowgauge_capture::Error,
+    },
     /// Its stacks cannot begin.
-    #[error("device {device}: {error}")]
+    #[error("device {device}: {error}{}", became(.user.as_deref()))]
     Stacks {
         /// Which.
         device: String,
+        /// Whom root became.
+        user: Option<String>,
         /// Why.
         error: String,
     },
@@ -107,10 +121,22 @@ impl StartError {
             StartError::Revoked(_) => {
                 "revoked in the configuration names a file that the sensor can read"
             }
-            StartError::Stacks { .. } => return None,
+            StartError::Rootless { .. } => {
+                "root was given up when the sensor began: start it anew (systemctl restart flowgauge-sensor)"
+            }
+            StartError::Stacks { user: Some(_), .. } => {
+                "what stacks write must be writable for that user; user in the configuration names another"
+            }
+            StartError::Stacks { user: None, .. } => return None,
         };
         Some(hint.to_owned())
     }
+}
+
+fn became(user: Option<&str>) -> String {
+    user.map_or_else(String::new, |user| {
+        format!("; as user {user}, whom root becomes")
+    })
 }
 
 /// A sensor that runs.
@@ -118,6 +144,8 @@ pub struct Sensor {
     /// Its configuration, and its socket; none of a sensor of programs with libscap alone.
     path: Option<PathBuf>,
     bound: Option<Bound>,
+    /// Whom root became.
+    became: Option<String>,
     people: Arc<People>,
     /// Never held while a device, a file or a user is waited for.
     state: Mutex<State>,
@@ -192,11 +220,18 @@ struct Bound {
 }
 
 impl Bound {
-    fn at(socket: PathBuf) -> Result<Bound, StartError> {
-        let listener = Listener::bind_path(&socket).map_err(|error| StartError::Socket {
-            socket: socket.display().to_string(),
+    /// At a path that `owner` frees, if root becomes that user.
+    fn at(socket: PathBuf, owner: Option<&str>) -> Result<Bound, StartError> {
+        let number = owner.map(privileges::user_id).transpose();
+        let number = number.map_err(|error| StartError::User {
+            user: owner.unwrap_or_default().to_owned(),
             error,
         })?;
+        let listener =
+            Listener::bind_path(&socket, number).map_err(|error| StartError::Socket {
+                socket: socket.display().to_string(),
+                error,
+            })?;
         Ok(Bound {
             listener,
             socket,
@@ -207,16 +242,17 @@ impl Bound {
 
 impl Bound {
     /// Frees the name, once: another sensor may take it.
-    fn free(&self) {
-        if !self.is_free.swap(true, Ordering::Relaxed) {
-            local::free_path(&self.socket);
+    fn free(&self) -> std::io::Result<()> {
+        match self.is_free.swap(true, Ordering::Relaxed) {
+            true => Ok(()),
+            false => local::free_path(&self.socket),
         }
     }
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        self.free();
+        let _ = self.free();
     }
 }
 
@@ -270,12 +306,43 @@ impl Sensor {
         let opened = open_all(&checked)?;
         let socket = &checked.config.socket;
         let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.clone());
-        let bound = Bound::at(socket)?;
+        let bound = Bound::at(socket, heir(checked.config.user.as_deref()).as_deref())?;
         let mut sensor = Sensor::new(checked, is_stopped)?;
         sensor.path = Some(config.to_owned());
         sensor.bound = Some(bound);
         sensor.begin(opened)?;
         Ok(sensor)
+    }
+
+    /// Checks what [`start`](Sensor::start) would find wrong, as far as that can be seen without a device. Where this process
+    /// is root it becomes the user that the sensor would, as files are written with that user's rights. Returns how many
+    /// devices and stacks there are.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn check_config(config: &Path) -> Result<(usize, usize), StartError> {
+        let Checked { config, stacks } = Checked::read(config)?;
+        let socket = &config.socket;
+        let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.clone());
+        // The folder itself would be made.
+        let above = socket.parent().and_then(|folder| folder.parent());
+        if above.is_some_and(|above| !Folder::anywhere().is_folder(above)) {
+            return Err(StartError::Socket {
+                socket: socket.display().to_string(),
+                error: std::io::ErrorKind::NotFound.into(),
+            });
+        }
+        let user = give_up_root(config.user.as_deref())?;
+        let all = stacks.iter();
+        let all = all.flat_map(|(device, stacks)| stacks.iter().map(move |stack| (device, stack)));
+        for (device, stack) in all.filter(|_| user.is_some()) {
+            unwritable(stack).map_err(|error| StartError::Stacks {
+                device: device.clone(),
+                user: user.clone(),
+                error,
+            })?;
+        }
+        Ok((config.devices.len(), config.stacks.len()))
     }
 
     /// Captures on an interface for programs with libscap alone.
@@ -327,6 +394,7 @@ impl Sensor {
         Ok(Sensor {
             path: None,
             bound: None,
+            became: None,
             people: Arc::new(people),
             state: Mutex::new(State {
                 checked,
@@ -364,7 +432,7 @@ impl Sensor {
                 state.names.insert(interface.to_owned(), Arc::new(listener));
             }
         }
-        give_up_root(state.checked.config.user.as_deref())?;
+        self.became = give_up_root(state.checked.config.user.as_deref())?;
         files::refuse_pipes();
         process::harden().map_err(|error| StartError::User {
             user: "a process that gains no rights".to_owned(),
@@ -377,6 +445,7 @@ impl Sensor {
             let device = source.start(&name, stacks, sharing, holds, &self.news);
             let device = device.map_err(|error| StartError::Stacks {
                 device: name.clone(),
+                user: self.became.clone(),
                 error: error.to_string(),
             })?;
             state.devices.insert(name, Arc::new(device));
@@ -455,7 +524,12 @@ impl Sensor {
         look(self);
         // Connections, and what is taken anew, may end after the process.
         if let Some(bound) = &self.bound {
-            bound.free();
+            if let Err(error) = bound.free() {
+                let socket = bound.socket.display();
+                self.news.tell(format!(
+                    "{socket} stays, until a sensor begins there: {error}"
+                ));
+            }
         }
         drop(looking);
         self.part();
@@ -699,16 +773,41 @@ pub(super) fn of_device(device: &str) -> impl FnOnce(flowgauge_capture::Error) -
     }
 }
 
-fn give_up_root(user: Option<&str>) -> Result<(), StartError> {
-    if !privileges::is_root() {
-        return Ok(());
+/// Whether this process could write the files that a stack names.
+///
+/// # Errors
+/// The first that it could not.
+fn unwritable(stack: &Stack) -> Result<(), String> {
+    for node in stack.nodes.iter() {
+        let options = node.settings.iter().map(|setting| setting.option);
+        let files = options.filter(|option| option.kind == OptionKind::OutputFile);
+        let paths = files.filter_map(|option| node.settings.text(option.name));
+        // Of fields of a time nothing is known yet.
+        for path in paths.filter(|path| *path != "-" && !path.contains('%')) {
+            files::check_writable(Path::new(path)).map_err(|error| {
+                let name = stack.name.as_deref().unwrap_or_default();
+                format!("stack {name}: {}: cannot write {path}: {error}", node.label)
+            })?;
+        }
     }
-    let default = || USERS.into_iter().find(|user| privileges::user_exists(user));
-    let Some(user) = user.or_else(default).filter(|user| *user != "root") else {
-        return Ok(());
+    Ok(())
+}
+
+/// Returns whom root became, if this process was root.
+fn give_up_root(user: Option<&str>) -> Result<Option<String>, StartError> {
+    let Some(user) = heir(user) else {
+        return Ok(None);
     };
-    privileges::drop_to(user).map_err(|error| StartError::User {
-        user: user.to_owned(),
+    privileges::drop_to(&user).map_err(|error| StartError::User {
+        user: user.clone(),
         error,
-    })
+    })?;
+    Ok(Some(user))
+}
+
+/// Whom root becomes, if this process is root and is not to stay it.
+fn heir(user: Option<&str>) -> Option<String> {
+    let default = || USERS.into_iter().find(|user| privileges::user_exists(user));
+    let user = user.or_else(default).filter(|user| *user != "root");
+    user.filter(|_| privileges::is_root()).map(str::to_owned)
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, accessat};
 use rustix::io::Errno;
 
 use crate::privileges;
@@ -194,6 +194,24 @@ fn check_handed(file: &OwnedFd, how: OFlags) -> io::Result<()> {
 /// What names that users give are looked up in: anywhere, unless the process is confined.
 pub fn named() -> &'static Folder {
     OF_PROCESS.get().unwrap_or(&ANYWHERE)
+}
+
+/// Whether this process could write a file there, which need not be there yet. Changes nothing.
+///
+/// # Errors
+/// Why not.
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    let may = |path: &Path, access| accessat(CWD, path, access, AtFlags::EACCESS);
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    Ok(match may(path, Access::WRITE_OK) {
+        Err(Errno::NOENT) => may(
+            folder.unwrap_or(Path::new(".")),
+            Access::WRITE_OK | Access::EXEC_OK,
+        ),
+        found => found,
+    }?)
 }
 
 /// From now on no name leads this process to a named pipe to write to: it would wait for whoever is to read, at the latest when that

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -53,11 +53,12 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Takes a path that everybody may connect to, and listens. What a process that was killed has left there goes.
+    /// Takes a path that everybody may connect to, and listens. What a process that was killed has left there goes; a folder
+    /// that is missing is made. `owner`, whom this process becomes, can free the path where the folder is its own.
     ///
     /// # Errors
     /// `AddrInUse` when another process listens there, or the path is none of a socket; the system's.
-    pub fn bind_path(path: &Path) -> io::Result<Listener> {
+    pub fn bind_path(path: &Path, owner: Option<u32>) -> io::Result<Listener> {
         let name = path.to_string_lossy();
         let is_socket = |path: &Path| {
             let metadata = fs::symlink_metadata(path);
@@ -67,8 +68,14 @@ impl Listener {
         if is_socket(path) && Connection::connect(&name).is_err_and(refuses) {
             fs::remove_file(path)?;
         }
+        if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+            fs::create_dir(folder)?;
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+            chown(folder, owner, None)?;
+        }
         let listener = Listener::bind(&name)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+        chown(path, owner, None)?;
         Ok(listener)
     }
 
@@ -368,8 +375,11 @@ fn poll(polled: &mut [PollFd<'_>], limit: Option<Duration>) -> io::Result<()> {
 }
 
 /// Frees the path that [`Listener::bind_path`] took.
-pub fn free_path(path: &Path) {
-    let _ = fs::remove_file(path);
+///
+/// # Errors
+/// The system's, where the folder is another user's.
+pub fn free_path(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)
 }
 
 /// Names that are held in this network namespace and begin with `prefix`.

@@ -694,6 +694,15 @@ fn cannot_open(config: &LiveConfig, error: &io::Error) -> Error {
     failed
 }
 
+const NEEDS_ROOT: &str = "run it as root";
+
+impl Error {
+    /// Whether this process may not capture there.
+    pub fn is_about_rights(&self) -> bool {
+        matches!(self, Error::Interface { hint, .. } if hint.starts_with(NEEDS_ROOT))
+    }
+}
+
 pub(super) fn interface_error(name: &str, what: &str, error: &io::Error) -> Error {
     const ENODEV: i32 = 19;
     const ENXIO: i32 = 6;
@@ -706,7 +715,7 @@ pub(super) fn interface_error(name: &str, what: &str, error: &io::Error) -> Erro
                 |path| path.display().to_string(),
             );
             format!(
-                "run it as root, or grant what it needs once: \
+                "{NEEDS_ROOT}, or grant what it needs once: \
                  sudo setcap cap_net_raw,cap_net_admin+ep {program}"
             )
         }

@@ -41,6 +41,26 @@ pub(super) fn targets(stack: &str) -> (String, Vec<Target>) {
     (text, targets)
 }
 
+/// Whether a stack has no results, and keeps or writes nothing. What is wrong with the text is for the sensor to say.
+pub(super) fn gives_nothing(stack: &str) -> bool {
+    fn ends_nowhere(body: &Body) -> bool {
+        body.nodes.iter().all(|node| {
+            let info = registry().find(&node.name.text);
+            let is_without = info.is_some_and(|info| !info.is_end && info.result.is_none());
+            is_without
+                && match &node.shape {
+                    Shape::Simple => true,
+                    Shape::Demux(body) => ends_nowhere(body),
+                    Shape::Switch(branches) => branches.iter().all(ends_nowhere),
+                }
+        })
+    }
+    let mut sources = Sources::default();
+    let file = sources.add("flow", stack);
+    let parsed = file.map(|file| parse_stack(&sources, file));
+    matches!(parsed, Some(Ok(body)) if ends_nowhere(&body))
+}
+
 /// Opens one of them. What was in it is lost.
 ///
 /// # Errors
@@ -148,6 +168,13 @@ mod tests {
         assert!(!folder.path().join("a b.pcap.zst").exists());
         open(&named[0]).unwrap();
         assert!(folder.path().join("a b.pcap.zst").exists());
+        assert!(
+            gives_nothing("packets")
+                && gives_nothing("filter { tcp } - demux { host } < packets >")
+        );
+        for gives in ["packets count", "output", "to_buffer", "cuont", "filter {"] {
+            assert!(!gives_nothing(gives), "{gives}");
+        }
         let kept = "filter { tcp } output { file = fd:0 } count { as = file";
         assert_eq!(targets(kept).0, kept);
         for path in ["/no/where/x.json", "/dev/full", "/tmp"] {

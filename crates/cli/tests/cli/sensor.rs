@@ -263,3 +263,147 @@ fn a_sensor_that_is_not_there_or_refuses_is_no_start() {
         assert_eq!(code, Some(2), "{said}");
     }
 }
+
+#[test]
+fn a_flow_that_gives_nothing_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let _sensor = holding(folder);
+    for stack in [
+        "packets",
+        "packets - output",
+        "packets - output { file = \"-\" }",
+    ] {
+        let (said, code) = output(folder, &["flow", "-d", "mix", "-c", "2", stack]);
+        assert_eq!(code, Some(2), "{said}");
+        let (_, hint) = said.split_once("hint: ").unwrap();
+        assert!(hint.contains("-w FILE"), "{said}");
+    }
+}
+
+#[test]
+fn the_environment_names_the_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let said_by = |command: &[&str]| {
+        let mut asking = Command::new(PROGRAM);
+        asking.args(command).env("FLOWGAUGE_SENSOR", "sock");
+        let Output {
+            stdout,
+            stderr,
+            status,
+        } = asking.current_dir(folder).output().unwrap();
+        let said = String::from_utf8([stdout, stderr].concat()).unwrap();
+        (said, status.code())
+    };
+    let (said, code) = said_by(&["sensor", "status"]);
+    assert!(
+        code == Some(2) && said.contains("FLOWGAUGE_SENSOR"),
+        "{said}"
+    );
+    let _sensor = holding(folder);
+    for command in [
+        &["sensor", "status"][..],
+        &["sensor", "explain", "-d", "mix", "count"],
+        &["mapi", "-r", "mix.pcap", "PKT_COUNTER"],
+    ] {
+        let (said, code) = said_by(command);
+        assert_eq!(code, Some(0), "{command:?}: {said}");
+    }
+}
+
+/// What root is told who does not stay it.
+#[test]
+fn who_gives_up_root_is_named() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        let line = b"SKIPPED who_gives_up_root_is_named needs root\n";
+        std::io::Write::write_all(&mut std::io::stderr().lock(), line).unwrap();
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+    trace(folder);
+    let at = |name: &str| folder.join(name);
+    let run = |what: &str| {
+        let mut command = Command::new("timeout");
+        command.args(["60", PROGRAM, "sensor", what, "--config"]);
+        command.arg(at("sensor.toml"));
+        command
+    };
+    let with = |socket: &str, tables: &str| {
+        let socket = at(socket);
+        let text = format!("socket = {socket:?}\nuser = \"nobody\"\n{tables}");
+        fs::write(at("sensor.toml"), text).unwrap();
+    };
+    let refused = |what: &str, part: &str| {
+        let Output { stderr, status, .. } = run(what).output().unwrap();
+        let said = String::from_utf8(stderr).unwrap();
+        assert_eq!(status.code(), Some(2), "{what}: {said}");
+        assert!(
+            said.contains(part) && said.contains("hint: "),
+            "{what}: {said}"
+        );
+    };
+    let device = format!(
+        "[devices.mix]\nfiles = [{:?}]\nhold = true\n",
+        at("mix.pcap")
+    );
+    let (counts, writes) = (
+        format!("{device}[stacks.all]\nstack = \"count\"\n"),
+        format!(
+            "{device}[stacks.all]\nstack = 'packets - output {{ file = {:?} }}'\n",
+            at("out.json")
+        ),
+    );
+    for what in ["check", "run"] {
+        with("no/where/sock", &counts);
+        refused(what, "no/where/sock");
+        with("run/sock", &writes);
+        refused(what, "as user nobody");
+        assert!(!at("run/sock").exists(), "{what}");
+    }
+    with("run/sock", &counts);
+    assert!(run("check").status().unwrap().success());
+    let mut sensor = Ending(
+        run("run")
+            .stderr(File::create(at("said")).unwrap())
+            .spawn()
+            .unwrap(),
+    );
+    let until = Instant::now() + Duration::from_secs(60);
+    while !at("run/sock").exists()
+        || !fs::read_to_string(at("said"))
+            .unwrap()
+            .contains("sensor at")
+    {
+        assert!(
+            Instant::now() < until,
+            "{}",
+            fs::read_to_string(at("said")).unwrap()
+        );
+        thread::sleep(Duration::from_millis(10));
+    }
+    let ask = |what: &str| {
+        let asked = Command::new(PROGRAM)
+            .args(["sensor", what, "--socket", "run/sock"])
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        String::from_utf8(asked.stderr).unwrap()
+    };
+    with(
+        "run/sock",
+        &format!("{counts}[devices.lo]\ninterface = \"lo\"\n"),
+    );
+    let said = ask("reload");
+    assert!(
+        said.contains("root has become nobody") && said.contains("start it anew"),
+        "{said}"
+    );
+    ask("stop");
+    assert!(sensor.0.wait().unwrap().success());
+    assert!(!at("run/sock").exists());
+}

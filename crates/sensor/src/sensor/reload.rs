@@ -44,7 +44,7 @@ impl Sensor {
         let mut said = Vec::new();
         let devices = self.state.lock().devices.clone();
         // What can fail, and what takes long, comes before anything is taken away.
-        let opened = open_changed(&devices, &checked)?;
+        let opened = open_changed(&devices, &checked, self.became.as_deref())?;
         let tables = Tables::of(&checked.config).map_err(StartError::Revoked)?;
         let (before, ended, gone) = self.adopt(checked, tables, &mut said);
         close(&devices, ended);
@@ -119,6 +119,7 @@ impl Sensor {
         let device = source.start(name, Vec::new(), sharing, true, &self.news);
         let device = device.map_err(|error| StartError::Stacks {
             device: name.to_owned(),
+            user: self.became.clone(),
             error: error.to_string(),
         })?;
         let mut state = self.state.lock();
@@ -197,6 +198,7 @@ impl Sensor {
 fn open_changed(
     devices: &BTreeMap<String, Arc<Device>>,
     checked: &Checked,
+    became: Option<&str>,
 ) -> Result<Vec<(String, Opened)>, StartError> {
     let mut opened = Vec::new();
     for (name, config) in &checked.config.devices {
@@ -204,7 +206,14 @@ fn open_changed(
         if devices.get(name).is_some_and(is_same) {
             continue;
         }
-        let source = Opened::open(name, config).map_err(of_device(name))?;
+        let source = Opened::open(name, config).map_err(|error| match became {
+            Some(user) if error.is_about_rights() => StartError::Rootless {
+                device: name.clone(),
+                user: user.to_owned(),
+                error,
+            },
+            _ => of_device(name)(error),
+        })?;
         opened.push((name.clone(), source));
     }
     Ok(opened)
