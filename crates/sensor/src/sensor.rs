@@ -74,7 +74,7 @@ pub enum StartError {
         /// Whom root became.
         user: String,
         /// Why.
-        error: flowgauge_capture::Error,
+        error: Box<flowgauge_capture::Error>,
     },
     /// Its stacks cannot begin.
     #[error("device {device}: {error}{}", became(.user.as_deref()))]
@@ -523,13 +523,13 @@ impl Sensor {
         }
         look(self);
         // Connections, and what is taken anew, may end after the process.
-        if let Some(bound) = &self.bound {
-            if let Err(error) = bound.free() {
-                let socket = bound.socket.display();
-                self.news.tell(format!(
-                    "{socket} stays, until a sensor begins there: {error}"
-                ));
-            }
+        if let Some(bound) = &self.bound
+            && let Err(error) = bound.free()
+        {
+            let socket = bound.socket.display();
+            self.news.tell(format!(
+                "{socket} stays, until a sensor begins there: {error}"
+            ));
         }
         drop(looking);
         self.part();

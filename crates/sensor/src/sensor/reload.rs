@@ -210,7 +210,7 @@ fn open_changed(
             Some(user) if error.is_about_rights() => StartError::Rootless {
                 device: name.clone(),
                 user: user.to_owned(),
-                error,
+                error: Box::new(error),
             },
             _ => of_device(name)(error),
         })?;
