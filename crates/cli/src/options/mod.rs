@@ -390,7 +390,8 @@ mod tests {
         } else if !described.is_empty() {
             help += &format!(": {}", described.join("; "));
         }
-        if takes && let Some(default) = arg.get_default_values().first() {
+        let shows_default = takes && !arg.is_hide_default_value_set();
+        if shows_default && let Some(default) = arg.get_default_values().first() {
             help += &format!(" [default: {}]", default.display());
         }
         let row = format!("| `{}{value}` | {help} |", names.join(", "));
