@@ -8,8 +8,8 @@ use flowgauge_kafka::{Frame, Producer, Totals};
 
 use flowgauge_link::{KeyFolder, Sender, SenderCounts, SenderOptions, Sent, WhenFull};
 use flowgauge_stack::{
-    Account, Component, Counted, Failure, Items, OptionInfo, Outlet, RecordItem, ResultValue,
-    SettingError, Settings, options,
+    Account, Component, Failure, Items, OptionInfo, Outlet, RecordItem, ResultValue, SettingError,
+    Settings, options,
 };
 use flowgauge_wire::Nanos;
 
@@ -412,17 +412,9 @@ impl Component for ToNetwork {
     }
 
     fn account(&self) -> Option<Box<Account>> {
-        let count = self.counts().lost;
-        (count > 0).then(|| {
-            let what = format!("lost: {} takes less than comes", self.options.address);
-            Box::new(Account {
-                counted: vec![Counted {
-                    count,
-                    thing: "item",
-                    what,
-                }],
-                ..Account::default()
-            })
-        })
+        let mut account = Account::default();
+        let what = format!("lost: {} takes less than comes", self.options.address);
+        account.count(self.counts().lost, "item", &what);
+        Some(Box::new(account))
     }
 }
