@@ -6,11 +6,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use flowgauge_capture::filter::{DEFAULT_SNAP_LEN, Filter};
 use flowgauge_credential::{
-    Credential, Error, Holder, IssuerKey, IssuerName, Limits, Policy, date_of, date_text,
+    Credential, Error, Holder, IssuerKey, IssuerName, Limits, Policy, Revoked, date_of, date_text,
 };
 use flowgauge_link::{KeyFolder, read_secret};
 use flowgauge_record::text::harmless_lines;
-use flowgauge_sensor::{Revoked, function};
+use flowgauge_sensor::function;
 use flowgauge_sys::files::{self, How};
 use flowgauge_wire::LinkType;
 
@@ -223,6 +223,10 @@ fn limits(options: &LimitOptions, folder: &KeyFolder) -> Result<Limits, Failure>
         devices: Some(options.device.clone()).filter(|devices| !devices.is_empty()),
         packets: options.packets,
         functions: Some(functions).filter(|functions| !functions.is_empty()),
+        requests: (!options.request.is_empty()).then(|| {
+            let requests = options.request.iter().map(<&str>::from);
+            requests.map(str::to_owned).collect()
+        }),
         filter: options.filter.clone(),
         anonymize: options.anonymize.clone(),
         most_flows: options.most_flows,

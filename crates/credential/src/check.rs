@@ -459,6 +459,7 @@ impl Check {
         };
         Some(match (self.rejects, facts[0], &query.terms[..], test?) {
             (false, "device", [_], Kind::In(names)) => format!("only on {}", plain(names)),
+            (false, "request", [_], Kind::In(names)) => format!("requests to {}", plain(names)),
             (true, "component", [_], Kind::Outside(names)) => {
                 format!("only the components {}", plain(names))
             }

@@ -25,18 +25,22 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod access;
 mod check;
 mod error;
 mod limits;
 mod policy;
 mod request;
+mod revoked;
 mod times;
 mod token;
 
+pub use access::{Access, Asker, NoRights, RightsTable, Who};
 pub use check::{Check, STANDING};
 pub use error::Error;
 pub use limits::{Block, Duties, Function, Holder, Limits, Visible};
 pub use policy::{Denial, Finding, Layer, Policy};
 pub use request::{Argument, Facts, Request};
+pub use revoked::{Revoked, RevokedFile};
 pub use times::{Window, date_of, date_text};
 pub use token::{Credential, IssuerKey, IssuerName, MOST_TEXT};

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::check::{Check, Comparison, Kind, Query, Value};
 use crate::error::Error;
-use crate::times::Window;
+use crate::times::{Window, date_of};
 
 /// Statements in a block.
 const MOST_CHECKS: usize = 64;
@@ -166,6 +166,8 @@ pub struct Limits {
     pub packets: Option<Visible>,
     /// Components that flows may have.
     pub functions: Option<Vec<Function>>,
+    /// What may be asked of an agent that runs stacks.
+    pub requests: Option<Vec<String>>,
     /// A filter as in pcap-filter(7) before every flow.
     pub filter: Option<String>,
     /// A policy that packets are anonymized by before every flow.
@@ -197,6 +199,22 @@ impl Limits {
     pub fn function(mut self, text: &str) -> Result<Limits, Error> {
         let functions = self.functions.get_or_insert_default();
         functions.push(Function::parse(text)?);
+        Ok(self)
+    }
+
+    /// At these times of the week, until this date, as configurations have them.
+    ///
+    /// # Errors
+    /// They are none.
+    pub fn during(
+        mut self,
+        times: Option<&[String]>,
+        expires: Option<&str>,
+    ) -> Result<Limits, Error> {
+        let times = times.unwrap_or_default().iter();
+        let times = times.map(|text| Window::parse(text));
+        self.times = times.collect::<Result<Vec<_>, _>>()?.concat();
+        self.expires = expires.map(|text| date_of(text, None)).transpose()?;
         Ok(self)
     }
 
@@ -234,9 +252,12 @@ impl Limits {
                 queries: self.times.iter().map(Window::query).collect(),
             });
         }
-        if let Some(devices) = &self.devices {
-            let known = Kind::In(texts(devices));
-            let query = Query::new("device", &["$device"]).and("device", known);
+        for (fact, allowed) in [("device", &self.devices), ("request", &self.requests)] {
+            let Some(allowed) = allowed else {
+                continue;
+            };
+            let known = Kind::In(texts(allowed));
+            let query = Query::new(fact, &[&format!("${fact}")]).and(fact, known);
             checks.push(Check::one(query));
         }
         if let Some(functions) = &self.functions {

@@ -249,6 +249,7 @@ fn in_words(fact: &Fact) -> String {
     let terms: Vec<String> = terms.collect();
     match (fact.predicate.name.as_str(), &terms[..]) {
         ("device", [name]) => format!("device {name}"),
+        ("request", [name]) => format!("to {name}"),
         ("component", [name]) => name.clone(),
         ("sees", [name, why]) => format!("{name} ({why})"),
         ("argument", [component, option, value]) => format!("{component} with {option} = {value}"),

@@ -27,6 +27,13 @@ impl Facts {
         self
     }
 
+    /// It is asked of an agent that runs stacks.
+    #[must_use]
+    pub fn request(mut self, name: &str) -> Facts {
+        self.add("request", &[name]);
+        self
+    }
+
     /// ... has a component, of which this can be told from more than counts.
     pub fn component(&mut self, name: &str, sees: Option<&str>) {
         self.add("component", &[name]);

@@ -51,6 +51,7 @@ fn a_credential_says_what_its_issuer_said() {
         devices: Some(vec!["eth0".to_owned(), "eth1".to_owned()]),
         packets: Some(Visible::Headers),
         functions: Some(vec![Function::parse("top(count<=10)").unwrap()]),
+        requests: Some(vec!["list".to_owned()]),
         filter: Some("host \"a\\b\"\n".to_owned()),
         anonymize: Some("strict".to_owned()),
         most_flows: Some(3),

@@ -16,6 +16,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use flowgauge_credential::Who;
 use flowgauge_link::Peer;
 use flowgauge_sensor_client::scope;
 use http_body_util::BodyExt as _;
@@ -29,7 +30,7 @@ use crate::modules::{MODULES, Module};
 use crate::peers::{MOST_VIA, VIA};
 use crate::probes::{Arrival, Grant, ProbeOrder};
 use crate::publish::is_name;
-use crate::rights::{Asker, Who};
+use crate::rights::{Asker, Measures as _};
 use crate::serve::Counted;
 use crate::session::{Answer, Order, Session};
 use crate::store::{Domain, Kept, PeerElement, SensorOf};
@@ -275,7 +276,12 @@ async fn known(
         let error = "this is not the element's name";
         return Err(Fault::new(StatusCode::MISDIRECTED_REQUEST, error, hint));
     }
-    let who = Who::of(peer.as_ref().as_ref(), credential(request.headers())?);
+    let peer = peer.as_ref().as_ref();
+    let who = Who {
+        name: peer.map(|peer| peer.name.clone()),
+        key: peer.map(|peer| peer.key.clone()),
+        credential: credential(request.headers())?,
+    };
     let asker = inner.people.asker(who)?;
     counted.admit();
     request.extensions_mut().insert(Arc::new(asker));

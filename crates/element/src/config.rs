@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 
-use flowgauge_sensor::RevokedFile;
+use flowgauge_credential::RevokedFile;
 use flowgauge_sensor::config::{ConfigError, parse_toml, read_text};
 use flowgauge_sensor_client::DEFAULT_SOCKET;
 use flowgauge_sys::files::Folder;

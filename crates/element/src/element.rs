@@ -22,7 +22,7 @@ use crate::modules;
 use crate::points::filter_text;
 use crate::probes::Grants;
 use crate::publish::Series;
-use crate::rights::{Asker, People, now};
+use crate::rights::{Asker, Measures as _, People, now};
 use crate::session::{MOST_FILTERS, MOST_FILTERS_TEXT, Order, Outcome, Session, State};
 use crate::store::{Domain, Kept, PeerElement, Store};
 use crate::turns::Turns;
@@ -76,7 +76,12 @@ enum Site {
 impl Inner {
     pub(crate) fn new(config: Config, identity: Option<Identity>) -> Result<Inner, String> {
         Ok(Inner {
-            people: People::new(&config)?,
+            people: People::new(
+                config.anonymous.clone(),
+                config.users.clone(),
+                &config.issuers,
+                config.revoked.as_deref(),
+            )?,
             store: Store::open(&config)?,
             series: Mutex::default(),
             sensors: Arc::new(Sensors::new(config.socket.clone(), identity.clone())),
@@ -135,7 +140,7 @@ impl Inner {
                 return Err(Fault::busy("there are too many sessions"));
             }
             let accounts = live.values().map(|live| &live.accounts[..]);
-            asker.has_room(&accounts.collect::<Vec<_>>())?;
+            asker.has_place(&accounts.collect::<Vec<_>>())?;
         }
         // Not a secret: owners are looked at.
         let random = || RandomState::new().hash_one(0);
@@ -280,7 +285,8 @@ impl Inner {
 
     /// Who asked for a session, with the rights of now.
     fn asker(&self, kept: &Kept) -> Result<Asker, String> {
-        let asker = self.people.asker(kept.who.clone()).map_err(said)?;
+        let asker = self.people.asker(kept.who.clone());
+        let asker = asker.map_err(|no| no.error)?;
         match asker.may_measure(&kept.session.order) {
             true => Ok(asker),
             false => Err(UNAVAILABLE.to_owned()),

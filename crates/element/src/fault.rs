@@ -6,6 +6,7 @@ use aide::operation::OperationOutput;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use flowgauge_credential::NoRights;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +70,12 @@ impl Fault {
     pub(crate) fn failed(error: impl Into<String>) -> Fault {
         let hint = "the log of the element may say more";
         Fault::new(StatusCode::INTERNAL_SERVER_ERROR, error, hint)
+    }
+}
+
+impl From<NoRights> for Fault {
+    fn from(no: NoRights) -> Fault {
+        Fault::new(StatusCode::UNAUTHORIZED, no.error, no.hint)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use flowgauge_credential::Who;
 use flowgauge_sys::files::{Folder, How};
 use flowgauge_sys::notice::tell;
 use parking_lot::Mutex;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::fault::Fault;
-use crate::rights::{Who, now};
+use crate::rights::now;
 use crate::session::{MOST_RESULTS, Outcome, Session, State};
 
 /// Domains, sensors of one, and peers.

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
+use flowgauge_credential::{Revoked, RightsTable as _};
 use flowgauge_sensor_client::DEFAULT_SOCKET;
 use flowgauge_stack::Stack;
 use flowgauge_sys::files::Folder;
@@ -24,7 +25,6 @@ use flowgauge_sys::process;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::revoked::Revoked;
 use crate::rights::Rights;
 use crate::text;
 
@@ -263,12 +263,10 @@ impl Checked {
             ("issuers", &config.issuers),
         ] {
             for (name, rights) in all {
-                let fault = match (table, &rights.key) {
-                    ("issuers", _) => rights.fault_of_issuer(),
-                    (_, Some(_)) => Some(("it has a key".to_owned(), "issuers have keys")),
-                    _ => None,
-                };
-                if let Some((message, hint)) = fault.or_else(|| rights.fault(&config)) {
+                let is_issuer = table == "issuers";
+                let fault = rights.fault_of_key(is_issuer);
+                let fault = fault.or_else(|| rights.fault(&config, is_issuer));
+                if let Some((message, hint)) = fault {
                     return Err(wrong(table, name, message, Some(hint)));
                 }
             }

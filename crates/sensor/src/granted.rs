@@ -302,8 +302,13 @@ fn now() -> u64 {
 
 /// What a flow of these components asks for.
 fn facts(device: &str, own: &[Node]) -> Facts {
-    let mut facts = Facts::default().on(device);
-    for node in own {
+    facts_of(own).on(device)
+}
+
+/// What components are, for a policy.
+pub fn facts_of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Facts {
+    let mut facts = Facts::default();
+    for node in nodes {
         let name = node.info.name;
         let expression = node.settings.text("expression").unwrap_or_default();
         let sees = match (COUNTING.contains(&name), name) {

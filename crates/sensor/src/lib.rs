@@ -17,7 +17,6 @@ mod paced;
 mod people;
 mod readers;
 mod results;
-mod revoked;
 mod rights;
 mod sensor;
 mod session;
@@ -27,7 +26,7 @@ mod turns;
 
 pub use config::{Config, ConfigError};
 pub use device::Source;
-pub use revoked::{Revoked, RevokedFile};
+pub use granted::facts_of;
 pub use rights::{Rights, function};
 pub use sensor::{Alone, Sensor, StartError};
 pub use text::filter_error;

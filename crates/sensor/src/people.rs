@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use flowgauge_credential::{Credential, Facts, IssuerName, Layer, Policy};
+use flowgauge_credential::{
+    Credential, Facts, IssuerName, Layer, Policy, RevokedFile, RightsTable as _,
+};
 use flowgauge_sensor_client::protocol::Refusal;
 use flowgauge_sys::local::Peer;
 use flowgauge_sys::privileges;
@@ -13,7 +15,6 @@ use parking_lot::RwLock;
 use crate::accounts::Who;
 use crate::config::Config;
 use crate::granted::Granted;
-use crate::revoked::RevokedFile;
 use crate::rights::Rights;
 
 /// Users of other machines, and credentials, whose names are kept.

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use flowgauge_credential::{Block, Function, IssuerName, Limits, Visible, Window, date_of};
+use flowgauge_credential::{Block, Function, Limits, RightsTable, Visible};
 use flowgauge_stack::OptionKind;
 use serde::Deserialize;
 
@@ -70,19 +70,10 @@ impl Default for Rights {
 const MEMORY: RangeInclusive<u64> = 1 << 20..=64 << 30;
 /// What `cpu` may be.
 const CPU: RangeInclusive<f64> = 0.01..=1024.0;
-impl Rights {
-    /// What they are in a policy.
-    ///
-    /// # Errors
-    /// What is wrong with them.
-    pub(crate) fn block(&self) -> Result<Block, String> {
-        let said = |error: flowgauge_credential::Error| error.to_string();
+impl RightsTable for Rights {
+    fn block(&self) -> Result<Block, String> {
         let functions = self.functions.iter().flatten().map(|text| function(text));
         let functions = functions.collect::<Result<Vec<_>, _>>()?;
-        let times = self.times.iter().flatten().map(|text| Window::parse(text));
-        let times = times.collect::<Result<Vec<_>, _>>().map_err(said)?;
-        let expires = self.expires.as_deref();
-        let expires = expires.map(|text| date_of(text, None));
         let is_all = self.devices.iter().any(|name| name == "*");
         let limits = Limits {
             devices: (!is_all).then(|| self.devices.clone()),
@@ -92,15 +83,24 @@ impl Rights {
             anonymize: self.anonymize.clone(),
             most_flows: Some(self.most_flows),
             packets_per_second: self.packets_per_second,
-            times: times.concat(),
-            expires: expires.transpose().map_err(said)?,
             ..Limits::default()
         };
-        Ok(limits.block())
+        let limits = limits.during(self.times.as_deref(), self.expires.as_deref());
+        Ok(limits.map_err(|error| error.to_string())?.block())
     }
 
+    fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+}
+
+impl Rights {
     /// What is wrong with them, and what to do about it.
-    pub(crate) fn fault(&self, config: &Config) -> Option<(String, &'static str)> {
+    pub(crate) fn fault(&self, config: &Config, is_issuer: bool) -> Option<(String, &'static str)> {
+        if is_issuer && (self.admin || self.inject) {
+            let message = "credentials can allow neither admin nor inject".to_owned();
+            return Some((message, "give them to users, groups or remotes"));
+        }
         let is_known = |name: &&String| *name == "*" || config.devices.contains_key(*name);
         if let Some(name) = self.devices.iter().find(|name| !is_known(name)) {
             let hint = "devices names tables of devices, or \"*\"";
@@ -130,19 +130,6 @@ impl Rights {
         }
         let hint = "functions as in docs/credentials.md; times = [\"mon-fri 08:00-18:00\"], expires = \"2026-12-01\"";
         self.block().err().map(|found| (found, hint))
-    }
-
-    /// What is wrong with them as those of an issuer.
-    pub(crate) fn fault_of_issuer(&self) -> Option<(String, &'static str)> {
-        let key = self.key.as_deref().map(IssuerName::parse);
-        if !matches!(key, Some(Ok(_))) {
-            let hint = "flowgauge credential key NAME makes one, and prints the line";
-            return Some(("it has no key of an issuer".to_owned(), hint));
-        }
-        (self.admin || self.inject).then(|| {
-            let message = "credentials can allow neither admin nor inject".to_owned();
-            (message, "give them to users, groups or remotes")
-        })
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct AgentOptions {
     /// Address and port to listen on, such as 192.0.2.1:2234
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: String,
-    /// Rights file: a line per name
+    /// Who may do what: tables of users and issuers of credentials, in TOML
     #[arg(long, value_name = "FILE")]
     pub(crate) rights: PathBuf,
     /// Stacks read and write files in this folder only
@@ -56,9 +56,37 @@ pub(crate) struct AdminOptions {
     pub(crate) peer: Option<String>,
     #[command(flatten)]
     pub(crate) identity: IdentityOptions,
+    /// The credential to bring [default: the file named by $FLOWGAUGE_CREDENTIAL]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) credential: Option<PathBuf>,
     /// What to do
     #[command(subcommand)]
     pub(crate) command: AdminCommand,
+}
+
+/// What can be asked of an agent.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    clap::ValueEnum,
+    serde::Deserialize,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Action {
+    Start,
+    List,
+    Show,
+    Watch,
+    Stop,
+    Restart,
+    Configure,
 }
 
 /// What an agent can be asked.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use flowgauge_credential::{Check, Visible, Window};
 
+use super::agent::Action;
 use super::keys::FolderOptions;
 
 /// `credential`
@@ -62,6 +63,9 @@ pub(crate) struct LimitOptions {
     /// This component, with bounds on its options: 'top(count<=10, by=ip.src|ip.dst)' (several)
     #[arg(long, value_name = "COMPONENT")]
     pub(crate) function: Vec<String>,
+    /// What may be asked of an agent that runs stacks (several)
+    #[arg(long, value_name = "REQUEST")]
+    pub(crate) request: Vec<Action>,
     /// Packets behind this filter, as for tcpdump
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) filter: Option<String>,

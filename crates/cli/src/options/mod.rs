@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub(crate) use agent::{
-    AdminCommand, AdminOptions, AgentOptions, DefinitionOptions, IdentityOptions,
+    Action, AdminCommand, AdminOptions, AgentOptions, DefinitionOptions, IdentityOptions,
 };
 pub(crate) use anonymize::AnonymizeOptions;
 use called::Called;
@@ -47,8 +47,8 @@ pub(crate) use sensor::{
     SensorRunOptions, StatusOptions,
 };
 pub(crate) use shared::{
-    BoundOptions, CommonOptions, EngineOptions, InputOptions, OutputOptions, PresetOptions,
-    RecordOptions,
+    BoundOptions, CommonOptions, EngineOptions, InputOptions, Offload, OutputOptions,
+    PresetOptions, RecordOptions,
 };
 pub(crate) use stack::{
     BenchOptions, FormatOptions, ListOptions, RunOptions, ShowOptions, StackCommand, StackOptions,

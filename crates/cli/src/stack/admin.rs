@@ -9,6 +9,7 @@ use flowgauge_link::{Conversation, Error};
 use serde_json::{Value, json};
 
 use super::{agent, print};
+use crate::credential;
 use crate::failure::Failure;
 use crate::keys;
 use crate::options::{AdminCommand, AdminOptions, DefinitionOptions};
@@ -21,7 +22,7 @@ const WAIT: Duration = Duration::from_secs(30);
 /// # Errors
 /// When the agent cannot be reached, or does not want to.
 pub(super) fn run(options: &AdminOptions) -> Result<(), Failure> {
-    let (request, is_list) = match &options.command {
+    let (mut request, is_list) = match &options.command {
         AdminCommand::Start(options) => (definition("start", options)?, false),
         AdminCommand::Configure(options) => (definition("configure", options)?, false),
         AdminCommand::List => (json!({"do": "list"}), true),
@@ -33,6 +34,7 @@ pub(super) fn run(options: &AdminOptions) -> Result<(), Failure> {
             false,
         ),
     };
+    request["credential"] = json!(credential::brought(options.credential.as_deref())?);
     let is_watch = matches!(options.command, AdminCommand::Watch(_));
     let identity = keys::identity(&options.identity)?;
     let peer = options.peer.as_deref();

@@ -380,7 +380,7 @@ fn files_that_never_end_are_refused() {
                 "--rights",
                 "/dev/zero",
             ],
-            "longer than 16 MiB",
+            "longer than 4 MiB",
         ),
     ] {
         let output = flowgauge(folder.path(), words);

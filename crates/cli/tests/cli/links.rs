@@ -281,7 +281,8 @@ fn an_agent_runs_stacks_for_those_who_may() {
     let place = Place::new("agent", &["agent", "ops", "viewer", "stranger"]);
     fs::write(
         place.folder.join("rights"),
-        "ops all network interfaces=lo\nviewer list show watch\n",
+        "[users.ops]\nnetwork = true\ninterfaces = [\"lo\"]\n\
+         [users.viewer]\nrequests = [\"list\", \"show\", \"watch\"]\n",
     )
     .unwrap();
     let address = place.address();
@@ -398,13 +399,92 @@ fn an_agent_runs_stacks_for_those_who_may() {
     assert!(said.contains("stopping 2 stacks"), "{said}");
 }
 
+/// It is bound to its holder, narrows what the agent's table allows, and takes its stacks with it.
+#[test]
+fn a_credential_gives_rights_at_an_agent_until_it_is_revoked() {
+    let place = Place::new("credential", &["agent", "guest", "viewer"]);
+    place.good("credential key site");
+    let key = fs::read_to_string(place.folder.join("keys/site.issuer.pub")).unwrap();
+    let rights = format!(
+        "revoked = \"revoked\"\n[issuers.site]\nkey = \"{}\"\nnetwork = true\n[users.viewer]\n",
+        key.trim()
+    );
+    fs::write(place.folder.join("rights"), rights).unwrap();
+    fs::write(place.folder.join("revoked"), "").unwrap();
+    place.good(
+        "credential issue --issuer site --holder guest --request start --request show \
+         --function input --function count --most-flows 1 -w guest.cred",
+    );
+    place.good("credential attenuate guest.cred --packets headers -w headers.cred");
+    let address = place.address();
+    let words = "stack agent --rights rights --folder stacks --identity agent --listen";
+    let _agent = place.start(words.split(' ').chain([address.as_str()]), "agent at");
+    let admin = |name: &str, credential: &str, words: &[&str]| {
+        let credential = ["--credential", credential];
+        let given = credential.into_iter().filter(|_| credential[1] != "");
+        let words: Vec<&str> = given.chain(words.iter().copied()).collect();
+        place.admin(name, &words)
+    };
+    let listening = "input { listen = 127.0.0.1:0, identity = agent } - count";
+    stdout(&admin(
+        "guest",
+        "guest.cred",
+        &["start", "long", "-e", listening],
+    ));
+    for (name, credential, words, part) in [
+        (
+            "guest",
+            "guest.cred",
+            &["start", "b", "-e", "flows"][..],
+            "only the components",
+        ),
+        (
+            "guest",
+            "guest.cred",
+            &["start", "b", "-e", listening],
+            "may have no more",
+        ),
+        (
+            "guest",
+            "headers.cred",
+            &["start", "b", "-e", listening],
+            "bounds what is seen",
+        ),
+        ("guest", "guest.cred", &["stop", "long"], "requests to"),
+        ("guest", "", &["show", "long"], "guest has no rights here"),
+        (
+            "viewer",
+            "guest.cred",
+            &["show", "long"],
+            "another holder is not allowed",
+        ),
+    ] {
+        let refused = admin(name, credential, words);
+        assert_eq!(refused.status.code(), Some(1), "{words:?}");
+        let said = stderr(&refused);
+        assert!(said.contains(part), "{words:?}: {said}");
+    }
+    place.good("credential revoke guest.cred --revoked revoked");
+    wait_until("its stack is stopped", || {
+        // While it is being stopped nothing is shown.
+        let shown = admin("viewer", "", &["show", "long"]);
+        String::from_utf8_lossy(&shown.stdout).contains("--- stopped: this credential was revoked")
+    });
+    let listed = stdout(&admin("viewer", "", &["list"]));
+    assert!(listed.contains("long  done, started by guest"), "{listed}");
+}
+
 /// Every way out of the agent's folder that was ever found, by somebody who may only start.
 #[test]
 fn who_may_only_start_reads_and_writes_in_the_folder_only() {
     const SECRET: &str = "root:$6$secret";
     let place = Place::new("confined", &["agent", "ops"]);
     let at = place.folder.display().to_string();
-    fs::write(place.folder.join("rights"), "ops start show list\n").unwrap();
+    fs::write(
+        place.folder.join("rights"),
+        "[users.ops]\nrequests = [\"start\", \"show\", \"list\"]\n",
+    )
+    .unwrap();
     fs::write(place.folder.join("secret.txt"), format!("{SECRET}\ntwo\n")).unwrap();
     // Of whole seconds, where %.f is nothing.
     let mut capture = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
@@ -509,7 +589,7 @@ fn who_may_only_start_reads_and_writes_in_the_folder_only() {
 #[test]
 fn no_more_stacks_run_than_may() {
     let place = Place::new("most", &["agent", "ops"]);
-    fs::write(place.folder.join("rights"), "ops all network\n").unwrap();
+    fs::write(place.folder.join("rights"), "[users.ops]\nnetwork = true\n").unwrap();
     let address = place.address();
     let words = "stack agent --rights rights --folder stacks --identity agent --most 2 --listen";
     let _agent = place.start(words.split(' ').chain([address.as_str()]), "agent at");
@@ -540,7 +620,7 @@ fn no_more_stacks_run_than_may() {
 #[test]
 fn an_agent_that_was_killed_starts_its_stacks_again() {
     let place = Place::new("memory", &["agent", "ops"]);
-    fs::write(place.folder.join("rights"), "ops all network\n").unwrap();
+    fs::write(place.folder.join("rights"), "[users.ops]\nnetwork = true\n").unwrap();
     let address = place.address();
     let start = |more: &str| {
         let words = format!(
@@ -589,7 +669,7 @@ fn an_agent_that_was_killed_starts_its_stacks_again() {
     signal(&agent, "-INT");
     agent.end();
     // One that is no longer allowed is not started, and one that is forgotten not either.
-    fs::write(place.folder.join("rights"), "ops all\n").unwrap();
+    fs::write(place.folder.join("rights"), "[users.ops]\n").unwrap();
     let agent = start("");
     wait_until("nothing is started", || ops(&["list"]).is_empty());
     signal(&agent, "-INT");

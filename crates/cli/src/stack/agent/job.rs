@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flowgauge_credential::Who;
 use flowgauge_link::KeyFolder;
 use flowgauge_sys::own;
 use parking_lot::Mutex;
@@ -60,7 +61,14 @@ pub(super) struct Definition {
     #[serde(alias = "interface")]
     pub(super) interfaces: Vec<String>,
     /// Who gave it.
-    pub(super) by: String,
+    pub(super) who: Who,
+}
+
+impl Definition {
+    /// The name of who gave it.
+    pub(super) fn by(&self) -> &str {
+        self.who.name.as_deref().unwrap_or_default()
+    }
 }
 
 /// Where stacks run.
@@ -170,6 +178,16 @@ impl Job {
         self.ended.is_none()
     }
 
+    /// Whether it is known to have ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Adds to what it said.
+    pub(super) fn tell(&self, text: &str) {
+        self.said.lock().add(text.as_bytes());
+    }
+
     /// Has it come to its end, as Ctrl-C would.
     pub(super) fn stop(&mut self) {
         let until = Instant::now() + STOP_WAIT;
@@ -214,7 +232,7 @@ impl Job {
             "running": is_running,
             "seconds": self.since.elapsed().as_secs(),
             "starts": self.starts,
-            "by": self.definition.by,
+            "by": self.definition.by(),
             "read": self.definition.read,
             "interfaces": self.definition.interfaces,
         })

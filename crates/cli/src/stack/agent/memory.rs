@@ -135,8 +135,7 @@ mod tests {
             text: "tcpscan -\ncount \"\"".to_owned(),
             is_bare: true,
             read: vec!["a.pcap".to_owned()],
-            interfaces: Vec::new(),
-            by: "ops".to_owned(),
+            ..Definition::default()
         };
         memory.keep("b", &definition, 7).unwrap();
         memory.keep("a", &definition, 8).unwrap();

@@ -7,32 +7,32 @@ mod job;
 mod memory;
 mod rights;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component as PathPart, Path};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use flowgauge_credential::{Access, Asker, Facts, NoRights, STANDING, Visible, Who};
 use flowgauge_link::{Conversation, ListenerOptions, Responder};
 use flowgauge_registry::registry;
+use flowgauge_sensor::facts_of;
 use flowgauge_stack::syntax::{Document, Item};
-use flowgauge_stack::{Input, Sources, check, parse, parse_stack};
+use flowgauge_stack::{Input, Program, Sources, check, parse, parse_stack};
 use flowgauge_sys::privileges;
 use parking_lot::Mutex;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
-use strum::VariantArray as _;
 
 pub(super) use self::job::end_with_agent;
 use self::job::{Definition, Job, Place};
 use self::memory::{Memory, Remembered};
-use self::rights::{Action, Rights};
+use self::rights::Rights;
 use crate::confinement;
 use crate::control::Control;
 use crate::failure::Failure;
-use crate::input::text_of_file;
 use crate::keys;
-use crate::options::AgentOptions;
+use crate::options::{Action, AgentOptions};
 use crate::say::say;
 
 /// The longest message: a stack is shorter.
@@ -43,6 +43,8 @@ pub(super) const SERVICE: &str = "messages";
 const ORPHAN_WAIT: Duration = Duration::from_secs(10);
 /// Those who watch are told this often.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
+/// How often it is looked whether somebody still has rights.
+const JUDGE_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the command.
 ///
@@ -50,19 +52,9 @@ const WATCH_EVERY: Duration = Duration::from_millis(500);
 /// When it cannot listen, or there are no rights or keys.
 pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
     let control = Control::install()?;
-    let text = text_of_file(&options.rights).map_err(|error| {
-        Failure::usage(
-            format!("{}: {error}", options.rights.display()),
-            "a line for each name, as: ops all network interfaces=eth0",
-        )
-    })?;
-    let rights = rights::read(&text).map_err(|error| {
-        let known: Vec<&str> = Action::VARIANTS.iter().map(Into::into).collect();
-        let known = known.join(", ");
-        Failure::usage(
-            format!("{}: {error}", options.rights.display()),
-            format!("rights are {known}, all, network, interfaces=IFACE,..."),
-        )
+    let access = rights::read(&options.rights).map_err(|error| Failure::Usage {
+        what: error.to_string(),
+        hint: error.hint().map(str::to_owned),
     })?;
     let folder = fs::canonicalize(&options.folder).map_err(|error| {
         Failure::usage(
@@ -85,7 +77,7 @@ pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
     // Components that are made, to be checked, may look at what their options name.
     confinement::of_names(&folder)?;
     let agent = Arc::new(Agent {
-        rights,
+        access,
         place: Place {
             folder,
             user: options.user.clone(),
@@ -96,17 +88,17 @@ pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
         jobs: Mutex::new(Jobs::new(options.most.into())),
     });
     let listening = ListenerOptions {
-        allowed: agent.rights.keys().cloned().collect(),
+        allowed: agent
+            .access
+            .names()
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect(),
         most_connections: 64,
         max_frame: MOST_MESSAGE,
         ..ListenerOptions::new(&options.listen)
     };
-    if listening.allowed.is_empty() {
-        return Err(Failure::usage(
-            format!("{}: nobody may do anything", options.rights.display()),
-            "a line for each name, as: ops all network interfaces=eth0",
-        ));
-    }
     let answering = agent.clone();
     let responder = Responder::bind(&identity, SERVICE, listening, move |conversation| {
         answering.converse(conversation);
@@ -114,8 +106,13 @@ pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
     let responder = responder.map_err(|error| keys::of_link(&error))?;
     say!("flowgauge: agent at {}", responder.local_address());
     agent.begin(options.forget);
+    let mut judged = Instant::now();
     while !control.stopped() {
         agent.forget_done();
+        if judged.elapsed() >= JUDGE_EVERY {
+            agent.end_refused();
+            judged = Instant::now();
+        }
         thread::sleep(Duration::from_millis(100));
     }
     drop(responder);
@@ -145,7 +142,7 @@ fn remember(state: &Path, folder: &Path) -> Result<Memory, Failure> {
 }
 
 struct Agent {
-    rights: BTreeMap<String, Rights>,
+    access: Access<Rights>,
     place: Place,
     memory: Option<Memory>,
     control: Control,
@@ -156,6 +153,15 @@ struct Agent {
 struct Refused {
     error: String,
     hint: Option<String>,
+}
+
+/// What to do about a refusal.
+const RIGHTS: &str = "the agent's --rights FILE says who may, and the credential what of it";
+
+impl From<NoRights> for Refused {
+    fn from(no: NoRights) -> Refused {
+        Refused::new(no.error).with_hint(no.hint)
+    }
 }
 
 impl Refused {
@@ -211,10 +217,8 @@ impl Agent {
             definition,
             process,
         } = remembered;
-        let by = &definition.by;
-        let rights = self.rights.get(by).filter(|it| it.may(Action::Start));
-        let rights = rights.ok_or_else(|| Refused::new(format!("{by} may not start")))?;
-        allowed(&definition, rights)?;
+        let asker = self.access.asker(definition.who.clone())?;
+        allowed(&definition, &asker, Action::Start)?;
         // It notices that its agent is gone; what it holds is needed.
         let until = Instant::now() + ORPHAN_WAIT;
         while is_stack(process) && Instant::now() < until {
@@ -254,12 +258,35 @@ impl Agent {
         }
     }
 
+    /// Stops stacks of those who have no rights any more.
+    fn end_refused(&self) {
+        let jobs = self.jobs.lock();
+        let running = jobs.all.iter().filter(|(_, job)| !job.has_ended());
+        let running: Vec<(String, Who)> = running
+            .map(|(name, job)| (name.clone(), job.definition.who.clone()))
+            .collect();
+        drop(jobs);
+        for (name, who) in running {
+            let Err(no) = self.access.asker(who) else {
+                continue;
+            };
+            say!("flowgauge: {name} is stopped: {no}");
+            let taken = self.jobs.lock().take(&name, false);
+            let Ok(mut job) = taken else {
+                continue;
+            };
+            self.forget(&name);
+            job.stop();
+            job.tell(&format!("--- stopped: {no}\n"));
+            self.jobs.lock().give_back(&name, Some(job));
+        }
+    }
+
     /// Answers one after the other.
     fn converse(&self, conversation: &mut Conversation) {
         while let Ok(Some(message)) = conversation.receive() {
-            let name = conversation.peer().name.clone();
             let request: Value = serde_json::from_slice(&message).unwrap_or_default();
-            let result = self.answer(&name, &request, conversation);
+            let result = self.answer(&request, conversation);
             let reply = match result {
                 Ok(reply) => reply,
                 Err(refused) => json!({"error": refused.error, "hint": refused.hint}),
@@ -270,21 +297,27 @@ impl Agent {
         }
     }
 
-    fn answer(
-        &self,
-        by: &str,
-        request: &Value,
-        conversation: &Conversation,
-    ) -> Result<Value, Refused> {
+    fn answer(&self, request: &Value, conversation: &Conversation) -> Result<Value, Refused> {
         let word = |key: &str| request.get(key).and_then(Value::as_str).unwrap_or_default();
-        let action = word("do").parse();
+        let action = word("do").parse::<Action>();
         let action = action.map_err(|_| Refused::new("there is no such request"))?;
-        let none = Rights::default();
-        let rights = self.rights.get(by).unwrap_or(&none);
-        if !rights.may(action) {
-            say!("flowgauge: {by} may not {}", word("do"));
-            return Err(Refused::new(format!("{by} may not {}", word("do")))
-                .with_hint("the agent's file of rights says who may"));
+        let peer = conversation.peer();
+        let by = peer.name.as_str();
+        let who = Who {
+            name: Some(peer.name.clone()),
+            key: Some(peer.key.clone()),
+            credential: Some(word("credential"))
+                .filter(|text| !text.is_empty())
+                .map(str::to_owned),
+        };
+        let asker = self.access.asker(who)?;
+        let asks = Facts::default().request(action.into());
+        let only = [&["request"], STANDING].concat();
+        if let Err(denial) = asker.may(&asks, Some(&only)) {
+            say!("flowgauge: {by} may not {}: {denial}", word("do"));
+            return Err(
+                Refused::new(format!("{by} may not {}: {denial}", word("do"))).with_hint(RIGHTS),
+            );
         }
         let name = word("name");
         match action {
@@ -297,7 +330,8 @@ impl Agent {
             }),
             Action::Watch => self.watch(name, request, conversation),
             Action::Start => {
-                let definition = self.definition(by, rights, request)?;
+                let definition = definition(&asker, request, action)?;
+                self.has_room(name, &asker)?;
                 self.start(name, definition)
             }
             Action::Stop => {
@@ -313,7 +347,7 @@ impl Agent {
             }
             Action::Restart => self.again(by, name, None),
             Action::Configure => {
-                let definition = self.definition(by, rights, request)?;
+                let definition = definition(&asker, request, action)?;
                 self.again(by, name, Some(definition))
             }
         }
@@ -336,7 +370,7 @@ impl Agent {
         if name.is_empty() || name.len() > 64 || !name.chars().all(is_good) {
             return Err(Refused::new(format!("\"{name}\" is no name for a stack")));
         }
-        let by = definition.by.clone();
+        let by = definition.by().to_owned();
         let mut jobs = self.jobs.lock();
         jobs.refuse_start(name)?;
         let job = Job::start(definition, &self.place)
@@ -412,20 +446,36 @@ impl Agent {
         }
     }
 
-    /// What a request wants to run, checked.
-    fn definition(
-        &self,
-        by: &str,
-        rights: &Rights,
-        request: &Value,
-    ) -> Result<Definition, Refused> {
-        let read = Definition::deserialize(request);
-        let read = read.map_err(|error| Refused::new(format!("this is no stack: {error}")))?;
-        let by = by.to_owned();
-        let definition = Definition { by, ..read };
-        allowed(&definition, rights)?;
-        Ok(definition)
+    /// Whether somebody may have one more stack, beside those that run under other names.
+    fn has_room(&self, name: &str, asker: &Asker<Rights>) -> Result<(), Refused> {
+        let jobs = self.jobs.lock();
+        let others = jobs.all.iter();
+        let others = others.filter(|(other, job)| *other != name && !job.has_ended());
+        let others: Vec<Vec<String>> = others
+            .map(|(_, job)| job.definition.who.accounts())
+            .collect();
+        let others: Vec<&[String]> = others.iter().map(Vec::as_slice).collect();
+        asker.has_room(&others).map_err(|(own, origin)| {
+            Refused::new(format!(
+                "you have {own} stacks, and may have no more ({origin})"
+            ))
+            .with_hint("stop others")
+        })
     }
+}
+
+/// What a request wants to run, checked.
+fn definition(
+    asker: &Asker<Rights>,
+    request: &Value,
+    action: Action,
+) -> Result<Definition, Refused> {
+    let read = Definition::deserialize(request);
+    let read = read.map_err(|error| Refused::new(format!("this is no stack: {error}")))?;
+    let who = asker.who.clone();
+    let definition = Definition { who, ..read };
+    allowed(&definition, asker, action)?;
+    Ok(definition)
 }
 
 /// The stacks of an agent.
@@ -512,25 +562,62 @@ impl Jobs {
     }
 }
 
-fn may_capture(definition: &Definition, rights: &Rights, interface: &str) -> Result<(), Refused> {
-    match rights.may_capture(interface) {
-        true => Ok(()),
-        false => Err(
-            Refused::new(format!("{} may not capture on {interface}", definition.by))
-                .with_hint("the agent's file of rights says interfaces="),
-        ),
-    }
-}
-
-/// Whether a stack is right, and its owner may have it run.
-fn allowed(definition: &Definition, rights: &Rights) -> Result<(), Refused> {
-    for interface in &definition.interfaces {
-        may_capture(definition, rights, interface)?;
-    }
+/// Whether a stack is right, and who asks may have it run.
+fn allowed(definition: &Definition, asker: &Asker<Rights>, action: Action) -> Result<(), Refused> {
     for file in &definition.read {
         stays_within(file)?;
     }
-    check_text(definition, rights)
+    let program = compile(definition)?;
+    let by = definition.by();
+    let mut interfaces: BTreeSet<&str> = definition.interfaces.iter().map(String::as_str).collect();
+    let nodes = || program.stacks.iter().flat_map(|stack| stack.nodes.iter());
+    for node in nodes() {
+        for setting in node.settings.iter() {
+            let option = setting.option;
+            let text = node.settings.text(option.name).unwrap_or_default();
+            // What it says on standard output is kept.
+            for path in option.kind.paths(text).filter(|path| *path != "-") {
+                stays_within(path)?;
+            }
+            let is_source = node.info.input == Input::Nothing;
+            if is_source && option.name == "interface" && !text.is_empty() {
+                interfaces.insert(text);
+            }
+            if matches!(option.name, "to" | "listen" | "kafka") && !asker.rights.network {
+                let error = format!("{by} may not use the network ({})", node.label);
+                return Err(Refused::new(error).with_hint("network = true allows it"));
+            }
+        }
+    }
+    let refuses = asker.layers().iter().find(|layer| {
+        let duties = &layer.block.duties;
+        duties.packets.is_some_and(|it| it != Visible::Payload)
+            || !duties.filters.is_empty()
+            || duties.anonymize.is_some()
+            || duties.packets_per_second.is_some()
+    });
+    if let Some(layer) = refuses {
+        let error = format!("{} bounds what is seen of packets", layer.origin);
+        let hint = "an agent's stacks see all: open a flow of a sensor (flowgauge sensor flow)";
+        return Err(Refused::new(error).with_hint(hint));
+    }
+    let judge = |facts: Facts| {
+        let facts = facts.request(action.into());
+        asker
+            .may(&facts, None)
+            .map_err(|denial| Refused::new(denial.to_string()).with_hint(RIGHTS))
+    };
+    if interfaces.is_empty() {
+        return judge(facts_of(nodes()));
+    }
+    for interface in interfaces {
+        if !asker.rights.may_capture(interface) {
+            let error = format!("{by} may not capture on {interface}");
+            return Err(Refused::new(error).with_hint("interfaces = [...] allows it"));
+        }
+        judge(facts_of(nodes()).on(interface))?;
+    }
+    Ok(())
 }
 
 /// Whether a process is a stack that an agent started.
@@ -554,8 +641,8 @@ fn stays_within(file: &str) -> Result<(), Refused> {
         .with_hint("files of stacks are in the agent's --folder, by relative names"))
 }
 
-/// Whether a stack is right, and does nothing that it may not.
-fn check_text(definition: &Definition, rights: &Rights) -> Result<(), Refused> {
+/// The components of a stack.
+fn compile(definition: &Definition) -> Result<Program, Refused> {
     let mut sources = Sources::default();
     let file = sources.add("stack".to_owned(), definition.text.clone());
     let file = file.ok_or_else(|| Refused::new("the stack is too long"))?;
@@ -564,45 +651,17 @@ fn check_text(definition: &Definition, rights: &Rights) -> Result<(), Refused> {
         false => parse(&sources, file),
     };
     let document = document.map_err(|found| Refused::new(found.show(&sources).to_string()))?;
-    if document
-        .items
-        .iter()
-        .any(|item| matches!(item, Item::Include(_)))
-    {
-        return Err(Refused::new(
-            "a stack for an agent is one text: it cannot include others",
-        ));
+    let mut items = document.items.iter();
+    if items.any(|item| matches!(item, Item::Include(_))) {
+        let error = "a stack for an agent is one text: it cannot include others";
+        return Err(Refused::new(error));
     }
     let checked = check(&document, registry());
-    let Some(program) = checked.program else {
-        let found = checked
-            .diagnostics
-            .iter()
-            .map(|found| found.show(&sources).to_string());
-        return Err(Refused::new(found.collect::<Vec<String>>().join("\n")));
-    };
-    for node in program.stacks.iter().flat_map(|stack| stack.nodes.iter()) {
-        for setting in node.settings.iter() {
-            let option = setting.option;
-            let text = node.settings.text(option.name).unwrap_or_default();
-            // What it says on standard output is kept.
-            for path in option.kind.paths(text).filter(|path| *path != "-") {
-                stays_within(path)?;
-            }
-            let is_source = node.info.input == Input::Nothing;
-            if is_source && option.name == "interface" && !text.is_empty() {
-                may_capture(definition, rights, text)?;
-            }
-            if matches!(option.name, "to" | "listen" | "kafka") && !rights.network {
-                return Err(Refused::new(format!(
-                    "{} may not use the network ({})",
-                    definition.by, node.label
-                ))
-                .with_hint("the agent's file of rights says network"));
-            }
-        }
-    }
-    Ok(())
+    checked.program.ok_or_else(|| {
+        let found = checked.diagnostics.iter();
+        let found = found.map(|found| found.show(&sources).to_string());
+        Refused::new(found.collect::<Vec<String>>().join("\n"))
+    })
 }
 
 #[cfg(test)]
@@ -628,13 +687,10 @@ mod tests {
             user: None,
             keys: None,
         };
-        let ended = |name: &str| {
+        let ended = || {
             let definition = Definition {
-                text: String::new(),
                 is_bare: true,
-                read: Vec::new(),
-                interfaces: Vec::new(),
-                by: name.to_owned(),
+                ..Definition::default()
             };
             // This test program, which knows no such words and ends.
             let mut job = Job::start(definition, &place).unwrap();
@@ -645,7 +701,7 @@ mod tests {
         let mut jobs = Jobs::new(1);
         for name in ["a", "b"] {
             jobs.refuse_start(name).ok().unwrap();
-            jobs.all.insert(name.to_owned(), ended(name));
+            jobs.all.insert(name.to_owned(), ended());
         }
         let job = jobs.take("a", true).ok().unwrap();
         assert_eq!(jobs.describe()[1]["state"], "stopping");
@@ -670,41 +726,45 @@ mod tests {
 
     #[test]
     fn stacks_are_checked_and_kept_to_what_is_allowed() {
-        let refused = |text: &str, line: &str| {
-            let rights = rights::read(line).unwrap().remove("ops").unwrap();
+        let refused = |text: &str, table: &str| {
             let definition = Definition {
                 text: text.to_owned(),
                 is_bare: true,
-                read: Vec::new(),
-                interfaces: Vec::new(),
-                by: "ops".to_owned(),
+                ..Definition::default()
             };
-            check_text(&definition, &rights)
-                .err()
-                .map(|refused| refused.error)
+            let allowed = allowed(&definition, &rights::tests::asker(table), Action::Start);
+            allowed.err().map(|refused| refused.error)
         };
-        assert_eq!(refused("tcpscan - count", "ops all"), None);
-        assert!(refused("tcpscann", "ops all").unwrap().contains("tcpscann"));
-        let outside = refused("output { file = /tmp/x.pcap }", "ops all").unwrap();
+        assert_eq!(refused("tcpscan - count", ""), None);
+        assert!(refused("tcpscann", "").unwrap().contains("tcpscann"));
+        let outside = refused("output { file = /tmp/x.pcap }", "").unwrap();
         assert!(outside.contains("not in the agent's folder"), "{outside}");
-        assert_eq!(refused("output { file = x.pcap }", "ops all"), None);
+        assert_eq!(refused("output { file = x.pcap }", ""), None);
         for sends in [
             "output { to = c:1 }",
             "packets output { kafka = c:1, topic = t }",
         ] {
-            assert!(refused(sends, "ops all").unwrap().contains("network"));
-            assert_eq!(refused(sends, "ops all network"), None);
+            assert!(refused(sends, "").unwrap().contains("network"));
+            assert_eq!(refused(sends, "network = true"), None);
         }
         let captures = "pcap { interface = eth0 } - count";
         assert!(
-            refused(captures, "ops all")
+            refused(captures, "")
                 .unwrap()
                 .contains("may not capture on eth0")
         );
-        assert_eq!(refused(captures, "ops all interfaces=eth0"), None);
-        let reads = refused("pcap { file = /root/x.pcap } - count", "ops all").unwrap();
+        assert_eq!(refused(captures, "interfaces = [\"eth0\"]"), None);
+        let reads = refused("pcap { file = /root/x.pcap } - count", "").unwrap();
         assert!(reads.contains("not in the agent's folder"), "{reads}");
-        let keys = refused("output { to = c:1, keys = /root }", "ops all network").unwrap();
+        let bounded = "functions = [\"top(count<=10)\"]";
+        assert_eq!(refused("top { by = ip.src, count = 10 }", bounded), None);
+        for (other, part) in [
+            ("top { by = ip.src, count = 11 }", "count of top"),
+            ("count", "only the components top"),
+        ] {
+            assert!(refused(other, bounded).unwrap().contains(part));
+        }
+        let keys = refused("output { to = c:1, keys = /root }", "network = true").unwrap();
         assert!(keys.contains("not in the agent's folder"), "{keys}");
     }
 }

@@ -1,101 +1,170 @@
-//! Who may do what at an agent.
+//! Who may do what at an agent: tables of a file, and credentials.
 //!
-//! ```text
-//! # name      rights
-//! ops         all network interfaces=eth0,eth1
-//! viewer      list show watch
+//! ```toml
+//! [users.ops]                     # who has a certificate of this name
+//! interfaces = ["eth0", "eth1"]
+//! network = true
+//!
+//! [users.viewer]
+//! requests = ["list", "show", "watch"]
 //! ```
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
+use flowgauge_credential::{Access, Block, Limits, RightsTable};
+use flowgauge_sensor::config::{ConfigError, parse_toml, read_text};
+use flowgauge_sensor::function;
+use serde::Deserialize;
 use strum::VariantArray as _;
 
-/// What can be asked of an agent.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantArray,
-)]
-#[strum(serialize_all = "snake_case")]
-pub(super) enum Action {
-    Start,
-    List,
-    Show,
-    Watch,
-    Stop,
-    Restart,
-    Configure,
-}
+use crate::options::Action;
 
-/// What one name may.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+const HINT: &str = "[users.NAME] of names of certificates, with requests, interfaces, network and the \
+                    others of docs/links.md";
+
+/// What somebody may do.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct Rights {
-    actions: Vec<Action>,
+    requests: Vec<Action>,
     /// Stacks of it may send to other machines and listen.
     pub(super) network: bool,
     /// What its stacks may capture on; "*" is all.
     interfaces: Vec<String>,
+    /// Components that its stacks may have, with bounds on their options.
+    functions: Option<Vec<String>>,
+    /// Stacks at once.
+    most_stacks: Option<u32>,
+    times: Option<Vec<String>>,
+    expires: Option<String>,
+    key: Option<String>,
+}
+
+impl Default for Rights {
+    fn default() -> Rights {
+        Rights {
+            requests: Action::VARIANTS.to_vec(),
+            network: false,
+            interfaces: Vec::new(),
+            functions: None,
+            most_stacks: None,
+            times: None,
+            expires: None,
+            key: None,
+        }
+    }
 }
 
 impl Rights {
-    pub(super) fn may(&self, action: Action) -> bool {
-        self.actions.contains(&action)
+    pub(super) fn may_capture(&self, interface: &str) -> bool {
+        let mut allowed = self.interfaces.iter();
+        allowed.any(|allowed| allowed == "*" || allowed == interface)
+    }
+}
+
+impl RightsTable for Rights {
+    fn block(&self) -> Result<Block, String> {
+        let requests = self.requests.iter().map(<&str>::from).map(str::to_owned);
+        let functions = self.functions.as_ref().map(|functions| {
+            let functions = functions.iter().map(|text| function(text));
+            functions.collect::<Result<Vec<_>, _>>()
+        });
+        let limits = Limits {
+            requests: Some(requests.collect()),
+            functions: functions.transpose()?,
+            most_flows: self.most_stacks,
+            ..Limits::default()
+        };
+        let limits = limits.during(self.times.as_deref(), self.expires.as_deref());
+        Ok(limits.map_err(|error| error.to_string())?.block())
     }
 
-    pub(super) fn may_capture(&self, interface: &str) -> bool {
-        self.interfaces
-            .iter()
-            .any(|allowed| allowed == "*" || allowed == interface)
+    fn key(&self) -> Option<&str> {
+        self.key.as_deref()
     }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Tables {
+    users: BTreeMap<String, Rights>,
+    issuers: BTreeMap<String, Rights>,
+    revoked: Option<PathBuf>,
 }
 
 /// Reads a file of rights.
 ///
 /// # Errors
-/// The line and what is wrong with it.
-pub(super) fn read(text: &str) -> Result<BTreeMap<String, Rights>, String> {
-    let mut all = BTreeMap::new();
-    for (line, number) in text.lines().zip(1..) {
-        let words = line.split('#').next().unwrap_or_default();
-        let mut words = words.split_whitespace();
-        let Some(name) = words.next() else {
-            continue;
-        };
-        let mut rights = Rights::default();
-        for word in words {
-            if let Ok(action) = word.parse() {
-                rights.actions.push(action);
-            } else if word == "all" {
-                rights.actions.extend(Action::VARIANTS);
-            } else if word == "network" {
-                rights.network = true;
-            } else if let Some(list) = word.strip_prefix("interfaces=") {
-                rights.interfaces.extend(list.split(',').map(str::to_owned));
-            } else {
-                return Err(format!("line {number}: \"{word}\" is no right"));
-            }
-        }
-        if all.insert(name.to_owned(), rights).is_some() {
-            return Err(format!("line {number}: there is a line for {name} already"));
+/// What is wrong with it, and where.
+pub(super) fn read(path: &Path) -> Result<Access<Rights>, ConfigError> {
+    parse(&read_text(path, HINT)?, path)
+}
+
+fn parse(text: &str, path: &Path) -> Result<Access<Rights>, ConfigError> {
+    let tables: Tables = parse_toml(text, path)?;
+    let wrong = |place: &str, message: String, hint: &str| {
+        ConfigError::new(format!("{}: {place}", path.display()), message, hint)
+    };
+    let users = tables.users.iter().map(|it| ("users", it));
+    let issuers = tables.issuers.iter().map(|it| ("issuers", it));
+    for (table, (name, rights)) in users.chain(issuers) {
+        let fault = rights.fault_of_key(table == "issuers");
+        let fault = fault.or_else(|| rights.block().err().map(|found| (found, HINT)));
+        if let Some((message, hint)) = fault {
+            return Err(wrong(&format!("{table}.{name}"), message, hint));
         }
     }
-    Ok(all)
+    if tables.users.is_empty() && tables.issuers.is_empty() {
+        return Err(wrong("users", "nobody may do anything".to_owned(), HINT));
+    }
+    let access = Access::new(
+        None,
+        tables.users,
+        &tables.issuers,
+        tables.revoked.as_deref(),
+    );
+    access.map_err(|error| {
+        let hint = "one identifier a line; an empty file revokes nothing";
+        wrong("revoked", error, hint)
+    })
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use flowgauge_credential::{Asker, Who};
+
     use super::*;
 
+    /// Somebody with the rights of a table.
+    pub(crate) fn asker(table: &str) -> Asker<Rights> {
+        let access = parse(&format!("[users.ops]\n{table}"), Path::new("rights")).unwrap();
+        let who = Who {
+            name: Some("ops".to_owned()),
+            ..Who::default()
+        };
+        access.asker(who).unwrap()
+    }
+
     #[test]
-    fn lines_give_rights() {
-        let text =
-            "# who\nops all network interfaces=eth0,lo\n\nviewer list watch # looks\nnobody\n";
-        let all = read(text).unwrap();
-        assert!(all["ops"].may(Action::Configure) && all["ops"].network);
-        assert!(all["ops"].may_capture("lo") && !all["ops"].may_capture("eth1"));
-        let viewer = &all["viewer"];
-        assert!(viewer.may(Action::Watch) && !viewer.may(Action::Start));
+    fn tables_give_rights() {
+        let ops = asker("network = true\ninterfaces = [\"eth0\", \"lo\"]").rights;
+        assert_eq!(ops.requests, Action::VARIANTS);
+        assert!(ops.network && ops.may_capture("lo") && !ops.may_capture("eth1"));
+        let viewer = asker("requests = [\"list\"]").rights;
         assert!(!viewer.network && !viewer.may_capture("lo"));
-        assert_eq!(all["nobody"], Rights::default());
-        assert_eq!(read("a fly").unwrap_err(), "line 1: \"fly\" is no right");
-        assert!(read("a list\na list").unwrap_err().starts_with("line 2"));
+        for (text, place) in [
+            ("[users.a]\nfly = true", "rights:2"),
+            ("[users.a]\nrequests = [\"fly\"]", "rights:2"),
+            ("[users.a]\nfunctions = [\"fly\"]", "rights: users.a"),
+            ("[users.a]\nkey = \"ed25519/00\"", "rights: users.a"),
+            ("[users.a]\nexpires = \"soon\"", "rights: users.a"),
+            ("[issuers.a]", "rights: issuers.a"),
+            ("revoked = \"x\"", "rights: users"),
+            ("revoked = \"/nowhere\"\n[users.a]", "rights: revoked"),
+        ] {
+            let error = parse(text, Path::new("rights")).unwrap_err();
+            assert!(error.to_string().starts_with(place), "{text}: {error}");
+        }
     }
 }

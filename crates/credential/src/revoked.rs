@@ -86,7 +86,7 @@ impl RevokedFile {
     }
 
     /// Whether it is the same file.
-    pub(crate) fn is_of(&self, other: &RevokedFile) -> bool {
+    pub fn is_of(&self, other: &RevokedFile) -> bool {
         self.path == other.path
     }
 
