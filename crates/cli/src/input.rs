@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +18,8 @@ use flowgauge_wire::LinkType;
 use crate::anonymize::Forced;
 use crate::control::Control;
 use crate::failure::Failure;
-use crate::options::InputOptions;
+use crate::offload::Backends;
+use crate::options::{InputOptions, Offload};
 use crate::say::{count, say};
 
 /// The system user that packages make for this program.
@@ -58,7 +58,13 @@ impl Opened {
 /// # Errors
 /// When something cannot be opened, or the filter is wrong.
 pub(crate) fn open(options: &InputOptions, control: &Control) -> Result<Opened, Failure> {
-    open_with(options, control, 0)
+    if options.offload != Offload::None {
+        return Err(Failure::usage(
+            "all packets are wanted here: --offload has nothing to keep away",
+            "leave it out",
+        ));
+    }
+    open_with(options, control, 0, &mut Backends::default())
 }
 
 /// The same, with so many twins where all is in files that can be read more than once at no more cost than what
@@ -70,12 +76,13 @@ pub(crate) fn open_with(
     options: &InputOptions,
     control: &Control,
     twins: usize,
+    backends: &mut Backends,
 ) -> Result<Opened, Failure> {
     let selection = Selection::new(options)?;
     let live = !selection.interfaces.is_empty();
     let forced = Forced::read()?;
     let sources = if live {
-        open_interfaces(&selection, options, forced.as_ref(), control)?
+        open_interfaces(&selection, options, forced.as_ref(), control, backends)?
     } else {
         vec![open_files(&selection, options, forced.as_ref())?]
     };
@@ -233,6 +240,7 @@ fn open_interfaces(
     options: &InputOptions,
     forced: Option<&Forced>,
     control: &Control,
+    backends: &mut Backends,
 ) -> Result<Vec<Source>, Failure> {
     let workers = usize::from(options.workers.unwrap_or(1));
     // All workers count down together.
@@ -268,8 +276,9 @@ fn open_interfaces(
         let group = LiveSource::open_group(config, workers);
         let group = group.map_err(|error| Failure::opening(&error))?;
         let group = group.into_iter().map(|source| source.stopped_by(stop()));
-        group.map(|source| Box::new(source) as Source).collect()
+        group.map(|source| backends.attach(source)).collect()
     } else {
+        backends.refuse();
         let group = MergedSource::open_group(&configs, workers);
         let group = group.map_err(|error| Failure::opening(&error))?;
         let group = group.into_iter().map(|source| source.stopped_by(stop()));
@@ -512,16 +521,6 @@ fn check_rings(bytes: u64, rings: u64, memory: Option<u64>) -> Result<(), Failur
 
 /// The longest filter that `-F` reads.
 const MAX_FILTER_BYTES: u64 = 1 << 20;
-
-/// The text of a file that users write; a device that never ends is not read on.
-///
-/// # Errors
-/// It cannot be read, is longer than 16 MiB, or no text.
-pub(crate) fn text_of_file(path: &Path) -> io::Result<String> {
-    let bytes = files::named().read(path, 16 << 20)?;
-    let bytes = bytes.ok_or_else(|| io::Error::other("it is longer than 16 MiB"))?;
-    String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text in UTF-8"))
-}
 
 /// The filter of `-F`, of the words left over, or of those after `--`.
 fn filter_expression(options: &InputOptions, words: &[OsString]) -> Result<String, Failure> {

@@ -20,6 +20,7 @@ mod log;
 mod loss;
 mod matches;
 mod memory;
+mod offload;
 mod options;
 mod packet_line;
 mod packets;

@@ -15,6 +15,7 @@ use flowgauge_stack::{Account, Failure, Items, Outlet, RecordItem, SettingError,
 use flowgauge_stream::engine::{
     ApplicationId, Budget, ChunkFlags, DataChunk, Engine, EngineConfig, Events, StreamRef,
 };
+use flowgauge_stream::offload::Verdicts;
 use flowgauge_stream::{Needs, ShardConfig, Shares};
 use flowgauge_wire::{Batch, Nanos};
 use parking_lot::Mutex;
@@ -130,6 +131,11 @@ impl Chunked {
             clock: Arc::default(),
             lost: Lost::default(),
         })
+    }
+
+    /// As [`Component::set_offload`](flowgauge_stack::Component::set_offload).
+    pub(crate) fn set_offload(&mut self, verdicts: &Verdicts) {
+        self.engine.set_offload(verdicts);
     }
 
     pub(crate) fn clock(&self) -> Nanos {

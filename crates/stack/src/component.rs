@@ -19,6 +19,7 @@ use flowgauge_record::AnyRecord;
 use flowgauge_record::results::{Cell, Table, TableColumn};
 use flowgauge_record::schema::Schema;
 use flowgauge_stream::Shard;
+use flowgauge_stream::offload::Verdicts;
 use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, LinkType, Nanos, Selection};
 
 use crate::account::Account;
@@ -667,6 +668,12 @@ pub trait Component: Send {
     /// Of what subscribes to an engine: takes what comes of it ([`Feed::to`]). This, not [`Component::process`] and
     /// [`Component::tick`], has packets and the clock go through it.
     fn take(&mut self, _feed: Feed<'_, '_>, _out: &mut dyn Outlet) {}
+
+    /// Tells from now on what it wants of flows, and returns that it does. What does not wants all packets; the engine that it
+    /// subscribes to tells it otherwise.
+    fn set_offload(&mut self, _verdicts: &Verdicts) -> bool {
+        false
+    }
 
     /// Of what subscribes to an engine: the step is over, and what waits is given on. `None`: it has an engine of
     /// another kind itself.

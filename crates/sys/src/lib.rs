@@ -3,6 +3,7 @@
 
 pub mod affinity;
 pub mod blocks;
+pub mod bpf;
 pub mod checksum;
 pub mod datagrams;
 mod dynamic;

@@ -4,9 +4,11 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flowgauge_sys::interfaces::{self, NetworkInterface};
+use flowgauge_sys::libpcap::Instruction;
 use flowgauge_sys::packet::{RingPacket, RingSocket, Waker, Wakeup};
 use flowgauge_wire::{
     BATCH_SIZE, Batch, Ledger, LinkType, Nanos, PacketDescriptor, PacketFlags, Place,
@@ -34,6 +36,10 @@ const MOST_FRUITLESS_WAITS: u32 = 20;
 pub struct LiveSource {
     name: String,
     ring: RingSocket,
+    /// What the kernel runs before a packet is copied.
+    program: Vec<Instruction>,
+    /// The interface's ARP hardware type; `None`: there are several.
+    hardware: Option<u16>,
     filter: Option<UserFilter>,
     /// `None`: what is this process's own is kept.
     own: Option<OwnTraffic>,
@@ -212,6 +218,8 @@ impl LiveSource {
         let mut source = LiveSource {
             name: config.interface.clone(),
             ring,
+            program: Vec::new(),
+            hardware: interface.map(|one| one.hardware),
             filter,
             own: (!config.own_traffic).then(OwnTraffic::default),
             tick_ms: config.tick_ms,
@@ -258,19 +266,36 @@ impl LiveSource {
     /// (`protochain` loops, more than 4096 instructions).
     fn set_filter(
         &mut self,
-        program: &[flowgauge_sys::libpcap::Instruction],
-        fallback: &[flowgauge_sys::libpcap::Instruction],
+        program: &[Instruction],
+        fallback: &[Instruction],
     ) -> Result<(), Error> {
         if self.ring.set_filter(program).is_ok() {
+            self.program = program.to_vec();
             return Ok(());
         }
+        self.program = fallback.to_vec();
         if let Some(filter) = &mut self.filter {
             filter.in_kernel.clear();
         }
         self.attach(fallback)
     }
 
-    fn attach(&self, program: &[flowgauge_sys::libpcap::Instruction]) -> Result<(), Error> {
+    /// What the kernel runs before a packet is copied, and the interface's ARP hardware type; nothing where there are several
+    /// interfaces.
+    pub fn kernel_program(&self) -> Option<(&[Instruction], u16)> {
+        Some((&self.program, self.hardware?))
+    }
+
+    /// Has the kernel run an eBPF program in its place, which does the same or lets less through.
+    ///
+    /// # Errors
+    /// [`Error::Interface`] when it cannot be attached.
+    pub fn set_kernel_program(&self, program: BorrowedFd<'_>) -> Result<(), Error> {
+        let attached = self.ring.set_program(program);
+        attached.map_err(|error| self.failure("cannot attach the program", &error))
+    }
+
+    fn attach(&self, program: &[Instruction]) -> Result<(), Error> {
         let attached = self.ring.set_filter(program);
         attached.map_err(|error| self.failure("cannot attach the filter", &error))
     }
@@ -514,8 +539,8 @@ impl PacketSource for LiveSource {
 /// What is needed to let packets in.
 struct Start {
     index: i32,
-    program: Vec<flowgauge_sys::libpcap::Instruction>,
-    fallback: Vec<flowgauge_sys::libpcap::Instruction>,
+    program: Vec<Instruction>,
+    fallback: Vec<Instruction>,
 }
 
 impl Counters {

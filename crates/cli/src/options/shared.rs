@@ -10,6 +10,14 @@ use flowgauge_wire::Nanos;
 use super::passed::passed;
 use super::values::{parse_duration, parse_idle_timeouts, parse_positive, parse_whole};
 
+/// What keeps packets away that nothing wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Offload {
+    #[default]
+    None,
+    Socket,
+}
+
 /// Where packets come from.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Input")]
@@ -39,6 +47,9 @@ pub(crate) struct InputOptions {
     /// Size of the kernel ring per worker, in KiB
     #[arg(short = 'B', long = "buffer-size", value_name = "KIB", allow_negative_numbers = true, value_parser = parse_whole::<u64>)]
     pub(crate) buffer_size: Option<u64>,
+    /// Keep packets away that nothing of the command wants, before they are copied: socket is eBPF on the capture's socket
+    #[arg(long, value_name = "BACKEND", value_enum, default_value_t)]
+    pub(crate) offload: Offload,
     /// Worker threads; packets are distributed by flow [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: Option<u16>,

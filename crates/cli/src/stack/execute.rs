@@ -23,6 +23,7 @@ use crate::control::{Control, Hangup};
 use crate::engine;
 use crate::failure::Failure;
 use crate::input::{self, Opened, Source};
+use crate::offload::Backends;
 use crate::options::{CommonOptions, InputOptions};
 use crate::preset::{with_options, with_stack_options};
 use crate::progress::Progress;
@@ -49,6 +50,7 @@ pub(crate) struct Running {
     ended: usize,
     started: Instant,
     watch: Option<Watch>,
+    backends: Backends,
     quiet: bool,
     origin: Origin,
     /// Whether the user wrote the stack: who gave a command does not know its components.
@@ -96,9 +98,11 @@ impl Running {
         if program.stacks.iter().any(|stack| stack.has_source()) {
             control.begin();
         }
+        let (mut backends, verdicts) = Backends::new(input)?;
         let options = RunnerOptions {
             workers: input.workers.map_or(1, usize::from),
             is_live: !input.interface.is_empty(),
+            offload: verdicts,
             ..RunnerOptions::default()
         };
         // Who follows flows has a bound for their number.
@@ -119,7 +123,7 @@ impl Running {
             },
             hint: error.hint().map(with_options_of(names_components)),
         })?;
-        let opened = open(input, &mut runner, &control)?;
+        let opened = open(input, &mut runner, &control, &mut backends)?;
         if !common.quiet && own::changes() > 0 && leaves_own_out(input, runner.stacks()) {
             say!(
                 "note: packets of this program's own links are left out of what interfaces have (place own of the ledger); \
@@ -141,6 +145,7 @@ impl Running {
         let started = Instant::now();
         Ok(Running {
             before: vec![(0, 0); runner.stacks().len()],
+            backends,
             origin,
             runner,
             control,
@@ -216,6 +221,7 @@ impl Running {
                 self.outcome.streams.get_or_insert_default().add(streams);
             }
         }
+        summary.extend(self.backends.summary());
         self.outcome.summary = summary;
         self.outcome.statistics = self.statistics(&snapshot);
     }
@@ -653,6 +659,7 @@ fn open(
     input: &InputOptions,
     runner: &mut Runner,
     control: &Control,
+    backends: &mut Backends,
 ) -> Result<Option<Opened>, Failure> {
     if !runner.wants_packets() {
         if input.read.is_empty() && input.interface.is_empty() {
@@ -674,7 +681,7 @@ fn open(
     if input.interface.is_empty() || !runner.can_fan_out() {
         input.workers = None;
     }
-    let mut opened = input::open_with(&input, control, twins)?;
+    let mut opened = input::open_with(&input, control, twins, backends)?;
     runner.read_apart(core::mem::take(&mut opened.twins));
     Ok(Some(opened))
 }

@@ -19,6 +19,7 @@ use flowgauge_stack::{
     RecordItem, ResultInfo, ResultValue, SettingError, Settings, options,
 };
 use flowgauge_stream::engine::{ApplicationConfig, Budget, ChunkFlags, Mode};
+use flowgauge_stream::offload::Verdicts;
 use flowgauge_stream::{Chunk, Handler, Needs, Shard, Stream, StreamIdentity};
 use flowgauge_wire::{LinkType, Nanos};
 use parking_lot::Mutex;
@@ -504,6 +505,13 @@ fn last_packet(stream: &Stream<'_>) -> Nanos {
 }
 
 impl Component for Patterns {
+    fn set_offload(&mut self, verdicts: &Verdicts) -> bool {
+        let chunked = self.chunked.as_mut();
+        chunked
+            .map(|chunked| chunked.set_offload(verdicts))
+            .is_some()
+    }
+
     /// Compiling may take seconds. What is wrong is told when it starts.
     fn expect(&mut self, _links: &[LinkType]) {
         let _ = self.shared.compiled();

@@ -7,6 +7,7 @@ use flowgauge_runtime::{Chunk as StreamChunk, StreamHandle};
 use flowgauge_stack::engine::Step;
 use flowgauge_stack::{Account, Outlet, SettingError, Settings, options};
 use flowgauge_stream::engine::{ApplicationConfig, Budget};
+use flowgauge_stream::offload::Verdicts;
 use flowgauge_stream::{Chunk, ShardConfig, Stream};
 use flowgauge_sys::tally::byte_sum;
 use flowgauge_wire::Nanos;
@@ -61,6 +62,11 @@ impl Chunks {
             chunked: Chunked::new(settings, shard, budget, usual)?,
             state: Held::new(settings, true, state),
         })
+    }
+
+    /// Tells what is wanted of flows.
+    pub(super) fn set_offload(&mut self, verdicts: &Verdicts) {
+        self.chunked.set_offload(verdicts);
     }
 
     /// The bytes of streams go to files.

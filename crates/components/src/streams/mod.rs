@@ -18,6 +18,7 @@ use flowgauge_stack::{
     RecordItem, ResultInfo, ResultValue, SettingError, Settings, options,
 };
 use flowgauge_stream::engine::Budget;
+use flowgauge_stream::offload::Verdicts;
 use flowgauge_stream::{Chunk, Needs, Shard, Shares, Stream, StreamIdentity};
 use flowgauge_wire::Nanos;
 use parking_lot::Mutex;
@@ -289,6 +290,14 @@ impl Streams {
 }
 
 impl Component for Streams {
+    fn set_offload(&mut self, verdicts: &Verdicts) -> bool {
+        let Kind::Chunks(chunks) = &mut self.kind else {
+            return false;
+        };
+        chunks.set_offload(verdicts);
+        true
+    }
+
     fn fork(&self) -> Option<Box<dyn Component>> {
         // Files and totals are of all copies together, and chunks have an engine.
         let Kind::Segments(segments) = &self.kind else {

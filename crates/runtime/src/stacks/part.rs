@@ -723,8 +723,8 @@ impl Part {
     pub(super) fn set_offload(&mut self, all: &[Verdicts], own: Option<usize>) {
         let own = own.and_then(|own| all.get(own));
         if let Some(own) = own {
-            if let Some(engine) = self.graph.engine_mut() {
-                return engine.set_offload(own);
+            if self.graph.set_offload(own) {
+                return;
             }
             if let Next::Subscribers(subscribers) = self.graph.tail_mut() {
                 return subscribers.engine_mut().set_offload(own);

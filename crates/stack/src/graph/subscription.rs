@@ -3,6 +3,7 @@
 use core::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
 
+use flowgauge_stream::offload::Verdicts;
 use flowgauge_wire::Nanos;
 
 use super::{ComponentFailure, Graph, Subscription, Tail};
@@ -47,6 +48,17 @@ impl<T: Tail> Graph<T> {
             Subscription::Own(engine) => engine.as_deref_mut(),
             _ => None,
         }
+    }
+
+    /// Has its engine, or its first component, tell what it wants of flows; returns whether one does.
+    pub fn set_offload(&mut self, verdicts: &Verdicts) -> bool {
+        if let Some(engine) = self.engine_mut() {
+            engine.set_offload(verdicts);
+            return true;
+        }
+        let first = self.entry.map(|entry| &mut self.nodes[entry.index()]);
+        let first = first.and_then(|node| node.component.as_mut());
+        first.is_some_and(|component| component.set_offload(verdicts))
     }
 
     /// Takes out the engine that its first component subscribes to: whoever has it drives it, and gives the graph what comes of it.

@@ -12,7 +12,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::raw;
@@ -187,6 +187,15 @@ impl RingSocket {
             libc::SO_ATTACH_FILTER,
             program,
         )
+    }
+
+    /// Puts an eBPF program before the ring, in place of the last one; otherwise as [`RingSocket::set_filter`].
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_program(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        let fd = program.as_raw_fd();
+        raw::set(&self.socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &fd)
     }
 
     /// Leaves out packets this host sends (`PACKET_IGNORE_OUTGOING`, Linux 4.20).

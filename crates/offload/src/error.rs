@@ -1,0 +1,42 @@
+//! Why a backend cannot be had.
+
+use std::io;
+
+/// Why a backend cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel does not take its programs or maps.
+    #[error("the kernel takes no program that keeps packets away: {0}")]
+    Load(String),
+    /// The system's.
+    #[error("{what}: {error}")]
+    System {
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// It is a capture on several interfaces, or on one without Ethernet frames.
+    #[error("packets are kept away on single interfaces with Ethernet frames alone")]
+    Interface,
+    /// The capture's filter uses what eBPF cannot ask for.
+    #[error("the filter asks for something that eBPF does not know (operation {0:#06x})")]
+    Filter(u16),
+}
+
+impl Error {
+    pub(crate) fn load(error: impl core::fmt::Display) -> Error {
+        Error::Load(error.to_string())
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Error::Filter(_) => "leave --offload out, or take a filter without it",
+            _ => {
+                "flowgauge doctor says what this kernel can do; all results are the same without, at more CPU time"
+            }
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Backends of verdicts ([`flowgauge_stream::offload`]): what nobody wants of a flow is kept away by the kernel, before it is
+//! copied.
+//!
+//! [`SocketFilter`] is a program on the packet socket of a capture, which sees copies: the traffic itself is what it is without.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod classic;
+mod error;
+mod slots;
+mod socket;
+
+pub use error::Error;
+pub use socket::{Attacher, DEFAULT_FLOWS, Offloaded, SocketFilter, Statistics, StatisticsReader};

@@ -1,0 +1,107 @@
+//! What the kernel's program and this one share: a slot for each flow under a verdict, as `bpf/verdict.bpf.c` lays it out.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flowgauge_flow::Withheld;
+use flowgauge_stream::offload::{Packets, Wanted};
+use flowgauge_sys::bpf::SharedArray;
+use flowgauge_wire::{Nanos, TcpFlags};
+
+/// Words of a slot, and where its directions begin.
+pub(crate) const SLOT: usize = 28;
+const SIDES: usize = 2;
+const SIDE: usize = 13;
+
+const HAS_SEQ: u64 = 1 << 16;
+const HAS_ACK: u64 = 1 << 17;
+
+/// What was counted of a direction until it was looked at last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen([u64; 6]);
+
+/// A slot.
+pub(crate) struct Slot<'a>(pub(crate) &'a [AtomicU64]);
+
+impl<'a> Slot<'a> {
+    pub(crate) fn of(slots: &'a SharedArray, number: u32) -> Option<Slot<'a>> {
+        let begin = number as usize * SLOT;
+        slots.words().get(begin..begin + SLOT).map(Slot)
+    }
+
+    /// As of no flow.
+    pub(crate) fn clear(&self) {
+        for word in self.0 {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// What is to become of packets, by direction.
+    pub(crate) fn set(&self, wanted: [Wanted; 2]) {
+        let [low, high] = wanted.map(|wanted| u64::from(mode(wanted)));
+        self.0[0].store(low | high << 32, Ordering::Relaxed);
+    }
+
+    /// What was kept away of a direction since it was asked last. `since_boot` is the time at which the machine's clock was 0.
+    pub(crate) fn withheld(
+        &self,
+        direction: usize,
+        seen: &mut Seen,
+        epoch: u32,
+        since_boot: u64,
+    ) -> Withheld {
+        let begin = SIDES + SIDE * direction;
+        let word = |at: usize| self.0[begin + at].load(Ordering::Acquire);
+        // Packets are counted last.
+        let packets = word(0);
+        let now = [packets, word(1), word(2), word(3), word(4), word(5)];
+        let mut more = [0; 6];
+        for ((more, now), seen) in more.iter_mut().zip(now).zip(&mut seen.0) {
+            *more = now.wrapping_sub(core::mem::replace(seen, now));
+        }
+        if more[0] == 0 {
+            return Withheld::default();
+        }
+        let [
+            packets,
+            bytes,
+            data_packets,
+            data_bytes,
+            ip_bytes,
+            payload_bytes,
+        ] = more;
+        let time = |clock: u64| Nanos(since_boot.wrapping_add(clock));
+        let last = word(6);
+        // Of the epoch, else of the one before: the kernel was about to count.
+        let firsts = [epoch, epoch.wrapping_sub(1)].map(|epoch| {
+            let at = 7 + 2 * (epoch as usize & 1);
+            let (first, rest) = (word(at), word(at + 1));
+            (rest >> 32 == u64::from(epoch)).then_some((first, rest as u32))
+        });
+        let first = firsts.into_iter().flatten().next();
+        let (seq, window) = (word(11), word(12));
+        let flags = window >> 32;
+        Withheld {
+            packets,
+            bytes,
+            data_packets,
+            data_bytes,
+            ip_bytes,
+            payload_bytes,
+            tcp_flags: TcpFlags(flags as u8),
+            first_seq: first.map(|(_, seq)| seq).filter(|_| flags & HAS_SEQ != 0),
+            next_seq: (flags & HAS_SEQ != 0).then_some(seq as u32),
+            ack: (flags & HAS_ACK != 0).then_some(((seq >> 32) as u32, window as u16)),
+            first: time(first.map_or(last, |(time, _)| time)),
+            last: time(last),
+        }
+    }
+}
+
+/// As the kernel's program knows it.
+pub(crate) fn mode(wanted: Wanted) -> u32 {
+    match wanted.packets {
+        Packets::All => 0,
+        Packets::Headers => 1,
+        Packets::None => 2,
+    }
+}

@@ -1,0 +1,414 @@
+//! eBPF on the packet socket of a capture.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use aya::maps::{HashMap as KernelMap, Map, MapData, ProgramArray};
+use aya::programs::SocketFilter as Program;
+use aya::{Ebpf, EbpfLoader};
+use flowgauge_capture::live::LiveSource;
+use flowgauge_capture::{Interface, PacketSource};
+use flowgauge_flow::Withheld;
+use flowgauge_stream::offload::{Offload, OffloadFlow, Verdict, Wanted};
+use flowgauge_sys::bpf::{self, SharedArray};
+use flowgauge_sys::packet::hardware;
+use flowgauge_wire::{Batch, FlowKey, Ledger};
+
+use crate::classic::translate;
+use crate::error::Error;
+use crate::slots::{SLOT, Seen, Slot, mode};
+
+/// `bpf/verdict.bpf.c`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/verdict.o"));
+
+/// Flows under a verdict at once, unless something else is said: 29 MB of the kernel's memory.
+pub const DEFAULT_FLOWS: u32 = 1 << 17;
+/// A slot whose flow was taken out of the table may still be counted in this long, by another processor.
+const GRACE: Duration = Duration::from_millis(10);
+/// The map of what filters go on with.
+const NEXT: &str = "next";
+/// Bytes of a key in the kernel's table: those of [`FlowKey`] without its context.
+const KEY: usize = 40;
+
+/// What a backend has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Flows under a verdict now.
+    pub flows: u64,
+    /// Verdicts that were not taken: the table was full, or the kernel refused.
+    pub refused: u64,
+    /// Packets that were kept away.
+    pub withheld: u64,
+    /// ... and their bytes on the wire.
+    pub withheld_bytes: u64,
+    /// Packets of which only headers were copied.
+    pub cut: u64,
+}
+
+impl Statistics {
+    /// Of two backends together.
+    #[must_use]
+    pub fn and(self, other: Statistics) -> Statistics {
+        Statistics {
+            flows: self.flows + other.flows,
+            refused: self.refused + other.refused,
+            withheld: self.withheld + other.withheld,
+            withheld_bytes: self.withheld_bytes + other.withheld_bytes,
+            cut: self.cut + other.cut,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    flows: AtomicU64,
+    refused: AtomicU64,
+    withheld: AtomicU64,
+    withheld_bytes: AtomicU64,
+    cut: AtomicU64,
+}
+
+/// Reads what a backend has done, wherever that is.
+#[derive(Clone, Debug)]
+pub struct StatisticsReader(Arc<Counters>);
+
+impl StatisticsReader {
+    /// As of its last poll.
+    pub fn read(&self) -> Statistics {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &*self.0;
+        Statistics {
+            flows: of(&counters.flows),
+            refused: of(&counters.refused),
+            withheld: of(&counters.withheld),
+            withheld_bytes: of(&counters.withheld_bytes),
+            cut: of(&counters.cut),
+        }
+    }
+}
+
+/// A program on packet sockets, which copies of each packet what its flow's verdict says.
+///
+/// It looks at TCP and UDP over IPv4 and IPv6 on Ethernet and loopback interfaces, not fragmented and not in tunnels; all else
+/// passes, as do TCP packets with SYN, FIN or RST.
+pub struct SocketFilter {
+    /// The kernel forgets programs and maps that nobody holds.
+    kernel: Ebpf,
+    table: KernelMap<MapData, [u8; KEY], u32>,
+    slots: SharedArray,
+    dirty: SharedArray,
+    setting: SharedArray,
+    /// The slots of flows under a verdict.
+    flows: HashMap<FlowKey, u32>,
+    owners: Vec<Option<Owner>>,
+    free: Vec<u32>,
+    /// Slots that are free in a moment.
+    retired: VecDeque<(Instant, u32)>,
+    epoch: u32,
+    others: Wanted,
+    counters: Arc<Counters>,
+}
+
+/// Whose slot it is.
+struct Owner {
+    flow: OffloadFlow,
+    seen: [Seen; 2],
+}
+
+impl SocketFilter {
+    /// Loads the program, for as many flows under a verdict at once. `vlans`: packets with a VLAN tag are of the same flows as
+    /// those without; else they pass.
+    ///
+    /// # Errors
+    /// [`Error::Load`], [`Error::System`].
+    pub fn load(flows: u32, vlans: bool) -> Result<SocketFilter, Error> {
+        let flows = flows.clamp(64, 1 << 22).next_multiple_of(64);
+        let mut kernel = EbpfLoader::new()
+            .map_max_entries("flows", flows)
+            .map_max_entries("slots", flows)
+            .map_max_entries("dirty", flows / 64)
+            .load(OBJECT)
+            .map_err(Error::load)?;
+        let program = kernel.program_mut("verdict");
+        let program = program.ok_or_else(|| Error::load("no program"))?;
+        let program: &mut Program = program.try_into().map_err(Error::load)?;
+        program.load().map_err(Error::load)?;
+        let program = program.fd().map_err(Error::load)?;
+        let program = program.try_clone().map_err(Error::load)?;
+        let next = kernel.map_mut(NEXT).ok_or_else(|| Error::load(NEXT))?;
+        let mut next = ProgramArray::try_from(next).map_err(Error::load)?;
+        next.set(0, &program, 0).map_err(Error::load)?;
+        let mut map = |name: &str| kernel.take_map(name).ok_or_else(|| Error::load(name));
+        let table = KernelMap::try_from(map("flows")?).map_err(Error::load)?;
+        let shared = |map: Map, words: usize| {
+            let Map::Array(data) = map else {
+                return Err(Error::load("no array"));
+            };
+            let shared = SharedArray::new(data.fd().as_fd(), words);
+            shared.map_err(|error| Error::System {
+                what: "cannot map the kernel's counters",
+                error,
+            })
+        };
+        let count = flows as usize;
+        let mut filter = SocketFilter {
+            table,
+            slots: shared(map("slots")?, count * SLOT)?,
+            dirty: shared(map("dirty")?, count / 64)?,
+            setting: shared(map("setting")?, 3)?,
+            kernel,
+            flows: HashMap::new(),
+            owners: Vec::new(),
+            free: (0..flows).rev().collect(),
+            retired: VecDeque::new(),
+            epoch: 1,
+            others: Wanted::ALL,
+            counters: Arc::default(),
+        };
+        filter.owners.resize_with(count, || None);
+        filter.setting.words()[1].store(u64::from(vlans), Ordering::Relaxed);
+        filter.begin(1);
+        Ok(filter)
+    }
+
+    /// What it has done, to be read from elsewhere.
+    pub fn statistics(&self) -> StatisticsReader {
+        StatisticsReader(Arc::clone(&self.counters))
+    }
+
+    /// What puts it before a capture, wherever that is opened.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn attacher(&self) -> Result<Attacher, Error> {
+        let Some(Map::ProgramArray(next)) = self.kernel.map(NEXT) else {
+            return Err(Error::load(NEXT));
+        };
+        let next = next.fd().as_fd().try_clone_to_owned();
+        Ok(Attacher {
+            next: next.map_err(|error| Error::System {
+                what: "cannot share the program",
+                error,
+            })?,
+            counters: Arc::clone(&self.counters),
+        })
+    }
+
+    /// Has the kernel count in another epoch.
+    fn begin(&mut self, epoch: u32) {
+        self.epoch = epoch;
+        let word = u64::from(mode(self.others)) << 32 | u64::from(epoch);
+        self.setting.words()[0].store(word, Ordering::Release);
+    }
+
+    /// A slot for a flow, under this verdict. Nothing where there is none, or the kernel refuses.
+    fn install(&mut self, flow: OffloadFlow, wanted: [Wanted; 2]) -> Option<()> {
+        let number = self.free.pop()?;
+        let slot = Slot::of(&self.slots, number)?;
+        slot.clear();
+        slot.set(wanted);
+        if self.table.insert(key_of(&flow.key), number, 0).is_err() {
+            self.free.push(number);
+            return None;
+        }
+        self.owners[number as usize] = Some(Owner {
+            flow,
+            seen: Default::default(),
+        });
+        self.flows.insert(flow.key, number);
+        Some(())
+    }
+
+    /// Takes a flow out of the kernel's table; what was counted until then comes with the next polls.
+    fn retire(&mut self, key: &FlowKey) {
+        if let Some(number) = self.flows.remove(key) {
+            // One that is not there is no harm.
+            let _ = self.table.remove(&key_of(key));
+            self.retired.push_back((Instant::now(), number));
+        }
+    }
+
+    /// Slots that nobody counts in any more.
+    fn settle(&mut self, since_boot: u64, give: &mut dyn FnMut(&OffloadFlow, [Withheld; 2])) {
+        while let Some((at, number)) = self.retired.front().copied() {
+            if at.elapsed() < GRACE {
+                break;
+            }
+            self.retired.pop_front();
+            self.give(number, since_boot, give);
+            self.owners[number as usize] = None;
+            self.free.push(number);
+        }
+    }
+
+    /// Gives what was counted in a slot.
+    fn give(
+        &mut self,
+        number: u32,
+        since_boot: u64,
+        give: &mut dyn FnMut(&OffloadFlow, [Withheld; 2]),
+    ) {
+        let owner = self.owners.get_mut(number as usize);
+        let (Some(owner), Some(slot)) = (
+            owner.and_then(Option::as_mut),
+            Slot::of(&self.slots, number),
+        ) else {
+            return;
+        };
+        // What was counted since the epoch began that ends now.
+        let ended = self.epoch.wrapping_sub(1);
+        let [low, high] = &mut owner.seen;
+        let both = [
+            slot.withheld(0, low, ended, since_boot),
+            slot.withheld(1, high, ended, since_boot),
+        ];
+        for withheld in &both {
+            let add = |counter: &AtomicU64, more| counter.fetch_add(more, Ordering::Relaxed);
+            add(&self.counters.withheld, withheld.packets);
+            add(&self.counters.withheld_bytes, withheld.bytes);
+        }
+        if both.iter().any(|withheld| withheld.packets != 0) {
+            give(&owner.flow, both);
+        }
+    }
+}
+
+/// Puts a [`SocketFilter`] before a capture.
+#[derive(Debug)]
+pub struct Attacher {
+    next: OwnedFd,
+    counters: Arc<Counters>,
+}
+
+impl Attacher {
+    /// Puts it there, behind the capture's filter. (What is in the ring passes.) In the ledger of what comes of it stands what was
+    /// kept away, too, as far as that has been told.
+    ///
+    /// # Errors
+    /// The capture, which goes on without, and [`Error::Interface`] where the program cannot read its packets,
+    /// [`Error::Filter`], [`Error::System`].
+    pub fn attach(&self, source: LiveSource) -> Result<Offloaded, (LiveSource, Error)> {
+        match self.try_attach(&source) {
+            Ok(()) => Ok(Offloaded {
+                source,
+                withheld: StatisticsReader(Arc::clone(&self.counters)),
+            }),
+            Err(error) => Err((source, error)),
+        }
+    }
+
+    fn try_attach(&self, source: &LiveSource) -> Result<(), Error> {
+        let (filter, hardware) = source.kernel_program().ok_or(Error::Interface)?;
+        if !matches!(hardware, hardware::ETHERNET | hardware::LOOPBACK) {
+            return Err(Error::Interface);
+        }
+        let program = translate(filter, hardware, self.next.as_raw_fd())?;
+        let program = bpf::load_socket_filter(&program).map_err(|error| Error::System {
+            what: "the kernel refuses the filter",
+            error,
+        })?;
+        source
+            .set_kernel_program(program.as_fd())
+            .map_err(Error::load)
+    }
+}
+
+/// A capture before which packets are kept away.
+#[derive(Debug)]
+pub struct Offloaded {
+    source: LiveSource,
+    withheld: StatisticsReader,
+}
+
+impl PacketSource for Offloaded {
+    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, flowgauge_capture::Error> {
+        self.source.next_batch()
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        self.source.interfaces()
+    }
+
+    fn is_behind(&self) -> bool {
+        self.source.is_behind()
+    }
+
+    fn ledger(&mut self) -> Ledger {
+        let mut ledger = self.source.ledger();
+        let withheld = self.withheld.read();
+        ledger.take(withheld.withheld, withheld.withheld_bytes);
+        ledger
+    }
+}
+
+impl Offload for SocketFilter {
+    fn verdict(&mut self, flow: &OffloadFlow, verdict: Verdict) {
+        let known = self.flows.get(&flow.key).copied();
+        let owner = known.and_then(|number| self.owners.get(number as usize)?.as_ref());
+        let is_own = owner.is_some_and(|owner| owner.flow.uid == flow.uid);
+        match (verdict, known) {
+            (Verdict::Less(wanted), Some(number)) if is_own => {
+                if let Some(slot) = Slot::of(&self.slots, number) {
+                    slot.set(wanted);
+                }
+            }
+            (Verdict::Less(wanted), _) => {
+                self.retire(&flow.key);
+                if self.install(*flow, wanted).is_none() {
+                    self.counters.refused.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            (Verdict::Resume | Verdict::Forget, Some(_)) if is_own => self.retire(&flow.key),
+            (Verdict::Resume | Verdict::Forget, _) => {}
+        }
+        let flows = self.flows.len() as u64;
+        self.counters.flows.store(flows, Ordering::Relaxed);
+    }
+
+    fn others(&mut self, wanted: Wanted) {
+        self.others = wanted;
+        self.begin(self.epoch);
+    }
+
+    fn poll(&mut self, give: &mut dyn FnMut(&OffloadFlow, [Withheld; 2])) {
+        self.begin(self.epoch.wrapping_add(1));
+        let since_boot = since_boot();
+        for at in 0..self.dirty.words().len() {
+            let word = &self.dirty.words()[at];
+            // Most are not: no other processor loses its line.
+            if word.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut bits = word.swap(0, Ordering::Acquire);
+            while bits != 0 {
+                self.give(64 * at as u32 + bits.trailing_zeros(), since_boot, give);
+                bits &= bits - 1;
+            }
+        }
+        self.settle(since_boot, give);
+        let cut = self.setting.words()[2].load(Ordering::Relaxed);
+        self.counters.cut.store(cut, Ordering::Relaxed);
+    }
+}
+
+/// As the kernel's program has it.
+fn key_of(key: &FlowKey) -> [u8; KEY] {
+    let mut bytes = [0; KEY];
+    bytes[..16].copy_from_slice(&key.low.0);
+    bytes[16..32].copy_from_slice(&key.high.0);
+    bytes[32..34].copy_from_slice(&key.low_port.to_ne_bytes());
+    bytes[34..36].copy_from_slice(&key.high_port.to_ne_bytes());
+    bytes[36] = key.protocol;
+    bytes[37] = key.version;
+    bytes
+}
+
+/// When the clock of the machine was 0, in nanoseconds since 1970.
+fn since_boot() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |since| since.as_nanos() as u64);
+    now.wrapping_sub(bpf::clock())
+}

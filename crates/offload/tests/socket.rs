@@ -1,0 +1,408 @@
+//! The kernel keeps away what the model does, and counts it as that: frames sent over a virtual cable.
+
+#[path = "../../../tests/shared/card.rs"]
+mod card;
+#[path = "../../../tests/shared/corpora.rs"]
+mod corpora;
+#[path = "../../capture/tests/support/lab.rs"]
+mod lab;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::Cursor;
+use std::path::PathBuf;
+
+use card::Card;
+use flowgauge_capture::filter::Filter;
+use flowgauge_capture::live::{LiveConfig, LiveSource};
+use flowgauge_capture::{PacketSource, open_reader};
+use flowgauge_flow::Withheld;
+use flowgauge_generate::{Config, Preset, generate};
+use flowgauge_offload::{Offloaded, SocketFilter};
+use flowgauge_stream::offload::{Offload, OffloadFlow, Packets, Sequence, Verdict, Wanted};
+use flowgauge_sys::testing::{TransmitSocket, offline_filter};
+use flowgauge_wire::{
+    Batch, DecodeFlags, DecodedBatch, Decoder, FlowKey, LinkType, Nanos, PacketDescriptor,
+    PacketFlags,
+};
+use lab::Lab;
+use sha2::{Digest as _, Sha256};
+
+const MTU: u32 = 9000;
+/// Frames that are sent before it is looked what came: the kernel's queue between the ends of a cable holds 1,000.
+const PORTION: usize = 256;
+
+/// Whole Ethernet frames of a capture that fit.
+fn frames(capture: Vec<u8>) -> Vec<Vec<u8>> {
+    let Ok(mut source) = open_reader(Cursor::new(capture), "capture") else {
+        return Vec::new();
+    };
+    let mut frames = Vec::new();
+    while let Ok(Some(batch)) = source.next_batch() {
+        for packet in batch.packets {
+            let bytes = &batch.memory[packet.offset as usize..][..packet.captured_len as usize];
+            if packet.link == LinkType::ETHERNET && (14..MTU as usize).contains(&bytes.len()) {
+                frames.push(bytes.to_vec());
+            }
+        }
+    }
+    frames
+}
+
+/// The frames as batches of one, a millisecond apart.
+fn batches(frames: &[Vec<u8>], mut take: impl FnMut(&Batch<'_>)) {
+    for (number, frame) in frames.iter().enumerate() {
+        let packet = PacketDescriptor {
+            time: Nanos(1 + number as u64 * 1_000_000),
+            offset: 0,
+            captured_len: frame.len() as u32,
+            wire_len: frame.len() as u32,
+            interface: 0,
+            link: LinkType::ETHERNET,
+            vlan_tpid: 0,
+            vlan_tci: 0,
+            flags: Default::default(),
+        };
+        take(&Batch::new(frame, &[packet]));
+    }
+}
+
+/// A verdict for each flow that the kernel can tell from all others: no packet of it is in a tunnel, behind something else than
+/// Ethernet and two tags, or cut.
+fn verdicts(frames: &[Vec<u8>]) -> Vec<(OffloadFlow, [Wanted; 2])> {
+    let (mut decoder, mut decoded) = (Decoder::default(), DecodedBatch::default());
+    let mut plain: BTreeMap<FlowKey, bool> = BTreeMap::new();
+    batches(frames, |batch| {
+        decoder.decode_batch(batch, &mut decoded);
+        for packet in &decoded.packets {
+            let has_ports = packet.flags.contains(DecodeFlags::TRANSPORT);
+            let is_whole = packet.payload_captured == packet.payload_len
+                && !packet.flags.contains(DecodeFlags::CUT);
+            let is_known = matches!(packet.key.protocol, 6 | 17);
+            let tags = u16::from(packet.vlan_count);
+            let is_behind_ethernet = tags <= 2 && packet.ip_offset == 14 + 4 * tags;
+            let is_plain =
+                has_ports && is_whole && is_known && is_behind_ethernet && packet.tunnel == 0;
+            *plain.entry(packet.key).or_insert(true) &= is_plain;
+        }
+    });
+    let keys = plain.into_iter().filter(|(_, is_plain)| *is_plain);
+    let mut all = Vec::new();
+    for (uid, (key, _)) in (1..).zip(keys) {
+        let of = |number: u64| Wanted {
+            packets: [Packets::None, Packets::Headers, Packets::All, Packets::None]
+                [(number % 4) as usize],
+            sequence: Sequence::Off,
+            from: u64::MAX,
+        };
+        let mixed = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(uid);
+        all.push((OffloadFlow { key, uid }, [of(mixed >> 32), of(mixed >> 40)]));
+    }
+    all
+}
+
+/// What came of frames, as bytes and length on the wire, and what did not by flow.
+type Outcome = (Vec<(Vec<u8>, u32)>, BTreeMap<u64, [Withheld; 2]>);
+
+fn sum(all: &mut BTreeMap<u64, [Withheld; 2]>, uid: u64, more: [Withheld; 2]) {
+    let both = all.entry(uid).or_default();
+    for (sum, more) in both.iter_mut().zip(more) {
+        if more.packets == 0 {
+            continue;
+        }
+        assert!(sum.packets == 0 || sum.last <= more.last);
+        assert!(more.first <= more.last);
+        sum.packets += more.packets;
+        sum.bytes += more.bytes;
+        sum.data_packets += more.data_packets;
+        sum.data_bytes += more.data_bytes;
+        sum.ip_bytes += more.ip_bytes;
+        sum.payload_bytes += more.payload_bytes;
+        sum.tcp_flags.0 |= more.tcp_flags.0;
+        sum.first_seq = sum.first_seq.or(more.first_seq);
+        let is_new = |before: u32, now: u32| now.wrapping_sub(before).cast_signed() > 0;
+        match (sum.next_seq, more.next_seq) {
+            (Some(before), Some(now)) if !is_new(before, now) => {}
+            (before, now) => sum.next_seq = now.or(before),
+        }
+        sum.ack = more.ack.or(sum.ack);
+        sum.last = more.last;
+    }
+}
+
+fn model(frames: &[Vec<u8>], told: &[(OffloadFlow, [Wanted; 2])], others: Wanted) -> Outcome {
+    let mut card = Card::default();
+    card.others(others);
+    for (flow, wanted) in told {
+        card.verdict(flow, Verdict::Less(*wanted));
+    }
+    let (mut passed, mut withheld) = (Vec::new(), BTreeMap::new());
+    batches(frames, |batch| {
+        for packet in card.pass(batch) {
+            let bytes = &batch.memory[..packet.captured_len as usize];
+            passed.push((bytes.to_vec(), packet.wire_len));
+        }
+    });
+    card.poll(&mut |flow, both| sum(&mut withheld, flow.uid, both));
+    (passed, withheld)
+}
+
+fn kernel(
+    lab: &Lab,
+    sender: &TransmitSocket,
+    frames: &[Vec<u8>],
+    told: &[(OffloadFlow, [Wanted; 2])],
+    others: Wanted,
+    expected: usize,
+) -> Outcome {
+    let config = LiveConfig {
+        snap_len: 65535,
+        own_traffic: true,
+        tick_ms: 5,
+        retire_ms: 4,
+        ..LiveConfig::new("fg1")
+    };
+    let source = lab.run(|| LiveSource::open(&config)).unwrap();
+    let mut filter = SocketFilter::load(1 << 12, true).unwrap();
+    let statistics = filter.statistics();
+    let attached = filter.attacher().unwrap().attach(source);
+    let mut source = attached.unwrap_or_else(|(_, error)| panic!("{error}"));
+    filter.others(others);
+    for (flow, wanted) in told {
+        filter.verdict(flow, Verdict::Less(*wanted));
+    }
+    assert_eq!(statistics.read().refused, 0);
+    let (mut passed, mut withheld) = (Vec::new(), BTreeMap::new());
+    for portion in frames.chunks(PORTION) {
+        let all: Vec<&[u8]> = portion.iter().map(Vec::as_slice).collect();
+        sender.send_all(&all).unwrap();
+        take(&mut source, &mut passed, 1);
+        filter.poll(&mut |flow, both| sum(&mut withheld, flow.uid, both));
+    }
+    // Idle ticks at the end: nothing more comes.
+    for _ in 0..500 {
+        take(&mut source, &mut passed, 2);
+        filter.poll(&mut |flow, both| sum(&mut withheld, flow.uid, both));
+        if passed.len() >= expected {
+            break;
+        }
+    }
+    take(&mut source, &mut passed, 3);
+    // All is given when the flows are forgotten, too.
+    for (flow, _) in told {
+        filter.verdict(flow, Verdict::Forget);
+    }
+    std::thread::sleep(std::time::Duration::from_millis(12));
+    filter.poll(&mut |flow, both| sum(&mut withheld, flow.uid, both));
+    let counted: u64 = withheld.values().flatten().map(|it| it.packets).sum();
+    let read = statistics.read();
+    assert_eq!((read.flows, read.withheld), (0, counted));
+    let ledger = source.ledger();
+    assert_eq!(ledger.dropped(), 0);
+    assert_eq!(ledger.received(), frames.len() as u64);
+    (passed, withheld)
+}
+
+/// Takes packets until so many looks in a row found none.
+fn take(source: &mut Offloaded, passed: &mut Vec<(Vec<u8>, u32)>, looks: usize) {
+    let mut fruitless = 0;
+    while fruitless < looks {
+        let batch = source.next_batch().unwrap().unwrap();
+        fruitless = if batch.packets.is_empty() {
+            fruitless + 1
+        } else {
+            0
+        };
+        for packet in batch.packets {
+            let bytes = &batch.memory[packet.offset as usize..][..packet.captured_len as usize];
+            let mut bytes = bytes.to_vec();
+            if packet.flags.contains(PacketFlags::VLAN) {
+                let [a, b] = packet.vlan_tpid.to_be_bytes();
+                let [c, d] = packet.vlan_tci.to_be_bytes();
+                bytes.splice(12..12, [a, b, c, d]);
+            }
+            passed.push((bytes, packet.wire_len));
+        }
+    }
+}
+
+/// All but the times, which are those of the clock.
+fn without_times(withheld: BTreeMap<u64, [Withheld; 2]>) -> BTreeMap<u64, [Withheld; 2]> {
+    let strip = |withheld: Withheld| Withheld {
+        first: Nanos(0),
+        last: Nanos(0),
+        ..withheld
+    };
+    let all = withheld.into_iter();
+    all.map(|(uid, both)| (uid, both.map(strip))).collect()
+}
+
+fn captures() -> Vec<(String, Vec<u8>)> {
+    let presets = [
+        Preset::Mix,
+        Preset::Web,
+        Preset::Late,
+        Preset::Loss,
+        Preset::Small,
+        Preset::Zoo,
+    ];
+    let mut all: Vec<(String, Vec<u8>)> = Vec::new();
+    for preset in presets {
+        let mut file = Vec::new();
+        generate(&Config::new(preset).with_packets(3000), &mut file).unwrap();
+        all.push((format!("{preset:?}"), file));
+    }
+    let stride = std::env::var("FLOWGAUGE_STRIDE").map_or(23, |text| text.parse().unwrap());
+    let mut folders: Vec<PathBuf> = corpora::corpora().into_iter().collect();
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.extension().and_then(|ending| ending.to_str()) {
+                _ if path.is_dir() => folders.push(path),
+                Some("pcap" | "pcapng" | "cap" | "trace") => files.push(path),
+                _ => {}
+            }
+        }
+    }
+    files.sort();
+    for path in files.into_iter().step_by(stride) {
+        if File::open(&path).unwrap().metadata().unwrap().len() < 1 << 20 {
+            all.push((path.display().to_string(), std::fs::read(&path).unwrap()));
+        }
+    }
+    all
+}
+
+#[test]
+fn the_kernel_keeps_away_what_the_model_does() {
+    let Some(lab) = Lab::new(MTU) else {
+        return;
+    };
+    let sender = lab.sender("fg0");
+    let (mut flows, mut kept, mut cut) = (0, 0, 0);
+    for (name, capture) in captures() {
+        let frames = frames(capture);
+        let told = verdicts(&frames);
+        if told.is_empty() {
+            continue;
+        }
+        let others = Wanted::ALL;
+        let (passed, withheld) = model(&frames, &told, others);
+        let seen = kernel(&lab, &sender, &frames, &told, others, passed.len());
+        for (number, (expected, seen)) in passed.iter().zip(&seen.0).enumerate() {
+            assert!(
+                expected == seen,
+                "{name}: packet {number} that came: {} of {} bytes",
+                seen.0.len(),
+                expected.0.len()
+            );
+        }
+        assert_eq!(passed.len(), seen.0.len(), "{name}");
+        assert_eq!(
+            without_times(withheld.clone()),
+            without_times(seen.1),
+            "{name}"
+        );
+        flows += told.len();
+        kept += frames.len() - passed.len();
+        let whole: HashMap<&[u8], ()> = frames.iter().map(|it| (it.as_slice(), ())).collect();
+        cut += passed
+            .iter()
+            .filter(|(bytes, _)| !whole.contains_key(bytes.as_slice()))
+            .count();
+    }
+    assert!(
+        flows > 300 && kept > 800 && cut > 500,
+        "{flows} flows, {kept} kept, {cut} cut"
+    );
+}
+
+#[test]
+fn filters_let_through_what_they_do_without() {
+    let Some(lab) = Lab::new(MTU) else {
+        return;
+    };
+    let sender = lab.sender("fg0");
+    let mut frames: Vec<Vec<u8>> = Vec::new();
+    for preset in [Preset::Mix, Preset::Zoo] {
+        let mut capture = Vec::new();
+        generate(&Config::new(preset).with_packets(1000), &mut capture).unwrap();
+        frames.extend(self::frames(capture));
+    }
+    // Of tags that the kernel took out of the frame user space decides.
+    frames.retain(|frame| !matches!(frame[12..14], [0x81, 0] | [0x88, 0xa8]));
+    for expression in [
+        "tcp",
+        "not tcp",
+        "udp port 53 or arp",
+        "ip6",
+        "portrange 1-1000",
+        "tcp[13] & 2 != 0",
+        "len > 200 and ip[2:2] % 3 = 1",
+        "tcp[((tcp[12] & 0xf0) >> 2):1] = 0x47",
+        "src net 10.0.0.0/9 and not dst port 443",
+        "ip[8] * 3 - ip[6] / 2 > len ^ 5",
+    ] {
+        let config = LiveConfig {
+            filter: expression.to_owned(),
+            snap_len: 100,
+            own_traffic: true,
+            tick_ms: 5,
+            retire_ms: 4,
+            ..LiveConfig::new("fg1")
+        };
+        let source = lab.run(|| LiveSource::open(&config)).unwrap();
+        let filter = SocketFilter::load(64, false).unwrap();
+        let attached = filter.attacher().unwrap().attach(source);
+        let mut source = attached.unwrap_or_else(|(_, error)| panic!("{expression}: {error}"));
+        for portion in frames.chunks(PORTION) {
+            let all: Vec<&[u8]> = portion.iter().map(Vec::as_slice).collect();
+            sender.send_all(&all).unwrap();
+        }
+        let compiled = Filter::compile(expression, LinkType::ETHERNET, 100).unwrap();
+        let passes = |frame: &&Vec<u8>| {
+            let len = frame.len() as u32;
+            offline_filter(compiled.instructions(), frame, len).is_some_and(|snap| snap != 0)
+        };
+        let expected = frames.iter().filter(passes);
+        let expected =
+            expected.map(|frame| (frame[..frame.len().min(100)].to_vec(), frame.len() as u32));
+        let expected: Vec<(Vec<u8>, u32)> = expected.collect();
+        assert!(
+            !expected.is_empty() && expected.len() < frames.len(),
+            "{expression}"
+        );
+        let mut passed = Vec::new();
+        for _ in 0..500 {
+            take(&mut source, &mut passed, 2);
+            if passed.len() >= expected.len() {
+                break;
+            }
+        }
+        assert!(
+            passed == expected,
+            "{expression}: {} of {}",
+            passed.len(),
+            expected.len()
+        );
+    }
+}
+
+/// The object that is taken where there is no clang is of this source.
+#[test]
+fn the_object_is_of_the_source() {
+    let read = |name: &str| std::fs::read(format!("{}/bpf/{name}", env!("CARGO_MANIFEST_DIR")));
+    let (source, object) = (read("verdict.bpf.c").unwrap(), read("verdict.o").unwrap());
+    let sums = String::from_utf8(read("sums").unwrap()).unwrap();
+    let of = |bytes: &[u8]| format!("{:x}", Sha256::digest(bytes));
+    assert_eq!(
+        sums,
+        format!(
+            "{}  verdict.bpf.c\n{}  verdict.o\n",
+            of(&source),
+            of(&object)
+        ),
+        "make it anew: crates/offload/bpf/make.sh"
+    );
+}

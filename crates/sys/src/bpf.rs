@@ -1,0 +1,132 @@
+//! eBPF: what [`crate::packet`] and its users need of bpf(2) beside a loader.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use rustix::time::{ClockId, clock_gettime};
+
+const MAP_CREATE: i32 = 0;
+const PROGRAM_LOAD: i32 = 5;
+
+const ARRAY: u32 = 2;
+const SOCKET_FILTER: u32 = 1;
+pub(crate) const XDP: u32 = 6;
+
+/// Loads a program for packet sockets.
+///
+/// # Errors
+/// The system's: `EACCES` or `EINVAL` where the verifier refuses it, `EPERM` without the right.
+pub fn load_socket_filter(program: &[u64]) -> io::Result<OwnedFd> {
+    load(SOCKET_FILTER, program)
+}
+
+pub(crate) fn load(kind: u32, program: &[u64]) -> io::Result<OwnedFd> {
+    const LICENSE: &core::ffi::CStr = c"Dual MIT/GPL";
+
+    let len = u32::try_from(program.len());
+    let mut attributes = Attributes::default();
+    attributes.0[0] = pair(kind, len.map_err(|_| io::ErrorKind::InvalidInput)?);
+    attributes.0[1] = program.as_ptr() as u64;
+    attributes.0[2] = LICENSE.as_ptr() as u64;
+    bpf(PROGRAM_LOAD, &attributes)
+}
+
+/// An array of one number.
+pub(crate) fn create_map() -> io::Result<OwnedFd> {
+    let mut attributes = Attributes::default();
+    attributes.0[0] = pair(ARRAY, 4);
+    attributes.0[1] = pair(4, 1);
+    bpf(MAP_CREATE, &attributes)
+}
+
+/// The clock of `bpf_ktime_get_ns`, in nanoseconds.
+pub fn clock() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    let seconds = time.tv_sec.cast_unsigned();
+    seconds * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// An array of eBPF (`BPF_F_MMAPABLE`) in memory that is shared with the kernel's programs.
+#[derive(Debug)]
+pub struct SharedArray {
+    start: NonNull<AtomicU64>,
+    words: usize,
+}
+
+// SAFETY: the mapping is memory like any other, and belongs to no thread.
+unsafe impl Send for SharedArray {}
+// SAFETY: all access is by atomic operations.
+unsafe impl Sync for SharedArray {}
+
+impl SharedArray {
+    /// Maps this many words of a map.
+    ///
+    /// # Errors
+    /// The system's: the map is shorter, or cannot be mapped.
+    pub fn new(map: BorrowedFd<'_>, words: usize) -> io::Result<SharedArray> {
+        // SAFETY: a new mapping at an address of the system's choice touches no other memory.
+        let start = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                words * 8,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                map.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(start.cast::<AtomicU64>()) {
+            Some(mapped) if start != libc::MAP_FAILED => Ok(SharedArray {
+                start: mapped,
+                words,
+            }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Its words.
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: so many words are mapped at a page's start as long as `self` lives, readable and writable; any bits are
+        // valid, and the kernel's programs change them with whole stores.
+        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for SharedArray {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no reference to it outlives `self`.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.words * 8) };
+    }
+}
+
+/// The first 128 bytes of `union bpf_attr`; the rest is zero.
+#[derive(Default)]
+#[repr(C, align(8))]
+struct Attributes([u64; 16]);
+
+/// Two 32-bit fields that follow one another.
+fn pair(first: u32, second: u32) -> u64 {
+    let [a, b, c, d] = first.to_ne_bytes();
+    let [e, f, g, h] = second.to_ne_bytes();
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}
+
+fn bpf(command: i32, attributes: &Attributes) -> io::Result<OwnedFd> {
+    // SAFETY: the attributes outlive the call and have the size given; pointers in them are to memory that does so, too.
+    // Both commands only read them and return a new descriptor or -1.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            core::ptr::from_ref(attributes),
+            size_of::<Attributes>(),
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just opened and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
