@@ -131,11 +131,14 @@ impl Answer {
     }
 }
 
+/// The number of frames that are messages.
+const MESSAGE: u8 = 6;
+
 /// Declares the frames: each with its number, its numbers in order, and whether a payload follows them.
 macro_rules! frames {
     ($(
         $(#[$about:meta])*
-        $name:ident = $code:literal { $($number:ident: $type:ident),* } $($payload:ident)?;
+        $name:ident = $code:tt { $($number:ident: $type:ident),* } $($payload:ident)?;
     )*) => {
         /// A frame, behind opening and answer.
         #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,7 +194,54 @@ frames! {
     /// There were `total` items, and no more come.
     End = 5 { total: u64 };
     /// A message of a service that is not about items.
-    Message = 6 {} payload;
+    Message = MESSAGE {} payload;
+}
+
+/// What stands before a message of so many bytes: [`Frame::Message`] without its payload.
+pub(crate) fn message_head(bytes: usize) -> [u8; 5] {
+    let [a, b, c, d] = (bytes as u32 + 1).to_le_bytes();
+    [a, b, c, d, MESSAGE]
+}
+
+/// Messages, as they come in pieces.
+#[derive(Default)]
+pub(crate) struct Messages {
+    head: [u8; 5],
+    /// Behind the head.
+    message: Option<Vec<u8>>,
+    /// Bytes of head or message that there are.
+    filled: usize,
+}
+
+impl Messages {
+    /// The next message, of a frame of at most `most` bytes; `None`: it is not all there.
+    pub(crate) fn next(&mut self, reader: &Reader, most: usize) -> Result<Option<Vec<u8>>, Error> {
+        loop {
+            let to = match &mut self.message {
+                Some(message) => &mut message[..],
+                None => &mut self.head[..],
+            };
+            while self.filled < to.len() {
+                match reader.read_ready(&mut to[self.filled..])? {
+                    0 => return Ok(None),
+                    read => self.filled += read,
+                }
+            }
+            self.filled = 0;
+            if let Some(message) = self.message.take() {
+                return Ok(Some(message));
+            }
+            let [length @ .., kind] = self.head;
+            let length = checked_length(length, reader, most)?;
+            if length == 0 || kind != MESSAGE {
+                return Err(nonsense(
+                    reader,
+                    "something else where messages are expected",
+                ));
+            }
+            self.message = Some(vec![0; length - 1]);
+        }
+    }
 }
 
 /// Bytes that a frame of items has beside its payload.
@@ -200,17 +250,8 @@ pub(crate) const ITEMS_OVERHEAD: usize = 1 + 8 + 4 + 8;
 impl Frame {
     /// Writes it.
     pub(crate) fn write(&self, writer: &Writer) -> Result<(), Error> {
-        self.write_until(writer, None)
-    }
-
-    /// Writes it until then at most.
-    pub(crate) fn write_until(
-        &self,
-        writer: &Writer,
-        deadline: Option<Instant>,
-    ) -> Result<(), Error> {
         let (head, payload) = self.encode();
-        writer.write_until(&[&head, payload], deadline)
+        writer.write(&[&head, payload])
     }
 
     /// Reads one of at most `most` bytes, until `deadline`.
@@ -233,14 +274,18 @@ fn sized(bytes: &[u8]) -> Vec<u8> {
 fn read_sized(reader: &mut Reader, most: usize, deadline: Instant) -> Result<Vec<u8>, Error> {
     let mut length = [0; 4];
     reader.read_exact(&mut length, deadline)?;
+    let mut bytes = vec![0; checked_length(length, reader, most)?];
+    reader.read_exact(&mut bytes, deadline)?;
+    Ok(bytes)
+}
+
+fn checked_length(length: [u8; 4], reader: &Reader, most: usize) -> Result<usize, Error> {
     let length = u32::from_le_bytes(length) as usize;
     if length > most {
         let reason = format!("it sent {length} bytes at once; {most} are the most");
         return Err(nonsense(reader, &reason));
     }
-    let mut bytes = vec![0; length];
-    reader.read_exact(&mut bytes, deadline)?;
-    Ok(bytes)
+    Ok(length)
 }
 
 fn nonsense(reader: &Reader, reason: &str) -> Error {

@@ -625,6 +625,35 @@ impl Identity {
     }
 }
 
+/// How HTTP is spoken over TLS 1.3 to those who have a certificate of an authority in a file (PEM, any number of them). Nothing is
+/// shown of who asks.
+///
+/// # Errors
+/// The file cannot be read, or has none.
+pub fn https_client_of(authorities: &Path) -> Result<Arc<ClientConfig>, Error> {
+    let read = Folder::anywhere().read(authorities, MOST_BYTES);
+    let read = read.map_err(|source| Error::File {
+        action: "read",
+        path: authorities.to_owned(),
+        source,
+    })?;
+    let pem = read.ok_or_else(|| damaged(authorities))?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let mut roots = RootCertStore::empty();
+    // Of an old collection some may be unusable.
+    roots.add_parsable_certificates(all.map_err(|_| damaged(authorities))?);
+    if roots.is_empty() {
+        return Err(damaged(authorities));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|_| damaged(authorities))?;
+    let mut client = client.with_root_certificates(roots).with_no_client_auth();
+    client.alpn_protocols = vec![HTTP.to_vec()];
+    Ok(Arc::new(client))
+}
+
 /// Random bytes, as the number of a session.
 pub fn random() -> [u8; 16] {
     random_by(&rustls::crypto::ring::default_provider())

@@ -14,7 +14,7 @@
 //! items given to the sender = taken by earlier listeners + received + lost (+ on the way)
 //! ```
 //!
-//! Blocking threads, two per connection. What is on the wire is in `docs/links.md`.
+//! Blocking threads, two per connection; a [`Reactor`] receives for many. What is on the wire is in `docs/links.md`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -28,6 +28,7 @@ mod frame;
 mod identity;
 mod listener;
 mod message;
+mod reactor;
 mod reception;
 mod secure;
 mod sender;
@@ -42,9 +43,10 @@ pub use error::{Error, Refusal};
 pub use flowgauge_sys::notice::{tell, tell_notices};
 #[doc(hidden)]
 pub use frame::fuzz;
-pub use identity::{Identity, KeyFile, KeyFolder, random, read_secret};
+pub use identity::{Identity, KeyFile, KeyFolder, https_client_of, random, read_secret};
 pub use listener::{Listener, SessionCounts};
 pub use message::{Conversation, MessageSender, Responder};
+pub use reactor::Reactor;
 pub use reception::{EndOfSession, Event, Receipt, ReceivedItems, Reception, SessionId};
 pub use secure::Peer;
 pub use sender::{Sender, SenderOptions, Sent};

@@ -1,13 +1,14 @@
 //! Messages to and fro, for services that are asked and answer.
 
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::acceptor::{Acceptor, ListenerOptions, Service};
 use crate::client;
 use crate::error::Error;
-use crate::frame::{Answer, Frame, Opening, VERSION};
+use crate::frame::{Answer, Messages, Opening, VERSION, message_head};
 use crate::identity::Identity;
 use crate::secure::{Peer, Reader, Secured, Writer};
 
@@ -22,6 +23,7 @@ pub struct Conversation {
     sender: MessageSender,
     max_message: usize,
     silence: Duration,
+    messages: Messages,
 }
 
 /// The half of a conversation that sends; whoever has a clone can.
@@ -44,11 +46,28 @@ impl MessageSender {
                 most: self.max_message - 1,
             });
         }
-        let payload = Arc::new(parts.concat());
+        let head = message_head(bytes);
+        let mut all = vec![&head[..]];
+        all.extend_from_slice(parts);
         let deadline = Instant::now() + PATIENCE;
-        let sent = Frame::Message { payload }.write_until(&self.writer, Some(deadline));
+        let sent = self.writer.write_until(&all, Some(deadline));
         if sent.is_err() {
             // Half a message is none.
+            self.writer.abort();
+        }
+        sent
+    }
+
+    /// Sends a message that says nothing but that this end is there, unless something is being sent at this moment. Who does not
+    /// receive is not waited for.
+    ///
+    /// # Errors
+    /// The connection is gone, or nothing more goes into it.
+    pub fn send_alive(&self, message: &[u8]) -> Result<(), Error> {
+        let sent = self
+            .writer
+            .write_if_idle(&[&message_head(message.len()), message]);
+        if sent.is_err() {
             self.writer.abort();
         }
         sent
@@ -93,6 +112,7 @@ impl Conversation {
             },
             max_message: received,
             silence,
+            messages: Messages::default(),
         }
     }
 
@@ -130,15 +150,46 @@ impl Conversation {
     /// None came in time, or the connection broke.
     pub fn receive(&mut self) -> Result<Option<Vec<u8>>, Error> {
         let deadline = Instant::now() + self.silence;
-        match Frame::read(&mut self.reader, self.max_message, deadline) {
-            Ok(Frame::Message { payload }) => Ok(Some(Arc::unwrap_or_clone(payload))),
-            Ok(_) => Err(Error::Protocol {
-                address: self.peer().address.clone(),
-                reason: "it sends items where messages are expected".to_owned(),
-            }),
-            Err(error) if error.is_closed() => Ok(None),
-            Err(error) => Err(error.or_silent(self.silence)),
+        loop {
+            let received = match self.messages.next(&self.reader, self.max_message) {
+                Ok(None) => self.reader.feed(deadline),
+                Ok(Some(message)) => return Ok(Some(message)),
+                Err(error) => Err(error),
+            };
+            match received {
+                Ok(()) => {}
+                Err(error) if error.is_closed() => return Ok(None),
+                Err(error) => return Err(error.or_silent(self.silence)),
+            }
         }
+    }
+
+    /// Gives `take` the messages that are there, of what the system has for it at the moment. An error: it is over, if only
+    /// because `take` returned `false`.
+    pub(crate) fn receive_ready(
+        &mut self,
+        mut take: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), Error> {
+        let mut is_first = true;
+        loop {
+            while let Some(message) = self.messages.next(&self.reader, self.max_message)? {
+                if !take(&message) {
+                    return Err(self.reader.closed());
+                }
+            }
+            if !self.reader.feed_ready(is_first)? {
+                return Ok(());
+            }
+            is_first = false;
+        }
+    }
+
+    pub(crate) fn silence(&self) -> Duration {
+        self.silence
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.reader.socket()
     }
 }
 
@@ -156,14 +207,14 @@ pub struct Responder {
 /// What is done with a conversation; it is over when this returns.
 type Respond = dyn Fn(&mut Conversation) + Send + Sync;
 
-struct Messages {
+struct Answering {
     service: &'static str,
     respond: Box<Respond>,
     silence: Duration,
     max_message: usize,
 }
 
-impl Service for Messages {
+impl Service for Answering {
     fn name(&self) -> &'static str {
         self.service
     }
@@ -189,7 +240,7 @@ impl Responder {
         options: ListenerOptions,
         respond: impl Fn(&mut Conversation) + Send + Sync + 'static,
     ) -> Result<Responder, Error> {
-        let service = Arc::new(Messages {
+        let service = Arc::new(Answering {
             service,
             respond: Box::new(respond),
             silence: options.silence,

@@ -4,14 +4,17 @@
 //! Reading from the socket and writing to it wait outside of the lock on the TLS state, so that a
 //! peer that does not read keeps nobody from hearing what it says.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use flowgauge_sys::own::{self, Own};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConnection, Connection, ServerConnection};
 
@@ -302,38 +305,74 @@ impl Reader {
     pub(crate) fn read_exact(&mut self, buffer: &mut [u8], deadline: Instant) -> Result<(), Error> {
         let mut filled = 0;
         while filled < buffer.len() {
-            let read = self.shared.tls.lock().reader().read(&mut buffer[filled..]);
-            match read {
-                Ok(0) => return Err(self.closed()),
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.feed(deadline)?,
-                Err(_) => return Err(self.closed()),
+            match self.read_ready(&mut buffer[filled..])? {
+                0 => self.feed(deadline)?,
+                count => filled += count,
             }
         }
         Ok(())
     }
 
-    fn closed(&self) -> Error {
+    pub(crate) fn closed(&self) -> Error {
         Error::Closed {
             address: self.shared.peer.address.clone(),
         }
     }
 
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.shared.tcp.as_fd()
+    }
+
+    /// Reads what TLS has; 0: nothing at the moment.
+    pub(crate) fn read_ready(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        match self.shared.tls.lock().reader().read(buffer) {
+            Ok(count) if count > 0 => Ok(count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            _ => Err(self.closed()),
+        }
+    }
+
     /// Gives TLS what came, at least something.
-    fn feed(&mut self, deadline: Instant) -> Result<(), Error> {
-        let address = &self.shared.peer.address;
+    pub(crate) fn feed(&mut self, deadline: Instant) -> Result<(), Error> {
         if self.start == self.end {
             let mut patient = Patient {
                 tcp: &self.shared.tcp,
                 deadline,
             };
             let read = patient.read(&mut self.raw);
-            let count = read.map_err(|error| failed(error, "read from", address, deadline))?;
-            (self.start, self.end) = (0, count);
-            if count == 0 {
-                return Err(self.closed());
+            self.received(read, deadline)?;
+        }
+        self.give(deadline)
+    }
+
+    /// Gives TLS what is there: of what was received before, else of what the system has if it `may_receive`. Whether there was
+    /// anything.
+    pub(crate) fn feed_ready(&mut self, may_receive: bool) -> Result<bool, Error> {
+        let now = Instant::now();
+        if self.start == self.end {
+            if !may_receive {
+                return Ok(false);
+            }
+            match recv(&self.shared.tcp, &mut self.raw[..], RecvFlags::DONTWAIT) {
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
+                read => self.received(read.map(|(count, _)| count).map_err(Into::into), now)?,
             }
         }
+        self.give(now).map(|()| true)
+    }
+
+    fn received(&mut self, read: io::Result<usize>, deadline: Instant) -> Result<(), Error> {
+        let address = &self.shared.peer.address;
+        let count = read.map_err(|error| failed(error, "read from", address, deadline))?;
+        (self.start, self.end) = (0, count);
+        match count {
+            0 => Err(self.closed()),
+            _ => Ok(()),
+        }
+    }
+
+    fn give(&mut self, deadline: Instant) -> Result<(), Error> {
+        let address = &self.shared.peer.address;
         let mut rest = self.raw.get(self.start..self.end).unwrap_or_default();
         let mut tls = self.shared.tls.lock();
         let taken = tls.read_tls(&mut rest);
@@ -374,13 +413,29 @@ impl Writer {
         parts: &[&[u8]],
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
-        let mut outgoing = self.shared.outgoing.lock();
+        self.write_by(self.shared.outgoing.lock(), parts, deadline)
+    }
+
+    /// The same, unless somebody else writes at this moment. What the system has no room for is not waited for, and lost.
+    pub(crate) fn write_if_idle(&self, parts: &[&[u8]]) -> Result<(), Error> {
+        match self.shared.outgoing.try_lock() {
+            Some(outgoing) => self.write_by(outgoing, parts, Some(Instant::now())),
+            None => Ok(()),
+        }
+    }
+
+    fn write_by(
+        &self,
+        mut outgoing: MutexGuard<'_, Vec<u8>>,
+        parts: &[&[u8]],
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
         outgoing.clear();
         let failed = |error| failed(error, "write to", &self.shared.peer.address, Instant::now());
         let mut tls = self.shared.tls.lock();
-        for part in parts {
-            tls.writer().write_all(part).map_err(failed)?;
-        }
+        // Together, so that they share a record. There is no limit: all of it is taken.
+        let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        tls.writer().write_vectored(&slices).map_err(failed)?;
         while tls.wants_write() {
             tls.write_tls(&mut *outgoing).map_err(failed)?;
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use flowgauge_link::{Identity, read_secret};
+use flowgauge_link::{Identity, Reactor, read_secret};
 use flowgauge_sys::files::Folder;
 use flowgauge_sys::local::Connection;
 use flowgauge_sys::shared::PoolView;
@@ -167,7 +167,21 @@ impl Client {
         peer: Option<&str>,
         patience: Duration,
     ) -> Result<Client, ClientError> {
-        let remote = Remote::connect(identity, address, peer, patience)?;
+        Client::connect_on(&Reactor::new()?, identity, address, peer, patience)
+    }
+
+    /// The same, where connections share the threads that receive.
+    ///
+    /// # Errors
+    /// [`ClientError::Unreachable`].
+    pub(crate) fn connect_on(
+        reactor: &Reactor,
+        identity: &Identity,
+        address: &str,
+        peer: Option<&str>,
+        patience: Duration,
+    ) -> Result<Client, ClientError> {
+        let remote = Remote::connect(reactor, identity, address, peer, patience)?;
         Ok(Client::of(Transport::Remote(remote)))
     }
 

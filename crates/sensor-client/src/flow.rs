@@ -149,18 +149,17 @@ impl Readings {
     /// themselves. Whose answer did not come within `patience` is not waited for again before it is there. Returns of each whether
     /// its numbers are of now.
     pub fn refresh<'a>(all: impl Iterator<Item = &'a Readings>, patience: Duration) -> Vec<bool> {
+        let round = Arc::default();
         let asked = all.map(|readings| match &readings.0 {
-            Numbers::Shared(_) => (None, true),
-            Numbers::Remote(flow) => match flow.begin_refresh(patience) {
-                Some(coming) => (coming.map(|coming| (flow, coming)), true),
-                None => (None, false),
-            },
+            Numbers::Shared(_) => None,
+            Numbers::Remote(flow) => Some((flow, flow.begin_refresh(&round, patience))),
         });
         let asked: Vec<_> = asked.collect();
         let until = Instant::now() + patience;
-        let ended = asked.into_iter().map(|(asked, is_new)| match asked {
-            Some((flow, coming)) => flow.end_refresh(coming, until),
-            None => is_new,
+        let ended = asked.into_iter().map(|asked| match asked {
+            Some((flow, Some(id))) => flow.end_refresh(id, &round, until),
+            Some((_, None)) => false,
+            None => true,
         });
         ended.collect()
     }

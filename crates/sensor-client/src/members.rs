@@ -232,6 +232,17 @@ impl<F: Held> Members<F> {
         tried.into_iter().filter_map(Result::err).collect()
     }
 
+    /// All are to be tried anew, also those that refused; what they have ends.
+    pub fn begin_anew(&self) {
+        for (_, place) in &self.places {
+            let mut place = lock(place);
+            drop(place.held.take());
+            (place.trouble, place.is_late) = (None, false);
+            (place.try_at, place.delay) = (Instant::now(), FIRST_TRY);
+            place.generation = 0;
+        }
+    }
+
     /// Nobody wants them any more: those that come from now on find no place.
     pub fn end(&self) {
         *lock(&self.is_over) = true;

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flowgauge_link::Identity;
+use flowgauge_link::{Identity, Reactor};
 use serde_json::{Map, Value};
 
 use crate::client::{Client, ClientError, Pending};
@@ -32,6 +32,8 @@ pub struct Sensors {
     identity: Option<Identity>,
     /// What is brought to each.
     credential: Option<Secret>,
+    /// What receives for all of them.
+    reactor: OnceLock<Reactor>,
     open: Mutex<BTreeMap<String, Arc<Mutex<Open>>>>,
 }
 
@@ -52,6 +54,7 @@ impl Sensors {
             socket,
             identity,
             credential: None,
+            reactor: OnceLock::new(),
             open: Mutex::default(),
         }
     }
@@ -105,6 +108,17 @@ impl Sensors {
         Ok(client)
     }
 
+    fn reactor(&self) -> Result<&Reactor, ClientError> {
+        match self.reactor.get() {
+            Some(reactor) => Ok(reactor),
+            None => {
+                // Another thread may have been first.
+                let new = Reactor::new()?;
+                Ok(self.reactor.get_or_init(|| new))
+            }
+        }
+    }
+
     fn place(&self, member: &Member) -> Arc<Mutex<Open>> {
         let key = member.address.clone().unwrap_or_default();
         Arc::clone(lock(&self.open).entry(key).or_default())
@@ -113,7 +127,9 @@ impl Sensors {
     fn connect(&self, member: &Member) -> Result<Client, ClientError> {
         let client = match (&member.address, &self.identity) {
             (None, _) => Client::connect(&self.socket),
-            (Some(address), Some(identity)) => Client::connect_to(identity, address, None, CONNECT),
+            (Some(address), Some(identity)) => {
+                Client::connect_on(self.reactor()?, identity, address, None, CONNECT)
+            }
             (Some(_), None) => Err(ClientError::Nobody),
         }?;
         if let Some(credential) = &self.credential {

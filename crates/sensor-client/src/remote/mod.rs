@@ -7,10 +7,9 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use flowgauge_link::{Conversation, Error, Identity, MessageSender};
+use flowgauge_link::{Conversation, Error, Identity, MessageSender, Reactor};
 use flowgauge_sys::shared::COUNTERS;
 
 use self::message::{Asked, MOST_MESSAGE, Page, SERVICE, Said, change};
@@ -30,7 +29,7 @@ pub(crate) struct Remote {
     shared: Arc<Shared>,
 }
 
-/// What the connection's thread and those that ask share.
+/// What the thread that receives and those that ask share.
 struct Shared {
     sender: MessageSender,
     address: String,
@@ -54,7 +53,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Remote {
+    /// Connects to an agent, on whose messages the reactor acts.
     pub(crate) fn connect(
+        reactor: &Reactor,
         identity: &Identity,
         address: &str,
         peer: Option<&str>,
@@ -72,11 +73,14 @@ impl Remote {
             is_gone: AtomicBool::new(false),
         });
         let receiving = Arc::clone(&shared);
-        let thread = thread::Builder::new()
-            .name("fg-remote".to_owned())
-            .stack_size(256 << 10)
-            .spawn(move || receiving.receive(conversation));
-        thread.map_err(|source| Error::Network {
+        let received = reactor.receive(conversation, move |message| match message {
+            Some(message) => Said::of(message).is_some_and(|said| receiving.take(&said).is_some()),
+            None => {
+                receiving.end();
+                false
+            }
+        });
+        received.map_err(|source| Error::Network {
             action: "use the connection to",
             address: address.to_owned(),
             source,
@@ -108,7 +112,9 @@ impl Remote {
                 push: Duration::ZERO,
                 heard: Instant::now(),
                 is_over: false,
-                owed: None,
+                is_closed: false,
+                waiting: Vec::new(),
+                owed: 0,
             }),
             came: Condvar::new(),
         });
@@ -118,7 +124,11 @@ impl Remote {
 
     /// Nothing more of a flow is wanted.
     pub(crate) fn forget(&self, number: u64) {
-        lock(&self.shared.flows).remove(&number);
+        let flow = lock(&self.shared.flows).remove(&number);
+        if let Some(flow) = flow {
+            lock(&flow.state).is_closed = true;
+            flow.leave();
+        }
     }
 }
 
@@ -196,19 +206,12 @@ impl Shared {
         }
     }
 
-    /// Takes what comes until the connection ends.
-    fn receive(&self, mut conversation: Conversation) {
-        while let Ok(Some(message)) = conversation.receive() {
-            let Some(()) = Said::of(&message).and_then(|said| self.take(&said)) else {
-                break;
-            };
-        }
-        drop(conversation);
+    /// The connection has ended.
+    fn end(&self) {
         self.is_gone.store(true, Ordering::Release);
         lock(&self.waiting).clear();
         for flow in lock(&self.flows).values() {
-            drop(lock(&flow.state));
-            flow.came.notify_all();
+            flow.leave();
         }
     }
 
@@ -258,11 +261,9 @@ impl Shared {
                     let mut state = lock(&flow.state);
                     change(&mut state.page, changes)?;
                     state.heard = Instant::now();
+                    state.answered(*id);
                     drop(state);
                     flow.came.notify_all();
-                }
-                if *id > 0 {
-                    self.answer(*id, Vec::new());
                 }
             }
             Said::Packets {
@@ -293,7 +294,7 @@ impl Shared {
                         .map(drop)
                 })?;
             }
-            Said::Alive => self.sender.send(&[&Asked::Alive.message()]).ok()?,
+            Said::Alive => self.sender.send_alive(&Asked::Alive.message()).ok()?,
         }
         Some(())
     }
@@ -325,8 +326,57 @@ struct State {
     heard: Instant,
     /// No more packets come.
     is_over: bool,
-    /// Numbers that were asked for and did not come in time.
-    owed: Option<Coming>,
+    /// Nothing of it is wanted any more, and nothing comes.
+    is_closed: bool,
+    /// Who waits for which numbers.
+    waiting: Vec<(u64, Arc<Round>)>,
+    /// Numbers that were asked for and did not come in time; 0: none.
+    owed: u64,
+}
+
+impl State {
+    /// Numbers came that were asked for, or, with 0, by themselves.
+    fn answered(&mut self, id: u64) {
+        if let Some(at) = self.waiting.iter().position(|(waiting, _)| *waiting == id) {
+            self.waiting.swap_remove(at).1.came();
+        }
+        if self.owed == id {
+            self.owed = 0;
+        }
+    }
+}
+
+/// Numbers of many flows that somebody waits for: the last that comes wakes them.
+#[derive(Debug, Default)]
+pub(crate) struct Round {
+    due: Mutex<usize>,
+    all_came: Condvar,
+}
+
+impl Round {
+    fn expect(&self) {
+        *lock(&self.due) += 1;
+    }
+
+    fn came(&self) {
+        let mut due = lock(&self.due);
+        *due -= 1;
+        if *due == 0 {
+            self.all_came.notify_all();
+        }
+    }
+
+    fn wait(&self, until: Instant) {
+        let mut due = lock(&self.due);
+        while *due > 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.all_came.wait_timeout(due, left);
+            due = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
 }
 
 /// Packets of a component: their records in aligned memory.
@@ -373,7 +423,7 @@ impl RemoteFlow {
             false => u64::try_from(every.as_millis()).unwrap_or(u64::MAX).max(1),
         };
         // What is read meanwhile is not older than the first of them.
-        self.begin()?.within(PATIENCE)?;
+        self.ask()?;
         let every = Asked::Every {
             flow: self.number,
             millis,
@@ -389,42 +439,79 @@ impl RemoteFlow {
         lock(&self.state).prefetch = bytes.max(1);
     }
 
-    /// Asks for the numbers.
-    fn begin(&self) -> Result<Coming, ClientError> {
-        let flow = self.number;
-        self.shared.begin(|id| Asked::Read { id, flow }.message())
+    /// Asks for the numbers. Returns the request's number; nothing where they cannot come.
+    fn begin(&self, round: &Arc<Round>) -> Option<u64> {
+        let (shared, flow) = (&self.shared, self.number);
+        let id = shared.ids.fetch_add(1, Ordering::Relaxed);
+        let mut state = lock(&self.state);
+        if state.is_closed {
+            return None;
+        }
+        round.expect();
+        state.waiting.push((id, Arc::clone(round)));
+        drop(state);
+        // In this order: who waits since after the connection has gone has to see that.
+        let is_sent = !shared.is_gone.load(Ordering::Acquire)
+            && shared
+                .sender
+                .send(&[&Asked::Read { id, flow }.message()])
+                .is_ok();
+        if !is_sent {
+            self.leave();
+        }
+        is_sent.then_some(id)
     }
 
-    /// Asks for the numbers, where they do not come by themselves. Nothing where an answer is owed since before, none can come, or
-    /// numbers that should come by themselves do not.
-    pub(crate) fn begin_refresh(&self, patience: Duration) -> Option<Option<Coming>> {
+    /// Nobody needs to wait for what comes of it any more: nothing does.
+    fn leave(&self) {
         let mut state = lock(&self.state);
-        let is_there = |owed: &mut Coming| !matches!(owed.wait(Instant::now()), Ok(None));
-        drop(state.owed.take_if(is_there));
-        if !state.push.is_zero() {
-            let is_new = state.heard.elapsed() <= state.push + patience;
-            return is_new.then_some(None);
+        state.waiting.drain(..).for_each(|(_, round)| round.came());
+        drop(state);
+        self.came.notify_all();
+    }
+
+    /// Asks for the numbers and waits for them.
+    fn ask(&self) -> Result<(), ClientError> {
+        let (round, until) = (Arc::default(), Instant::now() + PATIENCE);
+        match self.begin(&round) {
+            Some(id) if self.end_refresh(id, &round, until) => Ok(()),
+            _ => Err(self.shared.gone()),
         }
-        if state.owed.is_some() {
+    }
+
+    /// Asks for the numbers, where they do not come by themselves: `Some(0)` then. Nothing where an answer is owed since before,
+    /// none can come, or numbers that should come by themselves do not.
+    pub(crate) fn begin_refresh(&self, round: &Arc<Round>, patience: Duration) -> Option<u64> {
+        let state = lock(&self.state);
+        if !state.push.is_zero() {
+            return (state.heard.elapsed() <= state.push + patience).then_some(0);
+        }
+        if state.owed > 0 {
             return None;
         }
         drop(state);
-        self.begin().ok().map(Some)
+        self.begin(round)
     }
 
-    /// Waits for the numbers that were asked for. Whether they came.
-    pub(crate) fn end_refresh(&self, coming: Coming, until: Instant) -> bool {
-        let answer = coming.wait(until);
-        if matches!(answer, Ok(None)) {
-            lock(&self.state).owed = Some(coming);
+    /// Waits for the numbers that were asked for, and others of the same round. Whether they came.
+    pub(crate) fn end_refresh(&self, id: u64, round: &Round, until: Instant) -> bool {
+        if id == 0 {
+            return true;
         }
-        matches!(answer, Ok(Some(_)))
+        round.wait(until);
+        let mut state = lock(&self.state);
+        if let Some(at) = state.waiting.iter().position(|(waiting, _)| *waiting == id) {
+            state.waiting.swap_remove(at);
+            state.owed = id;
+            return false;
+        }
+        !self.shared.is_gone.load(Ordering::Acquire)
     }
 
     /// All numbers: as they came last, or asked for now. Those of a sensor that does not answer stay what they were.
     pub(crate) fn page(&self) -> Page {
         if lock(&self.state).push.is_zero() {
-            let _ = self.begin().and_then(|coming| coming.within(PATIENCE));
+            let _ = self.ask();
         }
         self.latest()
     }
