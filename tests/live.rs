@@ -929,3 +929,27 @@ fn tagged(mut frames: Vec<frames::Frame>) -> Vec<Vec<u8>> {
     }
     frames.into_iter().map(|frame| frame.bytes).collect()
 }
+
+// --- packet loss --------------------------------------------------------------------------------
+
+/// A link that drops packets at random counts them by flow: what the command says of files of both its ends, and of two sensors there, is
+/// the same flow by flow.
+#[test]
+fn the_loss_of_each_flow_is_what_the_link_dropped() {
+    let script = support::root().join("bench/figures/loss.py");
+    let mut command = std::process::Command::new("python3");
+    command.arg(script).arg(env!("CARGO_BIN_EXE_flowgauge"));
+    let output = command.args(["1500", "0.02"]).output();
+    let test = "the_loss_of_each_flow_is_what_the_link_dropped";
+    let Ok(output) = output else {
+        return support::skip(test, "no python3");
+    };
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    match output.status.code() {
+        Some(0) => {}
+        Some(77) => support::skip(test, said.lines().last().unwrap_or_default()),
+        _ if said.contains("unshare failed") => support::skip(test, "no namespace can be made"),
+        _ => panic!("{said}"),
+    }
+}

@@ -2,11 +2,12 @@
 """What `flowgauge loss` says of a link that loses packets, against what the link itself counted by flow.
 
     cargo build --release -p flowgauge-cli
-    sudo bench/figures/loss.py target/release/flowgauge [FLOWS]
+    sudo bench/figures/loss.py target/release/flowgauge [FLOWS [RATE]]
 
 A link of two virtual cables in a network namespace of its own; between them an eBPF program drops packets at random and counts
 (loss_dropper.c, the only source of truth). Both ends are captured into files, of which one gets another clock, and watched by two
-sensors with their agents. Needs clang, tc with libbpf, and root.
+sensors with their agents. Needs clang, tc with libbpf, and root. With a RATE only that one is tried, as tests/live.rs does. Exits with 1 where
+what is said differs from the truth, and with 77 where there is no such link.
 """
 import collections
 import ctypes
@@ -29,18 +30,24 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 def main():
     program = os.path.abspath(sys.argv[1])
     flows = int(sys.argv[2]) if len(sys.argv) > 2 else 10_000
+    rates = [float(rate) for rate in sys.argv[3:]] or [0.001, 0.01, 0.05]
     if "FLOWGAUGE_INSIDE" not in os.environ:
         os.environ["FLOWGAUGE_INSIDE"] = "1"
         words = ["unshare", "-n", "-m", sys.executable, *sys.argv]
         sys.exit(subprocess.run(words).returncode)
     with tempfile.TemporaryDirectory() as folder:
-        link = Link(folder)
+        try:
+            link = Link(folder)
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"no link that drops can be made: {error}", file=sys.stderr)
+            sys.exit(77)
         keys(program, folder)
         good = True
-        for rate in (0.001, 0.01, 0.05):
+        for rate in rates:
             good &= files(program, folder, link, rate, flows)
             good &= sensors(program, folder, link, rate, flows, False)
-        good &= sensors(program, folder, link, 0.01, flows, True)
+        if len(sys.argv) <= 3:
+            good &= sensors(program, folder, link, 0.01, flows, True)
         sys.exit(0 if good else 1)
 
 
@@ -272,7 +279,8 @@ def report(name, rows, truth, sent, elsewhere, more, drops=False):
         captures = max(row["to_dropped"] + row["from_dropped"] for row in total)
         print(f"  the stopped sensor lost {captures} packets ({captures / sent:.1%})")
         return captures > 0 and of("least") <= dropped <= of("most")
-    return wrong == 0
+    # What the kernel itself dropped before the link counts as lost to it, rightly.
+    return wrong <= elsewhere
 
 
 def backlog_drops():

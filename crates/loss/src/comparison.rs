@@ -374,6 +374,38 @@ impl Comparison {
         }
     }
 
+    /// A point has begun anew: what was told so far is over, and compared with nothing that comes. Of flows that go on at other
+    /// points what comes from now on counts.
+    pub fn begin_anew(&mut self) {
+        let rest = |flow: &Flow| {
+            let sides = flow.sides.iter().map(|both| {
+                let rest = |side: &Option<Box<Side>>| {
+                    let side = side.as_ref().filter(|side| side.is_open)?;
+                    Some(Box::new(side.rest()))
+                };
+                both.each_ref().map(rest)
+            });
+            sides.collect::<Box<[_]>>()
+        };
+        let flows = self.flows.iter().rev();
+        let flows: Vec<_> = flows.map(|(key, flow)| (*key, rest(flow))).collect();
+        self.finish();
+        *self = Comparison {
+            rows: self.take_rows(),
+            evicted: self.evicted,
+            ..Comparison::new(self.options.clone())
+        };
+        let pairs = self.pairs.len();
+        for (key, sides) in flows {
+            let flow = Flow {
+                sides,
+                pairs: (0..pairs).map(|_| [None, None]).collect(),
+                stamp: 0,
+            };
+            self.flows.put(key, flow);
+        }
+    }
+
     /// What was found since this was asked last.
     pub fn take_rows(&mut self) -> Vec<Row> {
         core::mem::take(&mut self.rows)

@@ -65,6 +65,9 @@ pub struct Mark {
     pub time: Nanos,
     /// The counts.
     pub counts: Counts,
+    /// Which eight packets came last, it among them, in whatever order: equal at two points where none was lost or overtaken here.
+    /// 0: there were not so many.
+    pub recent: u32,
 }
 
 /// What a point saw of one direction of a flow, up to a time.
@@ -104,10 +107,10 @@ impl Observation {
                 bytes,
             } = mark.counts;
             let after = mark.time.0.saturating_sub(self.first.0);
-            let digest = mark.digest;
+            let (digest, recent) = (mark.digest, mark.recent);
             let _ = write!(
                 text,
-                "{blank}{digest:x}@{after},{packets},{repeats},{bytes}"
+                "{blank}{digest:x}@{after},{packets},{repeats},{bytes},{recent}"
             );
         }
         let (source, destination) = self.key.endpoints(self.direction);
@@ -232,5 +235,6 @@ fn read_mark(text: &str) -> Option<Mark> {
             repeats: next()?,
             bytes: next()?,
         },
+        recent: next()? as u32,
     })
 }

@@ -7,8 +7,8 @@ use crate::digest::digest;
 use crate::observation::{Counts, Mark, Observation};
 
 const TCP: u8 = 6;
-/// Packets before a packet among which its repetition is looked for.
-const RECENT: usize = 8;
+/// The last packets of a direction: among those before it a packet's repetition is looked for, and marks say which they are.
+pub(crate) const RECENT: usize = 8;
 
 /// How a point observes.
 #[derive(Clone, Debug)]
@@ -59,6 +59,8 @@ struct Run {
     end: Option<u32>,
     /// Halves of the digests of the last packets, a ring.
     recent: [u32; RECENT],
+    /// All of them, combined whatever their order.
+    all_recent: u32,
     next: u8,
     marks: Vec<Mark>,
 }
@@ -179,6 +181,7 @@ impl Run {
             late: 0,
             end: None,
             recent: [0; RECENT],
+            all_recent: 0,
             next: 0,
             marks: Vec::new(),
         }
@@ -197,13 +200,18 @@ impl Run {
             self.counts.repeats += 1;
             return;
         }
-        self.recent[usize::from(self.next) % RECENT] = short;
+        let place = &mut self.recent[usize::from(self.next) % RECENT];
+        self.all_recent ^= core::mem::replace(place, short) ^ short;
         self.next = self.next.wrapping_add(1);
         self.counts.packets += 1;
         let mark = Mark {
             digest,
             time: packet.time,
             counts: self.counts,
+            recent: match self.counts.packets >= RECENT as u64 {
+                true => self.all_recent | 1,
+                false => 0,
+            },
         };
         if self.marks.len() < most {
             self.marks.push(mark);

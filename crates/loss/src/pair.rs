@@ -304,8 +304,12 @@ impl Pair {
         let to = key.endpoints(direction).1.0;
         let back = flow.pairs[number][1 - at].as_deref();
         let back = back.and_then(|paired| paired.pairing.goes_on());
-        let [first, second] = self.points.map(|point| flow.sides[point][at].as_deref());
-        let answers = self.points.map(|point| flow.sides[point][1 - at].as_ref());
+        let side = |point: usize, at: usize| {
+            let side = flow.sides[point][at].as_deref();
+            side.filter(|side| side.has_counted())
+        };
+        let [first, second] = self.points.map(|point| side(point, at));
+        let answers = self.points.map(|point| side(point, 1 - at));
         let answers = answers.map(|side| side.map(|side| side.first));
         let (goes_on, sums, verdict, began) = match (first, second) {
             (None, None) => return None,

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use flowgauge_wire::Nanos;
 
 use crate::observation::{Counts, Mark, Observation};
+use crate::observer::RECENT;
 
 /// Marks that wait for another point's.
 const WAITING: usize = 1024;
@@ -17,6 +18,8 @@ const MOST_JITTER: u64 = 1_000_000_000;
 /// What a point saw of one direction: all its runs, one behind the other.
 #[derive(Debug, Default)]
 pub(crate) struct Side {
+    /// What is of an earlier comparison, and late segments of it.
+    base: (Counts, u64),
     /// Of runs before this one.
     before: Counts,
     now: Counts,
@@ -36,12 +39,13 @@ pub(crate) struct Side {
 impl Side {
     /// Takes what its point tells.
     pub(crate) fn observe(&mut self, told: &Observation) {
-        let is_new = self.counts() == Counts::default();
+        let is_new = !self.has_counted();
         if is_new {
-            (self.first, self.run, self.ttl) = (told.first, told.first, told.ttl);
-        } else if told.first != self.run || !told.counts.continues(self.now) {
-            self.before = self.counts();
-            self.late = [self.late(), 0];
+            (self.first, self.ttl) = (told.first, told.ttl);
+        }
+        if told.first != self.run || !told.counts.continues(self.now) {
+            self.before = self.before.plus(self.now);
+            self.late = [self.late[0].saturating_add(self.late[1]), 0];
             self.run = told.first;
         }
         self.now = told.counts;
@@ -56,7 +60,7 @@ impl Side {
             if self.marks.len() == WAITING {
                 self.marks.pop_front();
             }
-            let counts = self.before.plus(mark.counts);
+            let counts = self.before.plus(mark.counts).since(self.base.0);
             self.marks.push_back((self.next, Mark { counts, ..*mark }));
             self.next += 1;
         }
@@ -64,12 +68,34 @@ impl Side {
 
     /// All that it counted.
     pub(crate) fn counts(&self) -> Counts {
-        self.before.plus(self.now)
+        self.before.plus(self.now).since(self.base.0)
+    }
+
+    /// Whether it counted anything.
+    pub(crate) fn has_counted(&self) -> bool {
+        self.counts() != Counts::default()
     }
 
     /// Segments that came late.
     pub(crate) fn late(&self) -> u64 {
-        self.late[0].saturating_add(self.late[1])
+        let all = self.late[0].saturating_add(self.late[1]);
+        all.saturating_sub(self.base.1)
+    }
+
+    /// What comes from now on, for another comparison.
+    pub(crate) fn rest(&self) -> Side {
+        Side {
+            base: (
+                self.before.plus(self.now),
+                self.late[0].saturating_add(self.late[1]),
+            ),
+            before: self.before,
+            now: self.now,
+            late: self.late,
+            run: self.run,
+            is_open: true,
+            ..Side::default()
+        }
     }
 
     /// Forgets marks that all pairs have passed.
@@ -117,20 +143,27 @@ const MOST_MISSING: i128 = 1 << 60;
 struct Growth {
     last: [i128; AGREEING],
     told: i128,
+    /// At the last mark at which no packet was overtaken, or what is certain since.
+    clean: i128,
 }
 
 impl Growth {
     /// What is missing by now and was not told of.
-    fn step(&mut self, value: i128) -> i64 {
+    fn step(&mut self, value: i128, is_clean: bool) -> i64 {
         self.last.rotate_left(1);
         self.last[AGREEING - 1] = value.clamp(-MOST_MISSING, MOST_MISSING);
         let certain = self.last.iter().min().map_or(0, |least| *least);
+        self.clean = match is_clean {
+            true => self.last[AGREEING - 1],
+            // So many packets can be under way still.
+            false => self.clean.max(certain - RECENT as i128),
+        };
         self.tell(certain.max(self.told))
     }
 
     /// Nothing comes any more. Less than 0: what was told of came late.
     fn finish(&mut self) -> i64 {
-        self.tell(self.last[AGREEING - 1].max(0))
+        self.tell(self.clean.max(0))
     }
 
     fn tell(&mut self, all: i128) -> i64 {
@@ -148,10 +181,13 @@ struct Lacking {
 }
 
 impl Lacking {
-    fn step(&mut self, first: u64, second: u64) -> [i64; 2] {
+    fn step(&mut self, first: u64, second: u64, is_clean: bool) -> [i64; 2] {
         let difference = i128::from(first) - i128::from(second) - self.from;
         let [second, first] = &mut self.growth;
-        [second.step(difference), first.step(-difference)]
+        [
+            second.step(difference, is_clean),
+            first.step(-difference, is_clean),
+        ]
     }
 
     fn finish(&mut self) -> [i64; 2] {
@@ -222,6 +258,7 @@ impl Pairing {
             ..Step::default()
         };
         let counts = both.map(|mark| mark.counts);
+        let is_clean = both[0].recent == both[1].recent && both[0].recent > 0;
         match self.common {
             Some(before) => {
                 let change =
@@ -231,9 +268,11 @@ impl Pairing {
                     return false;
                 }
                 step.change = Some(change);
-                self.advance(&mut step, counts);
+                self.advance(&mut step, counts, is_clean);
             }
-            None if is_whole(difference) => self.advance(&mut step, counts),
+            None if is_whole(difference) => self.advance(&mut step, counts, is_clean),
+            // A packet that it overtook, or was overtaken by, would look lost, or copied, for ever.
+            None if !is_clean => return false,
             // What is compared begins here.
             None => {
                 let [first, second] = counts;
@@ -247,7 +286,7 @@ impl Pairing {
         true
     }
 
-    fn advance(&mut self, step: &mut Step, counts: [Counts; 2]) {
+    fn advance(&mut self, step: &mut Step, counts: [Counts; 2], is_clean: bool) {
         let before = self.common.map(|both| both.map(|mark| mark.counts));
         let before = before.unwrap_or_default();
         step.counts = [0, 1].map(|at| counts[at].since(before[at]));
@@ -259,8 +298,8 @@ impl Pairing {
             first => first,
         };
         let [first, second] = counts;
-        let packets = self.packets.step(first.packets, second.packets);
-        let repeats = self.repeats.step(first.repeats, second.repeats);
+        let packets = (self.packets).step(first.packets, second.packets, is_clean);
+        let repeats = (self.repeats).step(first.repeats, second.repeats, is_clean);
         step.missing = sums(packets, repeats);
         step.repeated = [repeats[1], repeats[0]];
     }
@@ -276,7 +315,7 @@ impl Pairing {
             ..Step::default()
         };
         if is_whole(last) {
-            self.advance(&mut step, counts);
+            self.advance(&mut step, counts, true);
         } else {
             let before = self.common.map(|both| both.map(|mark| mark.counts));
             let before = before.unwrap_or_default();

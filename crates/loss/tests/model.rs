@@ -343,6 +343,7 @@ proptest! {
                 digest: (digest % 8).wrapping_add(at % 3),
                 time: Nanos(first.wrapping_add(at.wrapping_mul(last))),
                 counts,
+                recent: (digest % 3) as u32,
             };
             comparison.observe(point, &Observation {
                 began: Nanos(first),
@@ -572,4 +573,122 @@ fn what_comes_at_the_edges_of_an_observation_is_neither_lost_nor_copied() {
         assert_eq!(compared + sum(&rows, |row| row.sums.uncompared), all);
         assert!(compared * 10 > all * 8, "{cut}: {compared} of {all}");
     }
+}
+
+/// Flows that were under way when the points began, and go on when they end, on a path that loses nothing and puts packets out of
+/// order: whichever marks are the first and last that both saw.
+#[test]
+fn a_packet_that_the_first_or_last_mark_overtakes_is_not_lost() {
+    const PACKETS: u64 = 200;
+    let interval = Nanos(SECOND / 10);
+    let mut compared = 0;
+    for seed in 0..400 {
+        let mut random = Random(seed);
+        let mut path = Path {
+            seed,
+            flows: 1,
+            packets: PACKETS,
+            lost: 0,
+            copied: 0,
+            delay: 2 * MILLISECOND,
+            jitter: 25 * MILLISECOND,
+            shift: 0,
+            routers: 1,
+            marks: 2,
+            is_text: seed % 2 == 0,
+        };
+        let mut seen = [Vec::new(), Vec::new()];
+        for number in 0..PACKETS {
+            // They are 10 ms apart, and each eighth is late.
+            let late = if random.below(8) == 0 { path.jitter } else { 0 };
+            let time = START + number * 10 * MILLISECOND;
+            for (point, time, ttl) in [(0, time, 64), (1, time + path.delay + late, 63)] {
+                seen[point].push(Packet {
+                    time,
+                    flow: 0,
+                    is_back: false,
+                    number,
+                    ttl,
+                });
+            }
+        }
+        path.jitter = 0;
+        let mut comparison = Comparison::new(ComparisonOptions {
+            points: 2,
+            pairs: pairs(2, false),
+            interval,
+            patience: Some(interval),
+            lag: interval,
+            max_flows: 10,
+            flows: false,
+            one_way: false,
+        });
+        let cut = START + (200 + random.below(50)) * MILLISECOND;
+        let end = START + (1430 + random.below(50)) * MILLISECOND;
+        for (point, packets) in seen.iter_mut().enumerate() {
+            packets.sort_by_key(|packet| packet.time);
+            packets.retain(|packet| (cut..end).contains(&packet.time));
+            for told in observe(&path, packets, interval) {
+                comparison.observe(point, &told);
+            }
+        }
+        comparison.finish();
+        let rows = comparison.take_rows();
+        for row in rows.iter().filter(|row| row.of == Of::Total) {
+            let sums = &row.sums;
+            assert_eq!((sums.lost, sums.duplicates), (0, 0), "{seed}: {row:?}");
+            compared += sums.sent;
+        }
+    }
+    assert!(compared > 400 * 60, "{compared}");
+}
+
+/// One of two points begins anew under way: each packet that both counted is in the sums once, compared or not.
+#[test]
+fn what_a_point_that_begins_anew_counts_is_counted_once() {
+    let path = Path {
+        seed: 8,
+        flows: 30,
+        packets: 200,
+        lost: 0,
+        copied: 0,
+        delay: MILLISECOND,
+        jitter: 0,
+        shift: 0,
+        routers: 1,
+        marks: 4,
+        is_text: false,
+    };
+    let interval = Nanos(SECOND);
+    let (seen, _) = travel(&path);
+    let all: u64 = seen.iter().map(|packets| packets.len() as u64).sum();
+    let cut = START + 20 * SECOND;
+    let mut comparison = Comparison::new(ComparisonOptions {
+        points: 2,
+        pairs: pairs(2, false),
+        interval,
+        patience: Some(interval),
+        lag: interval,
+        max_flows: 1000,
+        flows: false,
+        one_way: false,
+    });
+    // The first point goes on; the second one is another observer from the cut on.
+    let [first, second] = &seen;
+    let at = second.partition_point(|packet| packet.time < cut);
+    let parts = [&second[..at], &second[at..]].map(|part| observe(&path, part, interval));
+    let (early, late): (Vec<_>, Vec<_>) = observe(&path, first, interval)
+        .into_iter()
+        .partition(|told| told.last.0 < cut);
+    for (whole, part) in [early, late].iter().zip(&parts) {
+        whole.iter().for_each(|told| comparison.observe(0, told));
+        part.iter().for_each(|told| comparison.observe(1, told));
+        comparison.begin_anew();
+    }
+    let rows = comparison.take_rows();
+    let totals = rows.iter().filter(|row| row.of == Of::Total);
+    let told: u64 = totals
+        .map(|row| row.sums.sent + row.sums.received + row.sums.uncompared + row.sums.one_sided)
+        .sum();
+    assert_eq!(told, all);
 }

@@ -46,8 +46,6 @@ struct Report<'a> {
     options: &'a LossOptions,
     names: Vec<String>,
     comparison: Comparison,
-    /// Flows that ended early in comparisons before.
-    evicted: u64,
     /// Packets that points counted, and those of them that were not compared.
     packets: u64,
     uncompared: u64,
@@ -77,7 +75,6 @@ impl<'a> Report<'a> {
             comparison: compare(options, names.len(), live),
             writer: RecordWriter::new(output, format, LOSS_SCHEMA),
             chart: Chart::new(options.every),
-            evicted: 0,
             packets: 0,
             uncompared: 0,
             names,
@@ -106,17 +103,14 @@ impl<'a> Report<'a> {
 
     /// What was told so far is compared with nothing that comes.
     fn begin_anew(&mut self) -> Result<(), Failure> {
-        self.comparison.finish();
-        self.write()?;
-        self.evicted += self.comparison.evicted();
-        self.comparison = compare(self.options, self.names.len(), true);
-        Ok(())
+        self.comparison.begin_anew();
+        self.write()
     }
 
     fn finish(mut self) -> Result<(), Failure> {
         self.comparison.finish();
         self.write()?;
-        let evicted = self.evicted + self.comparison.evicted();
+        let evicted = self.comparison.evicted();
         if evicted > 0 && !self.options.output.common.quiet {
             say!("note: {evicted} flows were ended early to bound memory; raise --max-flows");
         }
