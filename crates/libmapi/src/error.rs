@@ -48,6 +48,8 @@ pub(crate) fn of_client(error: &ClientError, refused: i32) -> Error {
         ClientError::Refused(refusal) if refusal.is_passing => SOCKET,
         ClientError::Refused(refusal) if refusal.is_about_rights() => RIGHTS,
         ClientError::Nobody => RIGHTS,
+        // All that is refused of a connection is its credential.
+        ClientError::NotReached(error) => of_client(error, RIGHTS).number,
         ClientError::Refused(_) => refused,
         _ => SOCKET,
     };

@@ -38,8 +38,9 @@ pub(crate) struct Flow {
     pub(crate) fd: c_int,
     pub(crate) device: String,
     pub(crate) device_id: c_int,
-    /// Of all flows of this process, or of this one where it has a credential of its own.
-    client: Mutex<Client>,
+    /// Of all flows of this process, or of this one where it has a credential of its own; of a user who has no rights without one
+    /// what the sensor said.
+    client: Mutex<Result<Client, Error>>,
     /// The flow has its device for itself: it starts and ends with it.
     pub(crate) owns_device: bool,
     calls: Mutex<Vec<Call>>,
@@ -115,7 +116,7 @@ impl Shown {
 
 impl Flow {
     /// A flow on a device of a sensor, in no table.
-    pub(crate) fn new(fd: c_int, client: Client, device: &str) -> Flow {
+    pub(crate) fn new(fd: c_int, client: Result<Client, Error>, device: &str) -> Flow {
         Flow {
             fd,
             device: device.to_owned(),
@@ -133,7 +134,7 @@ impl Flow {
         }
     }
 
-    fn client(&self) -> Client {
+    fn client(&self) -> Result<Client, Error> {
         lock(&self.client).clone()
     }
 
@@ -181,7 +182,7 @@ impl Flow {
 
     /// Whether its sensor takes a function, by its number, with those before it.
     pub(crate) fn check(&self, call: &Call, number: usize, stack: &str) -> Result<(), Error> {
-        let checked = self.client().check(&self.device, stack);
+        let checked = self.client()?.check(&self.device, stack);
         checked.map_err(|error| of_function(call, number, &error))
     }
 
@@ -206,7 +207,7 @@ impl Flow {
 
     /// Has another connection ask for it, before it is connected.
     pub(crate) fn ask_by(&self, client: Client) {
-        *lock(&self.client) = client;
+        *lock(&self.client) = Ok(client);
     }
 
     /// Opens it if it waits for nothing any more. Why it failed its program is told when it asks, unless this is `own`.
@@ -229,7 +230,7 @@ impl Flow {
         let stack = self.stack(&calls)?;
         let mut files = lock(&self.files);
         let handed: Vec<_> = files.iter().map(OwnedFd::as_fd).collect();
-        let opened = self.client().open(&self.device, &stack.text, &handed);
+        let opened = self.client()?.open(&self.device, &stack.text, &handed);
         let opened = opened.map_err(|error| of_client(&error, Error::ARGUMENTS))?;
         files.clear();
         let place = |label: &str| opened.component(label).unwrap_or(usize::MAX);
@@ -264,7 +265,7 @@ impl Flow {
         };
         let _ = self.open.set(open);
         if self.owns_device {
-            let started = self.client().start(&self.device);
+            let started = self.client()?.start(&self.device);
             started.map_err(|error| of_client(&error, NO_DEVICE))?;
         }
         Ok(())
@@ -295,7 +296,7 @@ impl Flow {
         if now.wrapping_sub(last) < LOOK.as_millis() as u64 && last > 0 {
             return Ok(());
         }
-        if self.client().is_gone() {
+        if self.client()?.is_gone() {
             return Err(Error::new(SOCKET, GONE));
         }
         open.looked.store(now.max(1), Ordering::Relaxed);
@@ -345,7 +346,7 @@ impl Flow {
 
     /// All results, by a request.
     fn results(&self, open: &Open) -> Result<Results, Error> {
-        let results = self.client().results(open.number);
+        let results = self.client()?.results(open.number);
         let results = results.map_err(|error| of_client(&error, UNKNOWN_FLOW))?;
         match &results.failure {
             Some(failure) => Err(Error::new(
@@ -409,7 +410,7 @@ impl Flow {
             )
         };
         let taken = || {
-            let taken = self.client().take(open.number, name);
+            let taken = self.client()?.take(open.number, name);
             taken
                 .map(rows)
                 .map_err(|error| of_client(&error, UNKNOWN_FLOW))
@@ -485,7 +486,7 @@ impl Flow {
             return Ok(());
         }
         *told = Instant::now();
-        let told = self.client().reads(open.number, &function.label);
+        let told = self.client()?.reads(open.number, &function.label);
         told.map_err(|error| of_client(&error, UNKNOWN_FLOW))
     }
 
@@ -688,18 +689,18 @@ impl Descriptor for Flow {
             if let Some(own) = &open.own {
                 own.finish();
             }
-            let closed = self.client().close(open.number);
+            let closed = self.client()?.close(open.number);
             closed.map_err(|error| of_client(&error, UNKNOWN_FLOW))?;
         }
         if self.owns_device {
-            let deleted = self.client().delete_device(&self.device);
+            let deleted = self.client()?.delete_device(&self.device);
             deleted.map_err(|error| of_client(&error, NO_DEVICE))?;
         }
         Ok(())
     }
 
     fn is_gone(&self) -> bool {
-        self.client().is_gone()
+        self.client().is_ok_and(|client| client.is_gone())
     }
 
     fn is_remote(&self) -> bool {

@@ -14,7 +14,7 @@ use flowgauge_sensor_client::turns::{Head, Next, Turns};
 use flowgauge_sensor_client::{Readings, Sensors};
 
 use crate::abi::{RawPacket, RawResults};
-use crate::error::{NO_DEVICE, NOT_BUILT, NOT_CONNECTED, SOCKET, of_client};
+use crate::error::{NO_DEVICE, NOT_BUILT, NOT_CONNECTED, RIGHTS, SOCKET, of_client};
 use crate::flow::Flow;
 use crate::results;
 use crate::session::{
@@ -32,7 +32,9 @@ pub(crate) struct Scope {
     /// Its descriptor and the number of its device, once a member was there.
     numbers: OnceLock<(c_int, c_int)>,
     text: String,
-    sensors: Arc<Sensors>,
+    sensors: Mutex<Arc<Sensors>>,
+    /// Why the sensors refuse all members, until there is a credential.
+    refused: Mutex<Option<Error>>,
     members: Members<Arc<Flow>>,
     /// Who applies functions, connects, or adds a member that is back.
     setup: Mutex<()>,
@@ -98,7 +100,8 @@ impl Scope {
         let scope = Arc::new(Scope {
             numbers: OnceLock::new(),
             text: text.to_owned(),
-            sensors,
+            sensors: Mutex::new(sensors),
+            refused: Mutex::default(),
             members: Members::new(members),
             setup: Mutex::default(),
             calls: Mutex::default(),
@@ -109,9 +112,12 @@ impl Scope {
             failed: Mutex::default(),
             is_closed: AtomicBool::new(false),
         });
-        let errors = scope.revive();
-        if errors.len() == scope.members.size() {
-            return Err(first(errors.into_iter()).unwrap_or_else(unreachable));
+        match scope.begin() {
+            // It may get a credential of its own.
+            Err(error) if error.number == RIGHTS => {
+                scope.numbers.get_or_init(|| new_numbers(text));
+            }
+            begun => begun?,
         }
         keep_trying(
             Arc::downgrade(&scope),
@@ -119,6 +125,31 @@ impl Scope {
             |scope| drop(scope.revive()),
         );
         Ok(scope)
+    }
+
+    /// Tries all members. An error where there is none.
+    fn begin(&self) -> Result<(), Error> {
+        let errors = self.revive();
+        let error = match errors.len() == self.members.size() {
+            true => Some(first(errors.into_iter()).unwrap_or_else(unreachable)),
+            false => None,
+        };
+        (*lock(&self.refused)).clone_from(&error);
+        error.map_or(Ok(()), Err)
+    }
+
+    /// Has other connections to the sensors ask for it, before it is connected.
+    pub(crate) fn ask_by(&self, sensors: Arc<Sensors>) -> Result<(), Error> {
+        let setup = lock(&self.setup);
+        *lock(&self.sensors) = sensors;
+        self.members.begin_anew();
+        drop(setup);
+        self.begin()
+    }
+
+    /// Why no member can be asked.
+    fn nobody(&self) -> Error {
+        lock(&self.refused).clone().unwrap_or_else(unreachable)
     }
 
     /// The members that are there, and their flows.
@@ -142,7 +173,7 @@ impl Scope {
                 Err(error) => errors.push(error),
             }
         }
-        Err(first(errors.into_iter()).unwrap_or_else(unreachable))
+        Err(first(errors.into_iter()).unwrap_or_else(|| self.nobody()))
     }
 
     /// Opens the flows of all members that are there. Those that fail are left out from then on, unless all do.
@@ -161,7 +192,7 @@ impl Scope {
         }
         match is_open {
             true => Ok(()),
-            false => Err(first(errors.into_iter()).unwrap_or_else(unreachable)),
+            false => Err(first(errors.into_iter()).unwrap_or_else(|| self.nobody())),
         }
     }
 
@@ -299,16 +330,21 @@ impl Scope {
             let error = of_client(&error, NO_DEVICE);
             Error::new(error.number, format!("{member}: {}", error.message))
         };
-        let client = self.sensors.device(member).map_err(failed)?;
+        let sensors = Arc::clone(&lock(&self.sensors));
+        let client = sensors.device(member).map_err(failed)?;
         let client = client.with_patience(SETUP);
         let (fd, _) = *self.numbers.get_or_init(|| new_numbers(&self.text));
         loop {
             let was_connected = self.was_connected();
-            let flow = Arc::new(Flow::new(fd, client.clone(), &member.device));
+            let flow = Arc::new(Flow::new(fd, Ok(client.clone()), &member.device));
             if was_connected {
                 self.open(&flow, &self.functions())?;
             }
             let setup = lock(&self.setup);
+            if !Arc::ptr_eq(&sensors, &lock(&self.sensors)) {
+                // Those that are asked now are tried by themselves.
+                return flow.close();
+            }
             if self.was_connected() == was_connected {
                 let put = self.members.put(at, flow);
                 drop(setup);

@@ -7,9 +7,9 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, SystemTime};
 
-use flowgauge_link::KeyFolder;
+use flowgauge_link::{Identity, KeyFolder};
 use flowgauge_mapi::{Argument, Call, Error, Shape};
-use flowgauge_sensor_client::protocol::Secret;
+use flowgauge_sensor_client::protocol::{DeviceStatus, Secret};
 use flowgauge_sensor_client::scope::Member;
 use flowgauge_sensor_client::{
     CREDENTIAL_VARIABLE, Client, PREFETCH, Sensors, credential_of_environment,
@@ -257,22 +257,44 @@ pub(crate) fn set_credential(fd: c_int, text: &str) -> Result<(), Error> {
         (state.client, state.sensors) = (None, None);
         return Ok(());
     }
-    let flow = match flow(fd)? {
-        Handle::Flow(flow) if !flow.owns_device => flow,
-        _ => {
-            let what = "a flow on several sensors or on a file is asked for with the credential of the program: give it with 0 in \
-                 place of the flow, before the flow is created";
-            return Err(Error::new(NOT_BUILT, what));
-        }
-    };
+    let flow = flow(fd)?;
     if flow.was_connected() {
         return Err(Error::new(
             CONNECTED_TWICE,
             "the flow was connected already",
         ));
     }
-    flow.ask_by(connect(Some(&credential))?);
-    Ok(())
+    match flow {
+        Handle::Flow(flow) if flow.owns_device => {
+            let what = "a flow on a file is asked for with the credential of the program: give it with 0 in place of the flow, \
+                 before the flow is created";
+            Err(Error::new(NOT_BUILT, what))
+        }
+        Handle::Flow(flow) => {
+            flow.ask_by(connect(Some(&credential))?);
+            Ok(())
+        }
+        Handle::Scope(scope) => {
+            let identity = match scope.is_remote() {
+                true => Some(identity()?),
+                false => None,
+            };
+            let sensors = Sensors::new(socket_of_environment(), identity);
+            scope.ask_by(Arc::new(sensors.with_credential(Some(credential))))
+        }
+    }
+}
+
+/// Who this program is to sensors of other machines.
+fn identity() -> Result<Identity, Error> {
+    let name = std::env::var(IDENTITY_VARIABLE).ok();
+    let identity = KeyFolder::usual().identity(name.as_deref());
+    identity.map_err(|error| {
+        let hint = error.hint().unwrap_or_default();
+        let what =
+            format!("sensors of other machines want to know who asks: {error}; hint: {hint}");
+        Error::new(RIGHTS, what)
+    })
 }
 
 /// Connections to the sensors of members, which scopes share.
@@ -286,16 +308,9 @@ fn sensors(members: &[Member]) -> Result<Arc<Sensors>, Error> {
     if let Some(sensors) = &state.sensors {
         return Ok(Arc::clone(sensors));
     }
-    let name = std::env::var(IDENTITY_VARIABLE).ok();
-    let identity = KeyFolder::usual().identity(name.as_deref());
-    let identity = identity.map_err(|error| {
-        let hint = error.hint().unwrap_or_default();
-        let what =
-            format!("sensors of other machines want to know who asks: {error}; hint: {hint}");
-        Error::new(RIGHTS, what)
-    })?;
     let credential = credential(&state)?;
-    let sensors = Sensors::new(socket_of_environment(), Some(identity)).with_credential(credential);
+    let sensors =
+        Sensors::new(socket_of_environment(), Some(identity()?)).with_credential(credential);
     let sensors = Arc::new(sensors);
     Ok(Arc::clone(state.sensors.insert(sensors)))
 }
@@ -314,9 +329,25 @@ pub(crate) fn create(device: &str, owns_device: bool) -> Result<c_int, Error> {
         return create_scope(device);
     }
     let client = client()?;
-    let devices = devices()?;
+    let (client, device_id) = match devices() {
+        Ok(devices) => (Ok(client), number_of(device, &devices)?),
+        // Its functions are refused so, unless it gets a credential of its own.
+        Err(error) if error.number == RIGHTS && !owns_device => {
+            (Err(error), state_mut().device_number(device))
+        }
+        Err(error) => return Err(error),
+    };
+    let fd = next_descriptor();
+    let mut flow = Flow::new(fd, client, device);
+    (flow.device_id, flow.owns_device) = (device_id, owns_device);
+    state_mut().flows.insert(fd, Handle::Flow(Arc::new(flow)));
+    Ok(fd)
+}
+
+/// The number of a device that the sensor has.
+fn number_of(device: &str, devices: &BTreeMap<c_int, DeviceStatus>) -> Result<c_int, Error> {
     let found = devices.iter().find(|(_, known)| known.device == device);
-    let (device_id, _) = found.ok_or_else(|| {
+    let found = found.ok_or_else(|| {
         let known: Vec<&str> = devices
             .values()
             .map(|known| known.device.as_str())
@@ -326,12 +357,8 @@ pub(crate) fn create(device: &str, owns_device: bool) -> Result<c_int, Error> {
             known.join(", ")
         );
         Error::new(NO_DEVICE, what)
-    })?;
-    let fd = next_descriptor();
-    let mut flow = Flow::new(fd, client, device);
-    (flow.device_id, flow.owns_device) = (*device_id, owns_device);
-    state_mut().flows.insert(fd, Handle::Flow(Arc::new(flow)));
-    Ok(fd)
+    });
+    found.map(|(number, _)| *number)
 }
 
 /// The descriptor of a new scope, and the number of its device.

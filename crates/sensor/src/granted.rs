@@ -11,7 +11,7 @@ use flowgauge_stack::{ComponentKind, Input, Node, OptionValue};
 use flowgauge_sys::files;
 
 use crate::rights::Rights;
-use crate::text::quoted;
+use crate::text::{filter_error, quoted};
 
 /// Components from whose results no byte of a packet can be learned but what capture filters can ask for: headers, addresses
 /// and lengths. ([`filter_fault`] refuses filters that reach further.)
@@ -204,6 +204,26 @@ impl Granted {
             }
         }
         Ok(forced)
+    }
+
+    /// Which filter of the credential cannot be one, and why: its holder may know, as it is the holder's own.
+    pub(crate) fn filter_that_fails(&self) -> Option<Refusal> {
+        let brought = self
+            .policy
+            .layers()
+            .iter()
+            .filter(|layer| layer.id.is_some());
+        let mut filters = brought.flat_map(|layer| {
+            let filters = layer.block.duties.filters.iter();
+            filters.map(move |filter| (&layer.origin, filter))
+        });
+        filters.find_map(|(origin, filter)| {
+            let why = filter_error(filter)?;
+            let error = format!("the filter of {origin} cannot be used: {why}");
+            let hint =
+                "a filter is an expression of pcap-filter(7); have the credential issued anew";
+            Some(Refusal::with_hint(error, hint))
+        })
     }
 
     /// Whether the text of a flow is looked at.

@@ -26,14 +26,16 @@ int main(int argc, char *argv[])
     FAILS(mapi_get_member_info(99, 0, &info) != -1, 6145);
     FAILS(mapi_apply_function(fd, "TO_FILE", MFF_PCAP, "x.pcap", 0ULL) != -1, 6155);
     FAILS(mapi_apply_function(fd, "SYNC", "1") != -1, 6160);
-    FAILS(mapi_set_authdata(fd, "me") != -1, 6160);
     OK((fid = mapi_apply_function(fd, "PKT_COUNTER")) == 1);
     OK(mapi_connect(fd) == 0);
     OK(argc < 4 || mapi_set_option(fd, MAPI_PUSH_INTERVAL, 20) == 0);
     /* One without rights. */
     if ((child = fork()) == 0) {
         setenv("FLOWGAUGE_IDENTITY", "stranger", 1);
-        FAILS(mapi_create_flow(argv[1]) != -1, 8003);
+        OK((fd = mapi_create_flow(argv[1])) > 0);
+        FAILS(mapi_apply_function(fd, "PKT_COUNTER") != -1, 8003);
+        FAILS(mapi_set_authdata(fd, "me") != -1, 8003);
+        FAILS(mapi_connect(fd) != -1, 8003);
         _exit(0);
     }
     OK(waitpid(child, &status, 0) == child && status == 0);

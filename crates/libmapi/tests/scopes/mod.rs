@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
+use flowgauge_credential::{Credential, IssuerKey, Limits};
 use flowgauge_link::KeyFolder;
 use flowgauge_sensor_agent::Agent;
 use flowgauge_sensor_client::Client;
@@ -18,9 +19,15 @@ const LOOKS: u32 = 6000;
 
 /// Sensors whose device `held` has these traces; the keys are in the first one's folder.
 fn folders(traces: &[&str]) -> Vec<tempfile::TempDir> {
+    folders_with(traces, "")
+}
+
+/// The same, with further tables in their configurations.
+fn folders_with(traces: &[&str], tables: &str) -> Vec<tempfile::TempDir> {
     let folder = |trace: &&str| {
         let device = format!("[devices.held]\nfiles = [\"{{folder}}/{trace}\"]\nhold = true\n");
-        Running::folder(&format!("{device}[remotes.user]\npackets = \"payload\"\n"))
+        let user = "[remotes.user]\npackets = \"payload\"\n";
+        Running::folder(&format!("{device}{user}{tables}"))
     };
     let folders: Vec<tempfile::TempDir> = traces.iter().map(folder).collect();
     let keys = KeyFolder::new(folders[0].path().join("keys"));
@@ -53,34 +60,29 @@ fn start(folder: &tempfile::TempDir) {
 
 #[test]
 fn a_program_reads_of_each_member_what_it_reads_there() {
-    let folders = folders(&["mix.pcap", "long.pcap"]);
+    let folders = folders(&["mix.pcap", "long.pcap", "slow.pcap"]);
     let _sensors: Vec<Process> = folders.iter().map(Process::sensor).collect();
     let (_agents, scope) = agents(&folders);
-    fs::write(
-        folders[0].path().join("scopes"),
-        format!("both = {scope}\n"),
-    )
-    .unwrap();
+    let scopes = folders[0].path().join("scopes");
+    fs::write(scopes, format!("all = {scope}\n")).unwrap();
     let program = compile("scope");
-    let mut programs = [
-        Process::program(&program, &folders[0], &["held"]),
-        Process::program(&program, &folders[1], &["held"]),
-        Process::program(&program, &folders[0], &["both/*"]),
-        Process::program(&program, &folders[0], &["both/*", "pushed"]),
-    ];
+    let here = folders.iter().map(|folder| (folder, &["held"][..]));
+    let there = [&["all/*"][..], &["all/*", "pushed"]].map(|words| (&folders[0], words));
+    let programs = here.chain(there);
+    let programs = programs.map(|(folder, words)| Process::program(&program, folder, words));
+    let mut programs: Vec<Process> = programs.collect();
     for program in &mut programs {
         assert_eq!(program.line(), "connected");
     }
     folders.iter().for_each(start);
     programs.iter_mut().for_each(Process::go_on);
-    let [one, other] = [0, 1].map(|at| [(); 3].map(|()| programs[at].line()));
-    let [both, pushed] = [2, 3].map(|at| [(); 5].map(|()| programs[at].line()));
-    assert_eq!(pushed, both);
-    assert_eq!(
-        both[1..],
-        [&one[1], &other[1], &one[2], &other[2]].map(String::clone)
-    );
-    let parsed = |line: &str| {
+    // Packets of all members, and for each its numbers and its flows.
+    let of_each = [0, 1, 2].map(|at| [(); 3].map(|()| programs[at].line()));
+    let [all, pushed] = [3, 4].map(|at| [(); 7].map(|()| programs[at].line()));
+    assert_eq!(pushed, all);
+    let lines = |line: usize| of_each.iter().map(move |lines| &lines[line]);
+    assert!(all[1..].iter().eq(lines(1).chain(lines(2))));
+    let parsed = |line: &String| {
         let mut words = line.split(' ').skip(1);
         let count: u64 = words.next().unwrap().parse().unwrap();
         (
@@ -88,10 +90,53 @@ fn a_program_reads_of_each_member_what_it_reads_there() {
             u64::from_str_radix(words.next().unwrap(), 16).unwrap(),
         )
     };
-    let [one, other, both] = [&one, &other, &both[..3]].map(|lines| parsed(&lines[0]));
-    assert!(one.0 > 1000 && other.0 > 1000 && one != other);
-    assert_eq!(both, (one.0 + other.0, one.1.wrapping_add(other.1)));
+    let each: Vec<(u64, u64)> = lines(0).map(parsed).collect();
+    assert!(each.iter().all(|(count, _)| *count > 1000));
+    assert!(each[0] != each[1] && each[1] != each[2] && each[0] != each[2]);
+    let sum = each.iter().fold((0, 0_u64), |sum, one| {
+        (sum.0 + one.0, sum.1.wrapping_add(one.1))
+    });
+    assert_eq!(parsed(&all[0]), sum);
     programs.iter_mut().for_each(Process::succeeds);
+}
+
+/// On one sensor and on three, with the credential for one flow and for all.
+#[test]
+fn who_has_nothing_but_a_credential_asks_with_it() {
+    let issuer = IssuerKey::generate();
+    let tables = format!("[issuers.ops]\nkey = \"{}\"\n", issuer.public());
+    let traces = ["mix.pcap", "long.pcap", "slow.pcap"];
+    let folders = folders_with(&traces, &tables);
+    let _sensors: Vec<Process> = folders.iter().map(Process::sensor).collect();
+    let (_agents, scope) = agents(&folders);
+    let limits = Limits::default().function("count").unwrap();
+    let credential = Credential::issue(&issuer, &limits).unwrap().text();
+    let program = compile("bearer").display().to_string();
+    let one = scope.split(", ").next().unwrap();
+    let mut programs = Vec::new();
+    for (devices, more) in [(one, ""), (&scope, ""), (&scope, "all")] {
+        let words = [
+            "FLOWGAUGE_IDENTITY=stranger",
+            &program,
+            devices,
+            &credential,
+            more,
+        ];
+        let started = Process::program(Path::new("env"), &folders[0], &words);
+        programs.push((started, if devices == one { 1 } else { 3 }));
+    }
+    for (program, _) in &mut programs {
+        assert_eq!(program.line(), "connected");
+    }
+    folders.iter().for_each(start);
+    let counts = traces.map(|trace| packets(&folders[0].path().join(trace)).len());
+    for (program, members) in &mut programs {
+        program.go_on();
+        for count in &counts[..*members] {
+            assert_eq!(program.line(), count.to_string());
+        }
+        program.succeeds();
+    }
 }
 
 /// Compiled once.

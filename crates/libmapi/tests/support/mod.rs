@@ -39,7 +39,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// With these tables in its configuration; `{folder}` is a folder with the traces `mix.pcap` and `long.pcap`.
+    /// With these tables in its configuration; `{folder}` is a folder with the traces `mix.pcap`, `long.pcap` and `slow.pcap`.
     pub(crate) fn start(tables: &str) -> Running {
         let folder = Running::folder(tables);
         let (is_stopped, thread) = serve(&folder.path().join("sensor.toml"));
@@ -53,7 +53,7 @@ impl Running {
     /// The traces, and the configuration.
     pub(crate) fn folder(tables: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        for (name, seconds) in [("mix", 3), ("long", 150)] {
+        for (name, seconds) in [("mix", 3), ("long", 150), ("slow", 40)] {
             let trace = folder.path().join(name).with_extension("pcap");
             let mut config = Config::new(Preset::Mix).with_packets(20_000);
             config.duration = Duration::from_secs(seconds);

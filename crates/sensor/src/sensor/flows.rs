@@ -17,7 +17,7 @@ use crate::accounts::Account;
 use crate::device::Device;
 use crate::granted::Granted;
 use crate::readers::Readers;
-use crate::text::{self, FlowStack};
+use crate::text::{self, FORCED_FAILS, FlowStack};
 
 /// How long who has used up a share of the processors waits for some of it.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -297,7 +297,11 @@ fn fits(stack: &Stack, links: &[LinkType]) -> Result<(), Refusal> {
 
 /// The stack of a flow, with what is forced before it.
 fn checked(rights: &Granted, device: &str, text: &str) -> Result<FlowStack, Refusal> {
-    let flow = text::flow("flow", &rights.forced()?, text).map_err(Refusal::new)?;
+    let flow = text::flow("flow", &rights.forced()?, text);
+    let flow = flow.map_err(|error| {
+        let fails = (error == FORCED_FAILS).then(|| rights.filter_that_fails());
+        fails.flatten().unwrap_or_else(|| Refusal::new(error))
+    })?;
     rights.allow(device, &flow.stack.nodes[flow.hidden..])?;
     Ok(flow)
 }

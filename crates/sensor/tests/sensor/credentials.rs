@@ -261,6 +261,26 @@ fn a_narrowed_credential_allows_no_more_than_it_says() {
     );
 }
 
+/// `flowgauge credential` makes no such filters; other programs can.
+#[test]
+fn a_filter_that_cannot_be_one_is_told_to_its_holder() {
+    let test = "a_filter_that_cannot_be_one_is_told_to_its_holder";
+    let Some(issued) = issued(test, "packets = \"payload\"") else {
+        return;
+    };
+    let with = |filter: &str| Limits {
+        filter: Some(filter.to_owned()),
+        ..Limits::default()
+    };
+    let wide = issued.issue(&with("tcp"));
+    let wrong = wide.attenuate(&with("tcp prot 80")).unwrap();
+    let said = issued.with(STRANGER, &wrong).refused("count");
+    let expected = "the filter of block 1 of the credential cannot be used: ";
+    assert!(said.starts_with(expected), "{said}");
+    assert!(said.contains("prot"), "{said}");
+    issued.with(STRANGER, &wide).open("count").unwrap();
+}
+
 #[test]
 fn who_only_counts_gets_no_header() {
     let Some(issued) = issued("who_only_counts_gets_no_header", "") else {
