@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use flowgauge_element::{Config, Element, StartError};
+use flowgauge_element::{Element, StartError};
 
 use crate::control::Control;
 use crate::failure::Failure;
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// When it cannot start.
 pub(crate) fn run(options: &ElementOptions) -> Result<(), Failure> {
     if let Some(ElementCommand::Check(options)) = &options.command {
-        let config = Config::read(&options.config).map_err(|error| unstarted(&error.into()))?;
+        let config = Element::check(&options.config).map_err(|error| unstarted(&error))?;
         let (users, issuers) = (config.users.len(), config.issuers.len());
         let file = options.config.display();
         say!("{file}: good: {users} users, {issuers} issuers");

@@ -572,7 +572,9 @@ async fn remove_peer(
 fn found(inner: &Inner, by: &Asker, id: &str) -> Result<Kept, Fault> {
     let kept = inner.store.session(id)?;
     let kept = kept.filter(|kept| kept.owner == by.owner || by.rights.admin);
-    kept.ok_or_else(Fault::unavailable)
+    let mut kept = kept.ok_or_else(Fault::unavailable)?;
+    kept.session.error = inner.trouble(id).or(kept.session.error);
+    Ok(kept)
 }
 
 async fn answer(inner: &Inner, by: &Asker, id: &str, wait: Option<u64>) -> Answered<Answer> {

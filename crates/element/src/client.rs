@@ -1,16 +1,17 @@
 //! Requests to peers, and to where results are pushed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{Method, Request, StatusCode};
-use flowgauge_link::Identity;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 /// The longest answer.
@@ -73,7 +74,7 @@ impl Url {
 /// # Errors
 /// Why there is no answer, within the time.
 pub(crate) async fn ask(
-    identity: Option<&Identity>,
+    tls: Option<Arc<ClientConfig>>,
     url: &Url,
     request: (Method, Vec<(&'static str, String)>, Vec<u8>),
     patience: Duration,
@@ -86,9 +87,9 @@ pub(crate) async fn ask(
         if !url.is_secure {
             return exchange(tcp, url, request).await;
         }
-        let identity = identity.ok_or("there are no keys for TLS")?;
+        let tls = tls.ok_or("there are no keys for TLS")?;
         let name = ServerName::try_from(url.name.clone()).map_err(|error| error.to_string())?;
-        let connector = TlsConnector::from(identity.https_client());
+        let connector = TlsConnector::from(tls);
         let secured = timeout(CONNECT, connector.connect(name, tcp)).await;
         let secured = secured.map_err(|_| "it does not answer with TLS".to_owned())?;
         exchange(secured.map_err(|error| error.to_string())?, url, request).await

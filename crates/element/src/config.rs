@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 
 use flowgauge_credential::RevokedFile;
+use flowgauge_link::https_client_of;
 use flowgauge_sensor::config::{ConfigError, parse_toml, read_text};
 use flowgauge_sensor_client::DEFAULT_SOCKET;
 use flowgauge_sys::files::Folder;
@@ -48,6 +49,8 @@ pub struct Config {
     pub probes: ProbesConfig,
     /// Where the plug-in `push` sends to, by name.
     pub push: BTreeMap<String, String>,
+    /// Certificates (PEM) of the authorities that sign those of targets of `push`; without it, the authority of links does.
+    pub push_authority: Option<PathBuf>,
     /// Without TLS: rights of who brings no credential; none, where it is left out.
     pub anonymous: Option<Rights>,
     /// Rights by the name in the certificate; `*` is everybody else with one.
@@ -74,6 +77,7 @@ impl Default for Config {
             files: None,
             probes: ProbesConfig::default(),
             push: BTreeMap::new(),
+            push_authority: None,
             anonymous: None,
             users: BTreeMap::new(),
             issuers: BTreeMap::new(),
@@ -149,6 +153,12 @@ impl Config {
                 return found(&format!("push.{name}"), message, hint);
             }
         }
+        if let Some(path) = &self.push_authority
+            && let Err(error) = https_client_of(path)
+        {
+            let hint = "a file with certificates in PEM; those that the system trusts are in /etc/ssl/certs/ca-certificates.crt";
+            return found("push_authority", error.to_string(), hint);
+        }
         let users = self
             .users
             .iter()
@@ -195,6 +205,7 @@ mod tests {
         let expected = Config {
             files: shown.files.clone(),
             push: shown.push.clone(),
+            push_authority: shown.push_authority.clone(),
             users: shown.users.clone(),
             issuers: shown.issuers.clone(),
             anonymous: shown.anonymous.clone(),
@@ -224,6 +235,8 @@ mod tests {
             ("most_measurements = 0", "most_measurements"),
             ("files = \"/nonexistent\"", "files"),
             ("[push]\na = \"ftp://host/\"", "push.a"),
+            ("push_authority = \"/nonexistent\"", "push_authority"),
+            ("push_authority = \"/dev/null\"", "push_authority"),
             ("[anonymous]", "anonymous"),
             ("[users.a]\nkey = \"ed25519/00\"", "users.a"),
             ("[users.a]\nmetrics = [\"loss(\"]", "users.a"),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowgauge_link::Identity;
 use flowgauge_sensor_client::Sensors;
@@ -54,6 +54,30 @@ pub(crate) struct Inner {
 /// The result of a measurement that several may wait for, once it is there; nothing of one that was cancelled.
 type Shared = watch::Sender<Option<Option<Result<Measured, String>>>>;
 
+/// How long is measured.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    seconds: u32,
+    /// The end, in seconds since 1970, of what begins at a time that was set: being late must not make what follows later still.
+    ends: Option<f64>,
+}
+
+impl Span {
+    fn of(seconds: u32) -> Span {
+        Span {
+            seconds,
+            ends: None,
+        }
+    }
+
+    /// Seconds from now on.
+    fn left(self, now: f64) -> f64 {
+        let seconds = f64::from(self.seconds);
+        self.ends
+            .map_or(seconds, |ends| (ends - now).clamp(1.0, seconds))
+    }
+}
+
 /// A result, and its number in the database, if it could be stored.
 type Measured = (Arc<Outcome>, Option<i64>);
 
@@ -61,6 +85,8 @@ type Measured = (Arc<Outcome>, Option<i64>);
 struct Live {
     accounts: Vec<String>,
     task: Option<AbortHandle>,
+    /// Why it cannot be kept as it is.
+    trouble: Option<String>,
     /// True once it has ended.
     ended: watch::Receiver<bool>,
 }
@@ -169,6 +195,7 @@ impl Inner {
         let live = Live {
             accounts: kept.who.accounts(),
             task: None,
+            trouble: None,
             ended: receiver,
         };
         self.live.lock().insert(id.clone(), live);
@@ -204,7 +231,15 @@ impl Inner {
         };
         let (id, error) = (&kept.session.id, fault.problem.error);
         tell(format_args!("session {id}: {error}"));
+        if let Some(live) = self.live.lock().get_mut(id) {
+            live.trouble = Some(format!("how it ended cannot be kept: {error}"));
+        }
         false
+    }
+
+    /// Why a session cannot be kept as it is, if so: what is kept of it says nothing of that.
+    pub(crate) fn trouble(&self, id: &str) -> Option<String> {
+        self.live.lock().get(id)?.trouble.clone()
     }
 
     /// Waits until a session has ended, for some time.
@@ -256,11 +291,15 @@ impl Inner {
                         .put_found(&kept.session.id, result)
                         .map_err(said)?;
                 }
-                _ => self.measure(kept, &asker, recent.seconds, via).await?,
+                _ => {
+                    let span = Span::of(recent.seconds);
+                    self.measure(kept, &asker, span, via).await?;
+                }
             }
         }
         if let Some(one_shot) = period.one_shot.as_ref().filter(|_| kept.session.made == 0) {
-            self.measure(kept, &asker, one_shot.seconds, via).await?;
+            let span = Span::of(one_shot.seconds);
+            self.measure(kept, &asker, span, via).await?;
         }
         let Some(periodic) = &period.periodic else {
             return Ok(());
@@ -274,7 +313,12 @@ impl Inner {
             sleep(Duration::from_secs_f64(left.max(0.0))).await;
             // Rights may have ended meanwhile.
             let asker = self.asker(kept)?;
-            let done = self.measure(kept, &asker, periodic.seconds(), via).await;
+            let seconds = periodic.seconds();
+            let span = Span {
+                seconds,
+                ends: Some(begin + f64::from(seconds)),
+            };
+            let done = self.measure(kept, &asker, span, via).await;
             // One that fails is no reason to give up the others.
             kept.session.error = done.err();
             kept.session.made += 1;
@@ -298,18 +342,20 @@ impl Inner {
         self: &Arc<Self>,
         kept: &mut Kept,
         asker: &Asker,
-        seconds: u32,
+        span: Span,
         via: &[String],
     ) -> Result<(), String> {
         let mut order = kept.session.order.clone();
         order.filters = asker.filters(&order);
         let measured = measured(&kept.session.order, asker);
         let account = kept.who.accounts().swap_remove(0);
-        let together = self.together(&account, &measured, &order, seconds, via);
+        let together = self.together(&account, &measured, &order, span, via);
         let (outcome, number) = together.await.map_err(|error| match asker.rights.admin {
             true => error,
             false => measure::without_reason(error),
         })?;
+        // The right may have ended while it was measured.
+        self.asker(kept)?;
         if let Some(number) = number {
             self.store
                 .put_found(&kept.session.id, number)
@@ -329,10 +375,10 @@ impl Inner {
         account: &str,
         measured: &str,
         order: &Order,
-        seconds: u32,
+        span: Span,
         via: &[String],
     ) -> Result<Measured, String> {
-        let key = format!("{seconds} {measured}");
+        let key = format!("{} {measured}", span.seconds);
         let (mut turn, mut has_waited) = (None, false);
         loop {
             let begun = {
@@ -349,7 +395,7 @@ impl Inner {
                         let measured = measured.to_owned();
                         tokio::spawn(async move {
                             let _turn = turn;
-                            let outcome = inner.one(&order, seconds, &via, &under_way).await;
+                            let outcome = inner.one(&order, span, &via, &under_way).await;
                             // Of a time that nobody asked for.
                             let outcome = outcome.filter(|_| !under_way.is_closed());
                             let stored = outcome.map(|it| it.map(|it| inner.stored(&measured, it)));
@@ -391,12 +437,12 @@ impl Inner {
     async fn one(
         self: &Arc<Self>,
         order: &Order,
-        seconds: u32,
+        span: Span,
         via: &[String],
         under_way: &Arc<Shared>,
     ) -> Option<Result<Outcome, String>> {
         tokio::select! {
-            outcome = self.outcome(order, seconds, via, under_way) => Some(outcome),
+            outcome = self.outcome(order, span, via, under_way) => Some(outcome),
             () = under_way.closed() => None,
         }
     }
@@ -404,11 +450,13 @@ impl Inner {
     async fn outcome(
         self: &Arc<Self>,
         order: &Order,
-        seconds: u32,
+        span: Span,
         via: &[String],
         under_way: &Arc<Shared>,
     ) -> Result<Outcome, String> {
-        match self.site(order, seconds).await? {
+        // Others are asked for whole seconds.
+        let seconds = span.left(now()) as u32;
+        match self.site(order, span).await? {
             Site::Peer(peer) => self.forward(&peer, order, seconds, via).await,
             Site::Path(peer) => self.probe(&peer, order, seconds).await,
             Site::Here(task) => {
@@ -424,7 +472,7 @@ impl Inner {
     }
 
     /// Where something is measured: sensors of other domains are asked for at their elements.
-    async fn site(&self, order: &Order, seconds: u32) -> Result<Site, String> {
+    async fn site(&self, order: &Order, span: Span) -> Result<Site, String> {
         let unavailable = || UNAVAILABLE.to_owned();
         let domain = |name: &str| {
             self.store
@@ -453,13 +501,15 @@ impl Inner {
                 .sensors
                 .retain(|sensor| sensor.device.contains(':'));
         }
+        let time = Duration::from_secs_f64(span.left(now()));
         let task = Task {
             metric: order.metric,
             count: order.parameters.count() as usize,
             filters: all_filters(&source, &destination, order, order.filters.clone())?,
             source: named(&source),
             destination: named(&destination),
-            seconds,
+            time,
+            ends: span.ends.map(|_| Instant::now() + time),
         };
         let is_empty = task.source.is_empty() || is_between && task.destination.is_empty();
         match is_empty {

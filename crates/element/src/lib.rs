@@ -87,23 +87,37 @@ impl StartError {
     }
 }
 
+/// The folder of keys, and who it is there. Without TLS it may be nobody; sensors of other machines, and targets of push, want
+/// to know.
+fn identity(config: &Config) -> Result<Option<Identity>, flowgauge_link::Error> {
+    let keys = (config.keys.clone()).map_or_else(KeyFolder::usual, KeyFolder::new);
+    let identity = keys.identity(config.identity.as_deref());
+    match config.plain {
+        true => Ok(identity.ok()),
+        false => identity.map(Some),
+    }
+}
+
 impl Element {
+    /// Whether one could start with a configuration file, as far as that can be seen beside one that runs: its keys are there, and
+    /// its database can be one.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn check(config: &Path) -> Result<Config, StartError> {
+        let config = Config::read(config)?;
+        identity(&config)?;
+        store::check(&config.database).map_err(StartError::Store)?;
+        Ok(config)
+    }
+
     /// Starts one, by a configuration file.
     ///
     /// # Errors
     /// [`StartError`].
     pub fn start(config: &Path) -> Result<Element, StartError> {
         let config = Config::read(config)?;
-        let keys = config
-            .keys
-            .clone()
-            .map_or_else(KeyFolder::usual, KeyFolder::new);
-        let identity = keys.identity(config.identity.as_deref());
-        // Without TLS there may be none; sensors of other machines, and targets of push, need one.
-        let identity: Option<Identity> = match config.plain {
-            true => identity.ok(),
-            false => Some(identity?),
-        };
+        let identity = identity(&config)?;
         let system = |error| StartError::System {
             place: config.listen.clone(),
             error,

@@ -40,13 +40,16 @@ pub(crate) struct Task {
     pub(crate) filters: Vec<String>,
     pub(crate) source: Vec<Named>,
     pub(crate) destination: Vec<Named>,
-    pub(crate) seconds: u32,
+    /// How long, once the sensors have begun.
+    pub(crate) time: Duration,
+    /// When it ends instead, but not within a second of that.
+    pub(crate) ends: Option<Instant>,
 }
 
 impl Task {
     /// How often flows are told of.
     fn interval(&self) -> Nanos {
-        let eighth = u64::from(self.seconds) * 1_000_000_000 / 8;
+        let eighth = self.time.as_nanos() as u64 / 8;
         Nanos(eighth.clamp(100_000_000, 10_000_000_000))
     }
 }
@@ -78,7 +81,9 @@ type Found = (Vec<Map<String, Value>>, Vec<String>);
 
 /// Waits until the time is over; `ask` is called meanwhile, and says whether nothing more comes.
 fn wait(task: &Task, is_cancelled: &dyn Fn() -> bool, mut ask: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(task.seconds.into());
+    let begun = Instant::now();
+    let least = begun + task.time.min(Duration::from_secs(1));
+    let until = task.ends.map_or(begun + task.time, |ends| ends.max(least));
     let mut next = Instant::now() + ASK;
     while Instant::now() < until && !is_cancelled() {
         thread::sleep(LOOK);

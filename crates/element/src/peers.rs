@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::{Method, StatusCode};
+use flowgauge_link::Identity;
 use flowgauge_sys::notice::tell;
 use serde::de::DeserializeOwned;
 
@@ -91,7 +92,7 @@ impl Inner {
         };
         let patience = PATIENCE + Duration::from_secs(WAIT.into());
         let asked = client::ask(
-            self.identity.as_ref(),
+            self.identity.as_ref().map(Identity::https_client),
             &url,
             (method, headers, body),
             patience,

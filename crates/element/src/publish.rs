@@ -7,12 +7,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use axum::http::Method;
+use flowgauge_link::{Identity, https_client_of};
 use flowgauge_sys::files::{Folder, How};
 use serde_json::{Value, json};
 
 use crate::client::{self, Url};
 use crate::element::Inner;
 use crate::fault::Fault;
+use crate::modules::MODULES;
 use crate::rights::Asker;
 use crate::session::{Order, Outcome};
 use crate::store::Kept;
@@ -118,12 +120,32 @@ async fn push(inner: &Inner, target: &str, body: &Value) -> Result<(), String> {
         .ok_or("there is no such target")?;
     let request = (Method::POST, Vec::new(), body.to_string().into_bytes());
     let url = Url::parse(url)?;
-    let (status, _) = client::ask(inner.identity.as_ref(), &url, request, PATIENCE).await?;
+    // The file may have changed since the last one.
+    let tls = match (&inner.config.push_authority, &inner.identity) {
+        (Some(path), _) => Some(https_client_of(path).map_err(|error| error.to_string())?),
+        (None, identity) => identity.as_ref().map(Identity::https_client),
+    };
+    let (status, _) = client::ask(tls, &url, request, PATIENCE).await?;
     match status.is_success() {
         true => Ok(()),
         false => Err(format!("it answered {status}")),
     }
 }
+
+/// What a family's numbers are.
+fn about(family: &str) -> String {
+    let name = family.strip_prefix(PREFIX).unwrap_or(family);
+    let found = MODULES.iter().find_map(|declared| {
+        let field = name.strip_prefix(declared.name)?.strip_prefix('_')?;
+        let fields = declared.module().fields;
+        let about = fields.into_iter().find(|it| it.name == field)?.about;
+        Some(format!("{}: {about}", declared.name))
+    });
+    found.unwrap_or_default()
+}
+
+/// What names of families begin with.
+const PREFIX: &str = "flowgauge_";
 
 /// The last results of measurements, as Prometheus is shown them.
 #[derive(Debug, Default)]
@@ -176,7 +198,7 @@ impl Series {
                 .iter()
                 .filter(|(field, value)| value.is_number() && !is_label(field));
             for (field, value) in numbers {
-                let family = format!("flowgauge_{name}_{field}");
+                let family = format!("{PREFIX}{name}_{field}");
                 let line = format!("{family}{{{labels}}} {value} {time}\n");
                 lines.push((family, line));
             }
@@ -208,9 +230,36 @@ impl Series {
         }
         let mut text = String::new();
         for (family, lines) in families {
-            let _ = writeln!(text, "# TYPE {family} gauge");
+            let about = about(family).replace('\\', "\\\\").replace('\n', "\\n");
+            let _ = writeln!(text, "# HELP {family} {about}\n# TYPE {family} gauge");
             lines.values().for_each(|line| text.push_str(line));
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each number of each metric, and nothing that is none.
+    #[test]
+    fn families_are_told_of() {
+        assert_eq!(
+            about("flowgauge_loss_received_bytes"),
+            "loss: bytes of the packets received, by the IP headers"
+        );
+        for declared in &MODULES {
+            for field in declared.fields.split(' ') {
+                let family = format!("{PREFIX}{}_{field}", declared.name);
+                let expected = format!("{}: ", declared.name);
+                let about = about(&family);
+                assert!(
+                    about.len() > expected.len() && about.starts_with(&expected),
+                    "{family}"
+                );
+            }
+        }
+        assert_eq!(about("flowgauge_loss_nothing"), "");
     }
 }

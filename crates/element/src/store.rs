@@ -1,5 +1,6 @@
 //! The database: domains, their sensors, peers, sessions, and results.
 
+use std::io::Read as _;
 use std::path::Path;
 
 use flowgauge_credential::Who;
@@ -108,6 +109,38 @@ fn read<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T
     serde_json::from_str(&text).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error.into())
     })
+}
+
+/// What a database of SQLite begins with.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// Whether a file is a database, or can be made one.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn check(path: &Path) -> Result<(), String> {
+    let (folder, shown) = (Folder::anywhere(), path.display());
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent.filter(|parent| !folder.is_folder(parent)) {
+        return Err(format!("{shown}: {} is not a folder", parent.display()));
+    }
+    if !folder.has(path) {
+        return Ok(());
+    }
+    let mut begins = Vec::new();
+    let read = folder
+        .open(path, How::read().without_waiting())
+        .and_then(|file| {
+            let mut file = file.take(MAGIC.len() as u64);
+            file.read_to_end(&mut begins)
+        });
+    read.map_err(|error| format!("{shown}: {error}"))?;
+    match begins.is_empty() || begins == MAGIC {
+        true => Ok(()),
+        false => Err(format!("{shown}: it is not a database of an element")),
+    }
 }
 
 impl Store {
@@ -392,6 +425,30 @@ fn kept(row: &Row<'_>) -> rusqlite::Result<Kept> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_can_be_no_database_is_told_of_before_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("text"), "some text that is no database").unwrap();
+        std::fs::write(path("empty"), "").unwrap();
+        let config = Config {
+            database: path("good.db"),
+            ..Config::default()
+        };
+        assert_eq!(check(&config.database), Ok(()));
+        drop(Store::open(&config).unwrap());
+        for (name, good) in [
+            ("good.db", true),
+            ("empty", true),
+            ("text", false),
+            ("text/element.db", false),
+            ("none/element.db", false),
+            (".", false),
+        ] {
+            assert_eq!(check(&path(name)).is_ok(), good, "{name}");
+        }
+    }
 
     #[test]
     fn the_oldest_go_when_the_room_is_taken() {
