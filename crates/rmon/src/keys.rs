@@ -1,0 +1,119 @@
+//! What tells the rows of each table apart, and their indexes.
+
+use core::cmp::Ordering;
+use core::iter::once;
+
+use flowgauge_wire::Address;
+
+use crate::store::{Key, Store};
+
+/// The octets of an address in an index.
+pub(crate) fn octets(is_v4: bool, address: &Address) -> &[u8] {
+    &address.0[if is_v4 { 12 } else { 0 }..]
+}
+
+fn counted(octets: &[u8]) -> impl Iterator<Item = u32> {
+    once(octets.len() as u32).chain(octets.iter().map(|octet| u32::from(*octet)))
+}
+
+/// A host: LocalIndex of its network layer, address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct HostKey {
+    pub(crate) network: u32,
+    pub(crate) is_v4: bool,
+    pub(crate) address: Address,
+}
+
+impl Key for HostKey {
+    const ADDRESSES: usize = 1;
+
+    fn network(&self) -> u32 {
+        self.network
+    }
+
+    fn index(&self, _: usize) -> impl Iterator<Item = u32> {
+        once(self.network).chain(counted(octets(self.is_v4, &self.address)))
+    }
+
+    fn compare(&self, other: &Self, _: usize) -> Ordering {
+        // A network layer has addresses of one length.
+        (self.network, self.address).cmp(&(other.network, other.address))
+    }
+}
+
+/// A pair of hosts, in the direction of its packets. The first order is by source, the second by destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PairKey {
+    pub(crate) network: u32,
+    pub(crate) is_v4: bool,
+    pub(crate) source: Address,
+    pub(crate) destination: Address,
+}
+
+impl PairKey {
+    fn ordered(&self, order: usize) -> (u32, &Address, &Address) {
+        match order {
+            0 => (self.network, &self.source, &self.destination),
+            _ => (self.network, &self.destination, &self.source),
+        }
+    }
+}
+
+impl Key for PairKey {
+    const ADDRESSES: usize = 2;
+
+    fn network(&self) -> u32 {
+        self.network
+    }
+
+    fn index(&self, order: usize) -> impl Iterator<Item = u32> {
+        let (network, one, other) = self.ordered(order);
+        let addresses = [one, other].map(|address| counted(octets(self.is_v4, address)));
+        once(network).chain(addresses.into_iter().flatten())
+    }
+
+    fn compare(&self, other: &Self, order: usize) -> Ordering {
+        self.ordered(order).cmp(&other.ordered(order))
+    }
+}
+
+/// An address seen at an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct MapKey {
+    pub(crate) host: HostKey,
+    /// ifIndex.
+    pub(crate) interface: u32,
+}
+
+/// ifIndex of IF-MIB, which names data sources.
+pub(crate) const IF_INDEX: [u32; 10] = [1, 3, 6, 1, 2, 1, 2, 2, 1, 1];
+
+impl Key for MapKey {
+    const ADDRESSES: usize = 2;
+
+    fn network(&self) -> u32 {
+        self.host.network
+    }
+
+    fn index(&self, order: usize) -> impl Iterator<Item = u32> {
+        let source = once(IF_INDEX.len() as u32 + 1)
+            .chain(IF_INDEX)
+            .chain(once(self.interface));
+        self.host.index(order).chain(source)
+    }
+
+    fn compare(&self, other: &Self, order: usize) -> Ordering {
+        let host = self.host.compare(&other.host, order);
+        host.then(self.interface.cmp(&other.interface))
+    }
+}
+
+/// Packets and octets to a host, packets and octets from it, and those of its packets that went to a MAC address of more
+/// than one station. Its applications have the first four.
+pub(crate) type Hosts = Store<HostKey, 5, 4, 1>;
+
+/// Packets and octets.
+pub(crate) type Pairs = Store<PairKey, 2, 2, 2>;
+
+/// The physical address.
+pub(crate) type Map = Store<MapKey, 1, 0, 1>;

@@ -1,0 +1,313 @@
+//! The layers of an unusual packet, one by one, as far as the directory knows them: tags, LLC and SNAP, tunnels,
+//! fragments, IPv6's extension headers, what is cut or malformed.
+
+use core::num::NonZeroUsize;
+
+use flowgauge_wire::{Address, FoldedState, LinkType};
+use lru::LruCache;
+use smallvec::SmallVec;
+
+use crate::directory::{Directory, Kind};
+use crate::paths::{Paths, START};
+
+/// Addresses of a network layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Level {
+    pub(crate) is_v4: bool,
+    pub(crate) source: Address,
+    pub(crate) destination: Address,
+}
+
+/// Network layers of a packet that are looked at.
+pub(crate) const MOST_LEVELS: usize = 4;
+
+/// Datagrams in fragments whose ports are remembered; the least recently used one is forgotten.
+const MOST_DATAGRAMS: usize = 4096;
+
+/// The ports of datagrams that come in fragments, by addresses, protocol and identification.
+pub(crate) type Fragments = LruCache<(Level2, u8, u32), (u16, u16), FoldedState>;
+
+/// Source and destination.
+type Level2 = (Address, Address);
+
+pub(crate) fn fragments() -> Fragments {
+    let most = NonZeroUsize::new(MOST_DATAGRAMS).unwrap_or(NonZeroUsize::MIN);
+    LruCache::with_hasher(most, FoldedState::default())
+}
+
+/// What was found in a packet.
+#[derive(Clone, Debug)]
+pub(crate) struct Layers {
+    /// The state of [`Paths`] after the last known layer.
+    pub(crate) state: u32,
+    /// Outermost first.
+    pub(crate) levels: SmallVec<[Level; MOST_LEVELS]>,
+}
+
+/// A packet on its way through its layers.
+struct Walk<'a, 'b> {
+    directory: &'b Directory,
+    paths: &'b mut Paths,
+    fragments: &'b mut Fragments,
+    bytes: &'a [u8],
+    found: Layers,
+}
+
+/// The layers of a packet; `tag` is the type of a VLAN tag that was taken out of it.
+pub(crate) fn layers(
+    directory: &Directory,
+    paths: &mut Paths,
+    fragments: &mut Fragments,
+    (link, tag): (LinkType, Option<u16>),
+    bytes: &[u8],
+) -> Layers {
+    let mut walk = Walk {
+        directory,
+        paths,
+        fragments,
+        bytes,
+        found: Layers {
+            state: START,
+            levels: SmallVec::new(),
+        },
+    };
+    let _: Option<()> = walk.link(link, tag);
+    walk.found
+}
+
+impl<'a> Walk<'a, '_> {
+    fn take<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
+        let (head, rest) = self.bytes.split_first_chunk()?;
+        self.bytes = rest;
+        Some(head)
+    }
+
+    fn number(&mut self) -> Option<u16> {
+        self.take().map(|bytes| u16::from_be_bytes(*bytes))
+    }
+
+    fn base(&mut self, layer: u32) -> Option<()> {
+        self.found.state = self.paths.base(self.directory, layer)?;
+        Some(())
+    }
+
+    fn step(&mut self, layer: u32) -> Option<()> {
+        self.found.state = self.paths.step(self.directory, self.found.state, layer)?;
+        Some(())
+    }
+
+    /// Link layers. Those that the directory has no base layer for count as Ethernet of the same type.
+    fn link(&mut self, link: LinkType, tag: Option<u16>) -> Option<()> {
+        let ethertype = match link {
+            LinkType::ETHERNET => {
+                self.take::<12>()?;
+                self.number()?
+            }
+            LinkType::LINUX_SLL => {
+                self.take::<14>()?;
+                self.number()?
+            }
+            LinkType::LINUX_SLL2 => {
+                let ethertype = self.number()?;
+                self.take::<18>()?;
+                ethertype
+            }
+            LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => match self.bytes.first()? >> 4 {
+                4 => 0x0800,
+                6 => 0x86dd,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        if let Some(tag) = tag {
+            self.base(1)?;
+            self.step(u32::from(tag))?;
+            return self.type_or_length(ethertype);
+        }
+        if ethertype > 1500 {
+            self.base(1)?;
+            return self.ethertype(ethertype);
+        }
+        self.llc()
+    }
+
+    fn llc(&mut self) -> Option<()> {
+        const SNAP: [u8; 3] = [0xaa, 0xaa, 0x03];
+        let Some((head, rest)) = self.bytes.split_first_chunk::<3>() else {
+            return self.base(2);
+        };
+        if *head != SNAP {
+            self.base(2)?;
+            self.step(u32::from(head[0]))?;
+            // Unnumbered information has three octets before what it carries.
+            self.bytes = rest;
+            return self.above();
+        }
+        self.bytes = rest;
+        let organisation = self.take::<3>().copied();
+        match organisation {
+            Some([0, 0, 0] | [0, 0, 0xf8]) => {
+                self.base(3)?;
+                let ethertype = self.number()?;
+                self.ethertype(ethertype)
+            }
+            _ => self.base(4),
+        }
+    }
+
+    /// What is behind a tag: LLC there is not a layer of the directory.
+    fn type_or_length(&mut self, ethertype: u16) -> Option<()> {
+        (ethertype > 1500).then_some(())?;
+        self.ethertype(ethertype)
+    }
+
+    fn ethertype(&mut self, ethertype: u16) -> Option<()> {
+        self.step(u32::from(ethertype))?;
+        if self.paths.state(self.found.state).kind == Kind::Link {
+            self.take::<2>()?;
+            let inner = self.number()?;
+            return self.type_or_length(inner);
+        }
+        self.above()
+    }
+
+    /// What is above the layer just entered.
+    fn above(&mut self) -> Option<()> {
+        match self.paths.state(self.found.state).kind {
+            Kind::Ipv4 => self.ipv4(),
+            Kind::Ipv6 => self.ipv6(),
+            Kind::Link => self.gre(),
+            Kind::Llc | Kind::Ports | Kind::Leaf => None,
+        }
+    }
+
+    fn ipv4(&mut self) -> Option<()> {
+        let whole = self.bytes;
+        // A network layer whose addresses were not captured is none.
+        let head = self.take::<20>().filter(|head| head[0] >> 4 == 4)?;
+        let header = usize::from(head[0] & 0x0f) * 4;
+        let address = |at: usize| Address::v4([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let level = Level {
+            is_v4: true,
+            source: address(12),
+            destination: address(16),
+        };
+        self.level(level)?;
+        let length = match usize::from(u16::from_be_bytes([head[2], head[3]])) {
+            0 => whole.len(),
+            length => length.min(whole.len()),
+        };
+        if header < 20 {
+            return None;
+        }
+        self.bytes = whole.get(header..length)?;
+        let fragment = u16::from_be_bytes([head[6], head[7]]);
+        let identification = u32::from(u16::from_be_bytes([head[4], head[5]]));
+        let fragment = (fragment & 0x3fff != 0).then_some((identification, fragment & 0x1fff != 0));
+        self.protocol(level, head[9], fragment)
+    }
+
+    fn ipv6(&mut self) -> Option<()> {
+        let head = self.take::<40>().filter(|head| head[0] >> 4 == 6)?;
+        let address = |at: usize| {
+            let bytes = head.get(at..).and_then(|rest| rest.first_chunk::<16>());
+            bytes.map(|bytes| Address(*bytes))
+        };
+        let level = Level {
+            is_v4: false,
+            source: address(8)?,
+            destination: address(24)?,
+        };
+        self.level(level)?;
+        let length = usize::from(u16::from_be_bytes([head[4], head[5]]));
+        if length != 0 {
+            self.bytes = self.bytes.get(..length).unwrap_or(self.bytes);
+        }
+        let (mut next, mut fragment) = (head[6], None);
+        loop {
+            let length = match next {
+                // Hop-by-hop options, routing, destination options, mobility, HIP, Shim6.
+                0 | 43 | 60 | 135 | 139 | 140 => 8 * (usize::from(*self.bytes.get(1)?) + 1),
+                44 => {
+                    let head = self.bytes.first_chunk::<8>()?;
+                    let offset = u16::from_be_bytes([head[2], head[3]]);
+                    let identification = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+                    if offset & 0xfff9 != 0 {
+                        fragment = Some((identification, offset & 0xfff8 != 0));
+                    }
+                    8
+                }
+                _ => return self.protocol(level, next, fragment),
+            };
+            let following = *self.bytes.first()?;
+            // Headers that are messages of their own when nothing follows.
+            if following == 59 && matches!(next, 135 | 139 | 140) {
+                return self.protocol(level, next, fragment);
+            }
+            next = following;
+            self.bytes = self.bytes.get(length..)?;
+            if fragment.is_some_and(|(_, later)| later) {
+                return self.protocol(level, next, fragment);
+            }
+        }
+    }
+
+    /// Notes a network layer, if there are not too many.
+    fn level(&mut self, level: Level) -> Option<()> {
+        if self.found.levels.len() < MOST_LEVELS {
+            self.found.levels.push(level);
+        }
+        (self.found.levels.len() < MOST_LEVELS).then_some(())
+    }
+
+    /// What IP carries. Of a fragment its identification, and whether it is a later one.
+    fn protocol(
+        &mut self,
+        level: Level,
+        protocol: u8,
+        fragment: Option<(u32, bool)>,
+    ) -> Option<()> {
+        let key = fragment.map(|(id, _)| ((level.source, level.destination), protocol, id));
+        if let Some((_, true)) = fragment {
+            self.found.state = self.paths.fragment(self.directory, self.found.state)?;
+            self.step(u32::from(protocol))?;
+            let ports = *self.fragments.get(&key?)?;
+            return self.ports(ports);
+        }
+        self.step(u32::from(protocol))?;
+        if self.paths.state(self.found.state).kind != Kind::Ports {
+            // The inside of a tunnel ends with this fragment.
+            return self.above();
+        }
+        let [a, b, c, d] = *self.take::<4>()?;
+        let ports = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        if let Some(key) = key.filter(|_| self.paths.fragments) {
+            self.fragments.put(key, ports);
+        }
+        self.ports(ports)
+    }
+
+    fn ports(&mut self, ports: (u16, u16)) -> Option<()> {
+        let found = self
+            .paths
+            .application(self.directory, self.found.state, ports)?;
+        self.found.state = found;
+        Some(())
+    }
+
+    /// Generic routing encapsulation (RFC 2784, 2890).
+    fn gre(&mut self) -> Option<()> {
+        let head = self.take::<4>()?;
+        let flags = u16::from_be_bytes([head[0], head[1]]);
+        if flags & 0x4007 != 0 {
+            return None;
+        }
+        for optional in [0x8000, 0x2000, 0x1000] {
+            if flags & optional != 0 {
+                self.take::<4>()?;
+            }
+        }
+        self.step(u32::from(u16::from_be_bytes([head[2], head[3]])))?;
+        self.above()
+    }
+}

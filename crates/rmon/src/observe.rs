@@ -1,0 +1,564 @@
+//! From packets to rows: who talks with whom over what, looked up once and counted once.
+//!
+//! A *conversation* is a pair of addresses and what its packets count for ([`crate::paths`]). It gathers packets and
+//! octets of both directions; the rows of all tables get them when somebody looks, or when rows have to be compared as
+//! one must go. Rows are made with the packet that needs them, so that times of creation are exact, and the stamp of the
+//! last packet is kept with the counts, so that time marks are. A packet of a known conversation costs a look-up and a
+//! few additions, whatever number of tables there is.
+
+use core::mem;
+
+use flowgauge_wire::{
+    Batch, DecodeFlags, Decoded, DecodedBatch, Direction, FlowKey, HashSeed, LinkType,
+    PacketDescriptor, PacketFlags,
+};
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+
+use crate::directory::Directory;
+use crate::keys::{HostKey, MapKey, PairKey};
+use crate::layers::{self, Fragments, Layers};
+use crate::paths::{Group, Paths, START};
+use crate::store::{Handle, Moment};
+use crate::tables::Tables;
+
+/// Conversations whose counts are gathered. With more, all are forgotten, which changes no row.
+const MOST: usize = 1 << 17;
+
+/// No conversation around this one.
+const OUTERMOST: u32 = 0;
+
+/// What one direction of a conversation has gathered.
+#[derive(Clone, Debug, Default)]
+struct Side {
+    octets: u64,
+    packets: u32,
+    /// Packets to a MAC address of more than one station.
+    group_packets: u32,
+    /// Number of its last packet.
+    last: u64,
+    /// Tick of its last packet.
+    stamp: u32,
+    /// Destination and source of its last frame; zeros if it is not Ethernet.
+    macs: [u8; 12],
+    /// [`Tables::epoch`] when its rows were found; 0 if they have to be found again.
+    epoch: u64,
+    /// Rows, in the order of [`rows_of`].
+    rows: SmallVec<[Handle; 4]>,
+}
+
+#[derive(Clone, Debug)]
+struct Conversation {
+    /// Addresses; `context` is the state of paths, `protocol` the network layer from the outside, and the ports are the
+    /// conversation around, see [`outer`].
+    key: FlowKey,
+    sides: [Side; 2],
+    is_dirty: bool,
+}
+
+/// A packet ready to be counted.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    key: FlowKey,
+    hash: u64,
+    direction: Direction,
+}
+
+/// An interface whose packets are counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Interface {
+    /// ifIndex.
+    pub(crate) number: u32,
+    conversations: Vec<Conversation>,
+    index: HashTable<u32>,
+    dirty: Vec<u32>,
+    /// Packets and octets by state of paths, which protocolDist is yet to get.
+    pending: Vec<[u64; 2]>,
+    fragments: Fragments,
+    /// States of plain IPv4 and IPv6 over Ethernet, without and with one tag.
+    plain: [[u32; 2]; 2],
+    seen: Vec<Seen>,
+}
+
+/// What all interfaces count with.
+pub(crate) struct Shared<'a> {
+    pub(crate) directory: &'a Directory,
+    pub(crate) paths: &'a mut Paths,
+    pub(crate) tables: &'a mut Tables,
+}
+
+impl Interface {
+    pub(crate) fn new(number: u32) -> Interface {
+        Interface {
+            number,
+            conversations: Vec::new(),
+            index: HashTable::new(),
+            dirty: Vec::new(),
+            pending: Vec::new(),
+            fragments: layers::fragments(),
+            plain: [[START; 2]; 2],
+            seen: Vec::with_capacity(flowgauge_wire::BATCH_SIZE),
+        }
+    }
+
+    /// Forgets all conversations, whose counts were [flushed](Interface::flush), as the directory has changed.
+    pub(crate) fn forget(&mut self) {
+        self.conversations.clear();
+        self.index.clear();
+        self.pending.clear();
+        self.plain = [[START; 2]; 2];
+    }
+
+    /// Counts the packets of a batch. Datagrams reassembled from fragments among `decoded` are not packets.
+    pub(crate) fn observe(
+        &mut self,
+        shared: &mut Shared<'_>,
+        batch: &Batch<'_>,
+        decoded: &DecodedBatch,
+    ) {
+        if self.conversations.len() + layers::MOST_LEVELS * batch.len() > MOST {
+            self.flush(shared.paths, shared.tables);
+            self.conversations.clear();
+            self.index.clear();
+        }
+        let mut seen = mem::take(&mut self.seen);
+        seen.clear();
+        let is_frame = |packet: &&Decoded| !packet.flags.contains(DecodeFlags::REASSEMBLED);
+        for packet in decoded.packets.iter().filter(is_frame) {
+            let packet = match self.plain(shared, batch, packet) {
+                Some(packet) => packet,
+                None => self.unusual(shared, batch, packet.index),
+            };
+            seen.push(packet);
+        }
+        for (packet, seen) in decoded.packets.iter().filter(is_frame).zip(&seen) {
+            let index = usize::from(packet.index);
+            let frame = batch.packets.get(index);
+            let is_ethernet = frame.is_some_and(|frame| frame.link == LinkType::ETHERNET);
+            let macs = batch.bytes(index).first_chunk().filter(|_| is_ethernet);
+            shared.tables.clock.advance(packet.time);
+            self.count(shared, seen, packet.wire_len, macs);
+        }
+        self.seen = seen;
+    }
+
+    /// A packet whose layers are all in what was decoded: Ethernet with at most one tag, IP, TCP, UDP or ICMP.
+    #[inline(always)]
+    fn plain(
+        &mut self,
+        shared: &mut Shared<'_>,
+        batch: &Batch<'_>,
+        packet: &Decoded,
+    ) -> Option<Seen> {
+        const TCP: u8 = 6;
+        const UDP: u8 = 17;
+        const NOT_PLAIN: u16 = DecodeFlags::FRAGMENT.0 | DecodeFlags::TRANSPORT.0;
+        let key = &packet.key;
+        let frame = batch.packets.get(usize::from(packet.index))?;
+        let is_v6 = key.version == 6;
+        let header = packet.transport_offset.wrapping_sub(packet.ip_offset);
+        if packet.flags.0 & NOT_PLAIN != DecodeFlags::TRANSPORT.0
+            || packet.tunnel != 0
+            || packet.vlan_count > 1
+            || frame.link != LinkType::ETHERNET
+            || is_v6 && header != 40
+            || !matches!(key.protocol, 1 | TCP | UDP | 58)
+        {
+            return None;
+        }
+        let tagged = packet.vlan_count == 1;
+        let stripped = frame.flags.contains(PacketFlags::VLAN);
+        let offset = if tagged && !stripped { 18 } else { 14 };
+        if packet.ip_offset != offset {
+            return None;
+        }
+        let in_frame = || {
+            let bytes = batch.bytes(usize::from(packet.index)).get(12..14);
+            bytes.map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+        };
+        if tagged && tag_of(frame).or_else(in_frame) != Some(0x8100) {
+            return None;
+        }
+        let mut base = self.plain[usize::from(tagged)][usize::from(is_v6)];
+        if base == START {
+            base = plain_base(shared, tagged, is_v6)?;
+            self.plain[usize::from(tagged)][usize::from(is_v6)] = base;
+        }
+        let Shared {
+            directory, paths, ..
+        } = shared;
+        let mut state = base;
+        if let Some(found) = paths.step(directory, state, u32::from(key.protocol)) {
+            state = found;
+            if matches!(key.protocol, TCP | UDP) {
+                let ports = (key.low_port, key.high_port);
+                state = paths.application(directory, state, ports).unwrap_or(state);
+            }
+        }
+        // One-way messages have their sender first.
+        let in_order = key.low <= key.high;
+        let (low, high, direction) = if in_order {
+            (key.low, key.high, packet.direction)
+        } else {
+            (key.high, key.low, packet.direction.reversed())
+        };
+        let key = FlowKey {
+            low,
+            high,
+            low_port: 0,
+            high_port: 0,
+            protocol: 0,
+            version: key.version,
+            reserved: 0,
+            context: state,
+        };
+        Some(Seen {
+            key,
+            hash: HashSeed::of_process().hash(&key),
+            direction,
+        })
+    }
+
+    /// Any other packet: layer by layer. The conversations around the innermost one are found or made.
+    #[cold]
+    fn unusual(&mut self, shared: &mut Shared<'_>, batch: &Batch<'_>, index: u16) -> Seen {
+        let bytes = batch.bytes(usize::from(index));
+        let frame = batch.packets.get(usize::from(index)).copied();
+        let frame = frame.unwrap_or_default();
+        let tag = tag_of(&frame);
+        let Layers { state, levels } = layers::layers(
+            shared.directory,
+            shared.paths,
+            &mut self.fragments,
+            (frame.link, tag),
+            bytes,
+        );
+        let mut outer = OUTERMOST;
+        let mut seen = Seen::new(
+            FlowKey {
+                context: state,
+                ..FlowKey::default()
+            },
+            Direction::LowToHigh,
+        );
+        for (at, level) in levels.iter().enumerate() {
+            let version = if level.is_v4 { 4 } else { 6 };
+            let (mut key, direction) =
+                FlowKey::new(version, at as u8, (level.source, 0), (level.destination, 0));
+            key.context = state;
+            if at != 0 {
+                let flipped = u32::from(direction != seen.direction);
+                outer = (self.place(&seen) << 1 | flipped) + 1;
+            }
+            (key.low_port, key.high_port) = (outer as u16, (outer >> 16) as u16);
+            seen = Seen::new(key, direction);
+        }
+        seen
+    }
+
+    /// The conversation of a packet.
+    #[inline]
+    fn place(&mut self, seen: &Seen) -> u32 {
+        let conversations = &self.conversations;
+        let same = |place: &u32| conversations[*place as usize].key == seen.key;
+        if let Some(place) = self.index.find(seen.hash, same) {
+            return *place;
+        }
+        let place = self.conversations.len() as u32;
+        self.conversations.push(Conversation {
+            key: seen.key,
+            sides: Default::default(),
+            is_dirty: false,
+        });
+        let conversations = &self.conversations;
+        let hash = |place: &u32| HashSeed::of_process().hash(&conversations[*place as usize].key);
+        self.index.insert_unique(seen.hash, place, hash);
+        place
+    }
+
+    #[inline(always)]
+    fn count(
+        &mut self,
+        shared: &mut Shared<'_>,
+        seen: &Seen,
+        length: u32,
+        macs: Option<&[u8; 12]>,
+    ) {
+        let place = self.place(seen);
+        let tables = &mut *shared.tables;
+        tables.packets += 1;
+        let conversation = &mut self.conversations[place as usize];
+        let side = &mut conversation.sides[seen.direction.index()];
+        if side.epoch != tables.epoch || macs.is_some_and(|macs| *macs != side.macs) {
+            if let Some(macs) = macs {
+                side.macs = *macs;
+            }
+            self.resolve(shared.paths, tables, place, seen.direction, tables.packets);
+        }
+        let conversation = &mut self.conversations[place as usize];
+        let side = &mut conversation.sides[seen.direction.index()];
+        side.packets += 1;
+        side.octets += u64::from(length.max(SHORTEST)) + FCS;
+        side.group_packets += u32::from(side.macs[0] & 1);
+        side.last = tables.packets;
+        side.stamp = tables.clock.stamp;
+        if !mem::replace(&mut conversation.is_dirty, true) {
+            self.dirty.push(place);
+        }
+    }
+
+    /// Finds the rows of one direction of a conversation, and of those around it, and makes those that are not there.
+    #[cold]
+    #[inline(never)]
+    fn resolve(
+        &mut self,
+        paths: &Paths,
+        tables: &mut Tables,
+        place: u32,
+        direction: Direction,
+        packet: u64,
+    ) {
+        let mut around = SmallVec::<[_; layers::MOST_LEVELS]>::new();
+        let macs = self.conversations[place as usize].sides[direction.index()].macs;
+        let mut next = Some((place, direction));
+        while let Some((place, direction)) = next {
+            around.push((place, direction));
+            next = outer(&self.conversations[place as usize].key, direction);
+        }
+        for (place, direction) in around.into_iter().rev() {
+            let key = self.conversations[place as usize].key;
+            // What goes for lack of room is found again with the next packet.
+            let epoch = tables.epoch;
+            let mut rows = SmallVec::new();
+            let state = paths.state(key.context);
+            let level = usize::from(key.protocol);
+            let groups = state.levels.get(level).filter(|_| key.version != 0);
+            for (at, group) in groups.into_iter().flatten().enumerate() {
+                let used = packet << 8 | (level as u64) << 5 | (at.min(15) as u64) << 1;
+                let moment = Moment {
+                    stamp: tables.clock.stamp,
+                    used,
+                };
+                self.make_room(paths, tables, group);
+                let found = Found {
+                    group,
+                    ends: key.endpoints(direction),
+                    interface: self.number,
+                    mac: (level == 0).then(|| mac(&macs[6..])),
+                };
+                found.rows(tables, moment, &mut rows);
+            }
+            let side = &mut self.conversations[place as usize].sides[direction.index()];
+            (side.epoch, side.rows) = (epoch, rows);
+        }
+    }
+
+    /// Before rows go: all have what was counted, so that the least recently used ones are known.
+    fn make_room(&mut self, paths: &Paths, tables: &mut Tables, group: &Group) {
+        if tables.are_full(self.number, group) {
+            self.flush(paths, tables);
+        }
+    }
+
+    /// Gives the rows what was counted since the last time.
+    pub(crate) fn flush(&mut self, paths: &Paths, tables: &mut Tables) {
+        self.pending.resize(paths.len(), [0; 2]);
+        while let Some(place) = self.dirty.pop() {
+            self.conversations[place as usize].is_dirty = false;
+            for direction in [Direction::LowToHigh, Direction::HighToLow] {
+                let conversation = &mut self.conversations[place as usize];
+                let side = &mut conversation.sides[direction.index()];
+                let packets = u64::from(mem::take(&mut side.packets));
+                let octets = mem::take(&mut side.octets);
+                let gathered = Gathered {
+                    packets,
+                    octets,
+                    group_packets: u64::from(mem::take(&mut side.group_packets)),
+                    stamp: side.stamp,
+                    last: side.last,
+                };
+                if packets == 0 {
+                    continue;
+                }
+                let state = &mut self.pending[conversation.key.context as usize];
+                state[0] += packets;
+                state[1] += octets;
+                let mut next = Some((place, direction));
+                while let Some((place, direction)) = next {
+                    let conversation = &self.conversations[place as usize];
+                    self.deliver(paths, tables, (conversation, direction), &gathered);
+                    next = outer(&conversation.key, direction);
+                }
+            }
+        }
+    }
+
+    /// Adds to the rows of one direction of a conversation.
+    fn deliver(
+        &self,
+        paths: &Paths,
+        tables: &mut Tables,
+        (conversation, direction): (&Conversation, Direction),
+        gathered: &Gathered,
+    ) {
+        let key = &conversation.key;
+        let level = usize::from(key.protocol);
+        if key.version == 0 {
+            return;
+        }
+        let groups = paths.state(key.context).levels.get(level);
+        let mut rows = conversation.sides[direction.index()].rows.iter().copied();
+        for (at, group) in groups.into_iter().flatten().enumerate() {
+            let used = gathered.last << 8 | (level as u64) << 5 | (at.min(15) as u64) << 1;
+            tables.deliver(self.number, group, level == 0, gathered, used, &mut rows);
+        }
+    }
+
+    /// Gives protocolDist what was counted, by LocalIndex.
+    pub(crate) fn distribute(&mut self, paths: &Paths, tables: &mut Tables) {
+        for (state, pending) in self.pending.iter_mut().enumerate() {
+            let counted = mem::take(pending);
+            if counted[0] != 0 {
+                tables.distribute(self.number, &paths.state(state as u32).nodes, counted);
+            }
+        }
+    }
+}
+
+/// Shortest frame that Ethernet sends, without its check sequence: shorter ones were padded.
+const SHORTEST: u32 = 60;
+
+/// Octets of the frame check sequence.
+const FCS: u64 = 4;
+
+/// What one direction of a conversation gathered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gathered {
+    pub(crate) packets: u64,
+    pub(crate) octets: u64,
+    pub(crate) group_packets: u64,
+    pub(crate) stamp: u32,
+    last: u64,
+}
+
+/// What the rows of a packet at one network layer are found by.
+struct Found<'a> {
+    group: &'a Group,
+    ends: (
+        (flowgauge_wire::Address, u16),
+        (flowgauge_wire::Address, u16),
+    ),
+    interface: u32,
+    /// Source of the frame, at the outermost network layer.
+    mac: Option<u64>,
+}
+
+impl Found<'_> {
+    /// Finds or makes the rows, in the order in which [`Tables::deliver`] takes them.
+    fn rows(&self, tables: &mut Tables, at: Moment, rows: &mut SmallVec<[Handle; 4]>) {
+        let &Found {
+            group, interface, ..
+        } = self;
+        let ((source, _), (destination, _)) = self.ends;
+        let host = |address| HostKey {
+            network: group.network,
+            is_v4: group.is_v4,
+            address,
+        };
+        if let Some(mac) = self.mac.filter(|_| group.map && tables.maps(interface)) {
+            let key = MapKey {
+                host: host(source),
+                interface,
+            };
+            rows.push(match mac {
+                0 => Handle::NONE,
+                mac => tables.map_address(&key, mac, at),
+            });
+        }
+        let later = Moment {
+            used: at.used + 1,
+            ..at
+        };
+        let before = tables.deletes();
+        if group.host {
+            let applications = &group.host_applications;
+            for table in tables
+                .hosts
+                .values_mut()
+                .filter(|table| table.interface == interface)
+            {
+                rows.push(table.store.resolve(&host(source), applications, at));
+                rows.push(table.store.resolve(&host(destination), applications, later));
+            }
+        }
+        if group.matrix {
+            let pair = PairKey {
+                network: group.network,
+                is_v4: group.is_v4,
+                source,
+                destination,
+            };
+            let applications = &group.matrix_applications;
+            for table in tables
+                .matrices
+                .values_mut()
+                .filter(|table| table.interface == interface)
+            {
+                rows.push(table.store.resolve(&pair, applications, at));
+            }
+        }
+        if tables.deletes() != before {
+            tables.epoch += 1;
+        }
+    }
+}
+
+impl Seen {
+    fn new(key: FlowKey, direction: Direction) -> Seen {
+        Seen {
+            key,
+            hash: HashSeed::of_process().hash(&key),
+            direction,
+        }
+    }
+}
+
+/// The conversation around one with this key, and the direction of a packet in it.
+fn outer(key: &FlowKey, direction: Direction) -> Option<(u32, Direction)> {
+    let outer = u32::from(key.low_port) | u32::from(key.high_port) << 16;
+    let outer = outer.checked_sub(OUTERMOST + 1)?;
+    let direction = match outer & 1 {
+        0 => direction,
+        _ => direction.reversed(),
+    };
+    Some((outer >> 1, direction))
+}
+
+/// A MAC address as a number.
+fn mac(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// The type of a tag that was taken out of a frame.
+fn tag_of(frame: &PacketDescriptor) -> Option<u16> {
+    let tag = match frame.vlan_tpid {
+        0 => 0x8100,
+        tag => tag,
+    };
+    Some(tag).filter(|_| frame.flags.contains(PacketFlags::VLAN))
+}
+
+/// The state of IP over Ethernet.
+#[cold]
+fn plain_base(shared: &mut Shared<'_>, tagged: bool, is_v6: bool) -> Option<u32> {
+    let Shared {
+        directory, paths, ..
+    } = shared;
+    let mut state = paths.base(directory, 1)?;
+    if tagged {
+        state = paths.step(directory, state, 0x8100)?;
+    }
+    paths.step(directory, state, if is_v6 { 0x86dd } else { 0x0800 })
+}

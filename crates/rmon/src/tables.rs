@@ -1,0 +1,248 @@
+//! The tables of what was seen, by the control row that they belong to.
+
+use std::collections::BTreeMap;
+
+use flowgauge_wire::Nanos;
+
+use crate::Ticks;
+use crate::keys::{Hosts, Map, MapKey, Pairs};
+use crate::observe::Gathered;
+use crate::paths::Group;
+use crate::store::{Account, Handle, Moment};
+
+/// Rows of one table at most, whatever is desired: the network layer's, the application layer's.
+pub(crate) const NETWORK_LIMIT: u32 = 2_000_000;
+pub(crate) const APPLICATION_LIMIT: u32 = 8_000_000;
+
+/// The time of the tables: the largest time of packets or of whoever feeds them, in ticks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Clock {
+    /// When the first packet came, or the tables were made.
+    origin: Option<Ticks>,
+    /// Ticks since then, from 1.
+    pub(crate) stamp: u32,
+    /// The end of this tick.
+    end: Nanos,
+    /// sysUpTime 0.
+    zero: Ticks,
+}
+
+/// Nanoseconds of a tick.
+const TICK: u64 = 10_000_000;
+
+impl Clock {
+    /// Goes on to `now`, if that is later.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, now: Nanos) {
+        if now >= self.end {
+            self.set(now.0 / TICK);
+        }
+    }
+
+    #[cold]
+    fn set(&mut self, now: Ticks) {
+        let origin = *self.origin.get_or_insert(now);
+        let stamp = now.saturating_sub(origin).saturating_add(1);
+        self.stamp = u32::try_from(stamp).unwrap_or(u32::MAX);
+        self.end = Nanos((now + 1).saturating_mul(TICK));
+    }
+
+    /// sysUpTime is 0 at `zero`.
+    pub(crate) fn set_zero(&mut self, zero: Ticks) {
+        self.zero = zero;
+    }
+
+    /// sysUpTime of a stamp.
+    pub(crate) fn up_time(&self, stamp: u32) -> u32 {
+        let ticks = self.origin.unwrap_or(0) + u64::from(stamp.saturating_sub(1));
+        ticks.saturating_sub(self.zero) as u32
+    }
+
+    /// The time now.
+    pub(crate) fn ticks(&self) -> Ticks {
+        self.origin.unwrap_or(0) + u64::from(self.stamp.saturating_sub(1))
+    }
+
+    /// sysUpTime now.
+    pub(crate) fn now(&self) -> u32 {
+        self.up_time(self.stamp)
+    }
+
+    /// The stamp of a sysUpTime: of rows changed since then, none has a smaller one.
+    pub(crate) fn stamp_of(&self, up_time: u32) -> u32 {
+        if up_time == 0 {
+            return 0;
+        }
+        let ticks = u64::from(up_time) + self.zero + 1;
+        let stamp = ticks.saturating_sub(self.origin.unwrap_or(0));
+        u32::try_from(stamp).unwrap_or(u32::MAX)
+    }
+}
+
+/// Hosts of one control row.
+#[derive(Clone, Debug)]
+pub(crate) struct HostTable {
+    pub(crate) interface: u32,
+    pub(crate) store: Hosts,
+}
+
+/// Pairs of one control row.
+#[derive(Clone, Debug)]
+pub(crate) struct MatrixTable {
+    pub(crate) interface: u32,
+    pub(crate) store: Pairs,
+}
+
+/// Packets and octets of protocols, by LocalIndex, of one control row.
+#[derive(Clone, Debug)]
+pub(crate) struct DistTable {
+    pub(crate) interface: u32,
+    pub(crate) created: u32,
+    pub(crate) counts: BTreeMap<u32, [u64; 2]>,
+}
+
+/// All tables that packets are counted in.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(crate) clock: Clock,
+    /// Packets seen.
+    pub(crate) packets: u64,
+    /// Grows when rows went or tables came: what holds rows has to find them again.
+    pub(crate) epoch: u64,
+    /// By number of the control row.
+    pub(crate) hosts: BTreeMap<u32, HostTable>,
+    pub(crate) matrices: BTreeMap<u32, MatrixTable>,
+    pub(crate) dists: BTreeMap<u32, DistTable>,
+    /// Interface and frames not mapped of the address map's control rows.
+    pub(crate) maps: BTreeMap<u32, (u32, u64)>,
+    pub(crate) map: Map,
+}
+
+impl Default for Tables {
+    fn default() -> Tables {
+        Tables {
+            clock: Clock::default(),
+            packets: 0,
+            epoch: 1,
+            hosts: BTreeMap::new(),
+            matrices: BTreeMap::new(),
+            dists: BTreeMap::new(),
+            maps: BTreeMap::new(),
+            map: Map::new(Account::new(-1, NETWORK_LIMIT), Account::new(-1, 0)),
+        }
+    }
+}
+
+impl Tables {
+    /// Whether the rows of a packet, if they are new, take others' places.
+    pub(crate) fn are_full(&self, interface: u32, group: &Group) -> bool {
+        let (ends, pairs) = (
+            2 * group.host_applications.len(),
+            group.matrix_applications.len(),
+        );
+        let hosts = || {
+            let mut tables = self
+                .hosts
+                .values()
+                .filter(|table| table.interface == interface);
+            tables.any(|table| table.store.is_full(2, ends))
+        };
+        let matrices = || {
+            let mut tables = self
+                .matrices
+                .values()
+                .filter(|table| table.interface == interface);
+            tables.any(|table| table.store.is_full(1, pairs))
+        };
+        group.host && hosts()
+            || group.matrix && matrices()
+            || group.map && self.map.network.is_full(1)
+    }
+
+    /// Entries deleted from all tables.
+    pub(crate) fn deletes(&self) -> u64 {
+        let hosts = self.hosts.values().map(|table| table.store.deletes());
+        let matrices = self.matrices.values().map(|table| table.store.deletes());
+        hosts.chain(matrices).sum::<u64>() + self.map.deletes()
+    }
+
+    /// Whether addresses of this interface are mapped.
+    pub(crate) fn maps(&self, interface: u32) -> bool {
+        self.maps.values().any(|(mapped, _)| *mapped == interface)
+    }
+
+    /// Notes the physical address of an address. One that changes may be in other conversations, too, which note theirs
+    /// with their next packets.
+    pub(crate) fn map_address(&mut self, key: &MapKey, mac: u64, at: Moment) -> Handle {
+        let known = self.map.find(key).map(|row| row.counters[0]);
+        let before = self.map.deletes();
+        let handle = self.map.resolve(key, &[], at);
+        self.map.set(handle, [mac], at.stamp);
+        if known.is_some_and(|known| known != mac) || self.map.deletes() != before {
+            self.epoch += 1;
+        }
+        handle
+    }
+
+    /// Adds to the rows of a packet at one network layer, in the order in which they were found.
+    pub(crate) fn deliver(
+        &mut self,
+        interface: u32,
+        group: &Group,
+        outermost: bool,
+        gathered: &Gathered,
+        used: u64,
+        rows: &mut impl Iterator<Item = Handle>,
+    ) {
+        let mut next = || rows.next().unwrap_or(Handle::NONE);
+        let &Gathered {
+            packets, octets, ..
+        } = gathered;
+        let at = Moment {
+            stamp: gathered.stamp,
+            used,
+        };
+        let later = Moment {
+            used: used + 1,
+            ..at
+        };
+        if group.map && outermost && self.maps(interface) {
+            self.map.touch(next(), used);
+            if self.map.network.most() == 0 {
+                let maps = self.maps.values_mut();
+                maps.filter(|(mapped, _)| *mapped == interface)
+                    .for_each(|(_, dropped)| *dropped += packets);
+            }
+        }
+        if group.host {
+            let applications = &group.host_applications;
+            let tables = self.hosts.values_mut();
+            for HostTable { store, .. } in tables.filter(|table| table.interface == interface) {
+                let out = [0, packets, 0, octets, gathered.group_packets];
+                store.add(next(), applications, &out, at);
+                store.add(next(), applications, &[packets, 0, octets, 0, 0], later);
+                store.drop_frames(packets);
+            }
+        }
+        if group.matrix {
+            let applications = &group.matrix_applications;
+            let tables = self.matrices.values_mut();
+            for MatrixTable { store, .. } in tables.filter(|table| table.interface == interface) {
+                store.add(next(), applications, &[packets, octets], at);
+                store.drop_frames(packets);
+            }
+        }
+    }
+
+    /// Adds packets and octets to what is known of these protocols.
+    pub(crate) fn distribute(&mut self, interface: u32, nodes: &[u32], counted: [u64; 2]) {
+        let tables = self.dists.values_mut();
+        for table in tables.filter(|table| table.interface == interface) {
+            for node in nodes {
+                let counts = table.counts.entry(*node).or_default();
+                counts[0] += counted[0];
+                counts[1] += counted[1];
+            }
+        }
+    }
+}

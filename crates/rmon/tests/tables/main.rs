@@ -1,0 +1,12 @@
+//! The tables by what managers see of them, against a model that knows neither caches nor orders.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
+
+#[path = "../../../../tests/shared/corpora.rs"]
+mod corpora;
+mod counts;
+mod frames;
+mod model;
+mod sets;
+mod traces;
+mod walks;

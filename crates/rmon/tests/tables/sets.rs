@@ -1,0 +1,377 @@
+//! Sets of managers: every status, every column, and what follows from them.
+
+use flowgauge_rmon::{Missing, Oid, Probe, SetError, Tree, Value};
+
+use crate::frames::{send, udp};
+use crate::traces::walk;
+
+/// A name below rmon.
+pub(crate) fn name(text: &str) -> Oid {
+    format!("1.3.6.1.2.1.16.{text}").parse().unwrap()
+}
+
+/// Sets all of these together.
+pub(crate) fn set(probe: &mut Probe, values: &[(&str, Value)]) -> Result<(), (usize, SetError)> {
+    let values: Vec<_> = values
+        .iter()
+        .map(|(text, value)| (name(text), value.clone()))
+        .collect();
+    let mut change = probe.test(&values)?;
+    assert_eq!(probe.commit(&mut change), Ok(()));
+    Ok(())
+}
+
+fn source(interface: u32) -> Value {
+    Value::Oid(Oid::new(&[1, 3, 6, 1, 2, 1, 2, 2, 1, 1, interface]))
+}
+
+fn owner(text: &str) -> Value {
+    Value::Octets(text.into())
+}
+
+const ACTIVE: Value = Value::Integer(1);
+const NOT_IN_SERVICE: Value = Value::Integer(2);
+const NOT_READY: Value = Value::Integer(3);
+const CREATE_AND_GO: Value = Value::Integer(4);
+const CREATE_AND_WAIT: Value = Value::Integer(5);
+const DESTROY: Value = Value::Integer(6);
+
+/// Brings a row into some state.
+type Enter<'a> = &'a dyn Fn(&mut Probe);
+
+/// The status of a row, if there is one.
+type Status = Result<Value, Missing>;
+
+fn probe() -> Probe {
+    let mut probe = Probe::new();
+    probe.add_interface(1);
+    probe.set_zero(500);
+    send(&mut probe, 0, 1000, 3, &udp(true, (1, 2), 53));
+    probe
+}
+
+/// RFC 2579, RowStatus: each value set in each state of a row.
+#[test]
+fn row_status_in_each_state() {
+    use SetError::{InconsistentValue, WrongValue};
+    let status = "14.1.1.12.9";
+    // How a row comes into each state.
+    let absent = |_: &mut Probe| {};
+    let not_ready = |probe: &mut Probe| set(probe, &[(status, CREATE_AND_WAIT)]).unwrap();
+    let out_of_service = |probe: &mut Probe| {
+        set(
+            probe,
+            &[(status, CREATE_AND_WAIT), ("14.1.1.2.9", source(1))],
+        )
+        .unwrap();
+    };
+    let active = |probe: &mut Probe| {
+        set(probe, &[("14.1.1.2.9", source(1)), (status, CREATE_AND_GO)]).unwrap();
+    };
+    let states: [(Enter<'_>, Status); 4] = [
+        (&absent, Err(Missing::Instance)),
+        (&not_ready, Ok(NOT_READY)),
+        (&out_of_service, Ok(NOT_IN_SERVICE)),
+        (&active, Ok(ACTIVE)),
+    ];
+    let refused = Err(InconsistentValue);
+    let expected: [(Value, [Result<Status, SetError>; 4]); 7] = [
+        (
+            ACTIVE,
+            [
+                refused.clone(),
+                refused.clone(),
+                Ok(Ok(ACTIVE)),
+                Ok(Ok(ACTIVE)),
+            ],
+        ),
+        (
+            NOT_IN_SERVICE,
+            [
+                refused.clone(),
+                Ok(Ok(NOT_READY)),
+                Ok(Ok(NOT_IN_SERVICE)),
+                Ok(Ok(NOT_IN_SERVICE)),
+            ],
+        ),
+        (NOT_READY, [const { Err(WrongValue) }; 4]),
+        (
+            CREATE_AND_GO,
+            [
+                refused.clone(),
+                refused.clone(),
+                refused.clone(),
+                refused.clone(),
+            ],
+        ),
+        (
+            CREATE_AND_WAIT,
+            [
+                Ok(Ok(NOT_READY)),
+                refused.clone(),
+                refused.clone(),
+                refused.clone(),
+            ],
+        ),
+        (DESTROY, [const { Ok(Err(Missing::Instance)) }; 4]),
+        (Value::Integer(7), [const { Err(WrongValue) }; 4]),
+    ];
+    for (value, results) in expected {
+        for ((enter, state), result) in states.iter().zip(results) {
+            let mut probe = probe();
+            enter(&mut probe);
+            assert_eq!(probe.get(&name(status)), *state);
+            let done = set(&mut probe, &[(status, value.clone())]);
+            let context = format!("{value:?} in {state:?}");
+            match result {
+                Ok(after) => {
+                    assert_eq!(done, Ok(()), "{context}");
+                    assert_eq!(probe.get(&name(status)), after, "{context}");
+                }
+                Err(error) => {
+                    assert_eq!(done, Err((0, error)), "{context}");
+                    assert_eq!(probe.get(&name(status)), *state, "{context}");
+                }
+            }
+        }
+    }
+}
+
+/// Each kind of bad value has its error, and the variable to blame.
+#[test]
+fn what_cannot_be_set() {
+    let cases: &[(&str, Value, SetError)] = &[
+        ("14.1.1.3.1", Value::Counter32(1), SetError::NotWritable),
+        (
+            "14.2.1.3.1.0.3.4.10.0.0.1",
+            Value::Gauge32(1),
+            SetError::NotWritable,
+        ),
+        ("14.1.1.6.1", Value::Gauge32(1), SetError::WrongType),
+        ("14.1.1.6.1", Value::Integer(-2), SetError::WrongValue),
+        ("14.1.1.6.1", Value::Integer(5), SetError::InconsistentValue),
+        ("14.1.1.2.1", source(2), SetError::InconsistentValue),
+        (
+            "14.1.1.11.1",
+            Value::Octets(vec![b'x'; 128]),
+            SetError::WrongLength,
+        ),
+        ("14.1.1.11.1", Value::Null, SetError::WrongType),
+        ("14.1.1.11.5", owner("x"), SetError::InconsistentName),
+        ("14.1.1.11.0", owner("x"), SetError::NoCreation),
+        ("14.1.1.11.65536", owner("x"), SetError::NoCreation),
+        ("14.1.1.11.1.1", owner("x"), SetError::NoCreation),
+        ("14.1.1.11", owner("x"), SetError::NoCreation),
+        ("14.1.1.99.1", owner("x"), SetError::NoCreation),
+        ("99.1", owner("x"), SetError::NoCreation),
+        ("13.3.0", Value::Integer(-2), SetError::WrongValue),
+        ("13.3.1", Value::Integer(5), SetError::NoCreation),
+        ("13.1.0", Value::Counter32(5), SetError::NotWritable),
+        ("19.5.0", Value::Integer(3), SetError::InconsistentValue),
+        // Not of any protocol; below a protocol that is not there.
+        (
+            "11.2.1.10.4.0.0.0.9.1.0",
+            CREATE_AND_GO,
+            SetError::InconsistentName,
+        ),
+        (
+            "11.2.1.10.5.0.0.0.1.0.1.0",
+            CREATE_AND_GO,
+            SetError::InconsistentName,
+        ),
+        ("11.2.1.10.3.0.0.1.1.0", CREATE_AND_GO, SetError::NoCreation),
+        (
+            "11.2.1.6.4.0.0.0.1.1.0",
+            Value::Integer(3),
+            SetError::InconsistentValue,
+        ),
+        (
+            "11.2.1.7.8.0.0.0.1.0.0.8.0.2.0.0",
+            Value::Integer(1),
+            SetError::InconsistentValue,
+        ),
+    ];
+    for (text, value, error) in cases {
+        let mut probe = probe();
+        let before = walk(&mut probe, "14.1");
+        let good = ("14.1.1.11.1", owner("me"));
+        let done = set(&mut probe, &[good, (*text, value.clone())]);
+        assert_eq!(done, Err((1, *error)), "{text} = {value:?}");
+        assert_eq!(walk(&mut probe, "14.1"), before, "{text} = {value:?}");
+    }
+    // The same value again is no change.
+    assert_eq!(
+        set(
+            &mut probe(),
+            &[
+                ("14.1.1.2.1", source(1)),
+                ("14.1.1.6.1", Value::Integer(-1))
+            ]
+        ),
+        Ok(())
+    );
+    // Missing columns, an interface that is not there: the status is to blame.
+    for values in [
+        &[("14.1.1.12.9", CREATE_AND_GO)][..],
+        &[("14.1.1.12.9", CREATE_AND_GO), ("14.1.1.2.9", source(2))],
+    ] {
+        assert_eq!(
+            set(&mut probe(), values),
+            Err((0, SetError::InconsistentValue))
+        );
+    }
+}
+
+/// A set that another agent refuses leaves nothing behind: neither rows that began nor a gap in those that ended.
+#[test]
+fn what_is_undone_was_never_there() {
+    let sets: &[&[(&str, Value)]] = &[
+        &[
+            ("14.1.1.12.1", NOT_IN_SERVICE),
+            ("15.1.1.12.1", DESTROY),
+            ("12.1.1.6.1", DESTROY),
+            ("13.4.1.5.1", DESTROY),
+        ],
+        &[
+            ("14.1.1.12.2", CREATE_AND_GO),
+            ("14.1.1.2.2", source(1)),
+            ("14.1.1.11.1", owner("me")),
+        ],
+        &[
+            ("11.2.1.7.8.0.0.0.1.0.0.8.0.2.0.0", Value::Integer(2)),
+            ("11.2.1.8.8.0.0.0.1.0.0.8.0.2.0.0", Value::Integer(2)),
+        ],
+        &[("11.2.1.10.8.0.0.0.1.0.0.8.0.2.0.0", DESTROY)],
+        &[("13.3.0", Value::Integer(0))],
+        &[(
+            "11.2.1.10.16.0.0.0.1.0.0.8.0.0.0.0.17.0.0.39.15.4.0.0.0.0",
+            CREATE_AND_GO,
+        )],
+    ];
+    for values in sets {
+        let mut probe = probe();
+        let all = |probe: &mut Probe| {
+            let mut all = walk(probe, "11");
+            // When the directory was changed last is no row.
+            all.remove(0);
+            for group in 12..=17 {
+                all.extend(walk(probe, &group.to_string()));
+            }
+            all
+        };
+        let before = all(&mut probe);
+        let named: Vec<_> = values
+            .iter()
+            .map(|(text, value)| (name(text), value.clone()))
+            .collect();
+        let mut change = probe.test(&named).unwrap();
+        assert!(
+            all(&mut probe) == before,
+            "{values:?}: a test changes nothing"
+        );
+        assert_eq!(probe.commit(&mut change), Ok(()));
+        if values.len() != 1 || values[0].0 != "13.3.0" {
+            assert!(all(&mut probe) != before, "{values:?}");
+        }
+        assert_eq!(probe.undo(change), Ok(()));
+        let after = all(&mut probe);
+        let differs = after.iter().zip(&before).find(|(one, other)| one != other);
+        assert_eq!(differs, None, "{values:?}");
+        assert_eq!(after.len(), before.len(), "{values:?}");
+        // It goes on as if nothing had been.
+        let mut other = self::probe();
+        for probe in [&mut probe, &mut other] {
+            send(probe, 0, 2000, 3, &udp(true, (1, 3), 53));
+        }
+        let (one, other) = (all(&mut probe), all(&mut other));
+        let differs = one.iter().zip(&other).find(|(one, other)| one != other);
+        assert_eq!(differs, None, "{values:?}");
+    }
+}
+
+/// What has changed since a set was tested cannot be committed any more.
+#[test]
+fn a_set_that_was_overtaken_fails() {
+    let mut probe = probe();
+    let values = [(name("14.1.1.11.1"), owner("one"))];
+    let mut first = probe.test(&values).unwrap();
+    let mut second = probe.test(&[(name("14.1.1.11.1"), owner("two"))]).unwrap();
+    assert_eq!(probe.commit(&mut second), Ok(()));
+    assert_eq!(probe.commit(&mut first), Err(0));
+    assert_eq!(probe.get(&name("14.1.1.11.1")), Ok(owner("two")));
+}
+
+/// Leaving the active state deletes the rows; bounds of the address map evict at once.
+#[test]
+fn what_follows_from_sets() {
+    let mut probe = probe();
+    assert_eq!(walk(&mut probe, "14.2.1.3").len(), 2);
+    set(&mut probe, &[("14.1.1.12.1", NOT_IN_SERVICE)]).unwrap();
+    assert_eq!(walk(&mut probe, "14.2"), []);
+    assert_eq!(walk(&mut probe, "16.1"), []);
+    // The bounds can change now. One host at most: the destination, which was used after the source.
+    set(
+        &mut probe,
+        &[("14.1.1.6.1", Value::Integer(1)), ("14.1.1.12.1", ACTIVE)],
+    )
+    .unwrap();
+    send(&mut probe, 0, 1001, 2, &udp(true, (1, 2), 53));
+    assert_eq!(walk(&mut probe, "14.2.1.3").len(), 1);
+    assert_eq!(probe.get(&name("14.1.1.4.1")), Ok(Value::Counter32(4)));
+    assert_eq!(probe.get(&name("14.1.1.5.1")), Ok(Value::Counter32(3)));
+    // None at all: frames are not counted, which is counted.
+    set(&mut probe, &[("14.1.1.12.1", NOT_IN_SERVICE)]).unwrap();
+    set(
+        &mut probe,
+        &[("14.1.1.6.1", Value::Integer(0)), ("14.1.1.12.1", ACTIVE)],
+    )
+    .unwrap();
+    send(&mut probe, 0, 1002, 5, &udp(true, (1, 2), 53));
+    assert_eq!(probe.get(&name("14.1.1.3.1")), Ok(Value::Counter32(5)));
+    // The address map evicts at once.
+    send(&mut probe, 0, 1003, 1, &udp(true, (5, 2), 53));
+    assert_eq!(walk(&mut probe, "13.5.1.4").len(), 2);
+    set(&mut probe, &[("13.3.0", Value::Integer(1))]).unwrap();
+    assert_eq!(walk(&mut probe, "13.5.1.4").len(), 1);
+    assert_eq!(probe.get(&name("13.2.0")), Ok(Value::Counter32(1)));
+}
+
+/// Protocols come, go and are switched.
+#[test]
+fn the_directory_can_be_changed() {
+    let mut probe = probe();
+    let status = "11.2.1.10.16.0.0.0.1.0.0.8.0.0.0.0.17.0.0.39.15.4.0.0.0.0";
+    let local = "11.2.1.3.16.0.0.0.1.0.0.8.0.0.0.0.17.0.0.39.15.4.0.0.0.0";
+    let packet = udp(true, (1, 2), 9999);
+    send(&mut probe, 0, 1001, 1, &packet);
+    let before = walk(&mut probe, "16.1.1.2").len();
+    set(&mut probe, &[(status, CREATE_AND_GO)]).unwrap();
+    let Ok(Value::Integer(first)) = probe.get(&name(local)) else {
+        panic!();
+    };
+    send(&mut probe, 0, 1002, 4, &packet);
+    assert_eq!(
+        probe.get(&name(&format!("12.2.1.1.1.{first}"))),
+        Ok(Value::Gauge32(4))
+    );
+    assert_eq!(walk(&mut probe, "16.1.1.2").len(), before + 2);
+    // Out of service and back again it is the same protocol; destroyed and made again it is another one.
+    set(&mut probe, &[(status, NOT_IN_SERVICE)]).unwrap();
+    send(&mut probe, 0, 1003, 1, &packet);
+    set(&mut probe, &[(status, ACTIVE)]).unwrap();
+    assert_eq!(probe.get(&name(local)), Ok(Value::Integer(first)));
+    set(&mut probe, &[(status, DESTROY)]).unwrap();
+    assert_eq!(walk(&mut probe, "16.1.1.2").len(), before);
+    set(&mut probe, &[(status, CREATE_AND_GO)]).unwrap();
+    let Ok(Value::Integer(second)) = probe.get(&name(local)) else {
+        panic!();
+    };
+    assert!(second > first);
+    // Off deletes rows of that table alone.
+    let hosts = "11.2.1.7.8.0.0.0.1.0.0.8.0.2.0.0";
+    let pairs = walk(&mut probe, "15.2").len();
+    set(&mut probe, &[(hosts, Value::Integer(2))]).unwrap();
+    assert_eq!(walk(&mut probe, "14.2"), []);
+    assert_eq!(walk(&mut probe, "16.1"), []);
+    assert_eq!(walk(&mut probe, "15.2").len(), pairs);
+}
