@@ -11,26 +11,11 @@ mod skipped;
 
 /// Objects that are not there, by the beginning of their identifiers.
 const MISSING: &[&[u32]] = &[
-    // RMON-MIB's groups and what RMON2-MIB and HC-RMON-MIB add to them.
-    &[1],
-    &[2],
-    &[3],
-    &[4],
-    &[5],
-    &[6],
+    // filter, capture.
     &[7],
     &[8],
-    &[9],
-    // TopN.
-    &[15, 4],
-    &[15, 5],
-    &[15, 8],
-    &[17, 3],
-    &[17, 4],
-    &[17, 7],
-    // User history.
-    &[18],
     // Counters that do not depend on the medium, SMON.
+    &[19, 15],
     &[21],
     &[22],
 ];

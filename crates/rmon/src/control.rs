@@ -11,22 +11,56 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::declared::TABLES;
-use crate::effects::Stopped;
+use crate::effects::{Stopped, integer};
 use crate::mib::{Access, Column, Default, Index, Rows, Syntax, Table, locate};
 use crate::probe::Probe;
 use crate::{Oid, SetError, Value};
 
-/// The control tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The control tables, by the names that they have in MIB modules.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::EnumString, strum::IntoStaticStr,
+)]
 pub(crate) enum Control {
+    #[strum(serialize = "protocolDirTable")]
     Directory,
+    #[strum(serialize = "protocolDistControlTable")]
     Dist,
+    #[strum(serialize = "addressMapControlTable")]
     Map,
+    #[strum(serialize = "hlHostControlTable")]
     Hosts,
+    #[strum(serialize = "hlMatrixControlTable")]
     Matrix,
+    #[strum(serialize = "nlMatrixTopNControlTable")]
+    NlTopN,
+    #[strum(serialize = "alMatrixTopNControlTable")]
+    AlTopN,
+    #[strum(serialize = "usrHistoryControlTable")]
+    UserHistory,
+    #[strum(serialize = "usrHistoryObjectTable")]
+    UserHistoryObject,
+    #[strum(serialize = "etherStatsTable")]
+    Ether,
+    #[strum(serialize = "historyControlTable")]
+    History,
+    #[strum(serialize = "alarmTable")]
+    Alarm,
+    #[strum(serialize = "eventTable")]
+    Event,
+    #[strum(serialize = "hostControlTable")]
+    Stations,
+    #[strum(serialize = "hostTopNControlTable")]
+    StationTopN,
+    #[strum(serialize = "matrixControlTable")]
+    StationPairs,
 }
 
 impl Control {
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        self.into()
+    }
+
     /// Its declaration.
     pub(crate) fn table(self) -> Option<&'static Table> {
         let is_it =
@@ -41,6 +75,10 @@ pub(crate) struct ControlRow {
     /// By place of the column in the table; of those that cannot be set, nothing.
     pub(crate) values: Vec<Option<Value>>,
     pub(crate) active: bool,
+    /// When it was made, as a stamp.
+    pub(crate) created: u32,
+    /// How often a report was begun by setting its remaining time, to whatever value.
+    pub(crate) begun: u32,
 }
 
 impl ControlRow {
@@ -48,11 +86,14 @@ impl ControlRow {
         let default = |column: &Column| match column.default {
             Default::None => None,
             Default::Integer(number) => Some(Value::Integer(number)),
+            Default::NoOid => Some(Value::Oid(Oid::new(&[0, 0]))),
             Default::Text(text) => Some(Value::Octets(text.into())),
         };
         ControlRow {
             values: table.columns.iter().map(default).collect(),
             active: false,
+            created: 0,
+            begun: 0,
         }
     }
 
@@ -72,11 +113,11 @@ impl ControlRow {
 }
 
 impl Column {
-    fn is_status(&self) -> bool {
+    pub(crate) fn is_status(&self) -> bool {
         matches!(self.syntax, Syntax::RowStatus | Syntax::EntryStatus)
     }
 
-    fn is_stored(&self) -> bool {
+    pub(crate) fn is_stored(&self) -> bool {
         self.access != Access::Read && !self.is_status()
     }
 
@@ -132,6 +173,13 @@ fn request(syntax: Syntax, value: i32) -> Request {
         (Syntax::RowStatus, 2) | (Syntax::EntryStatus, 3) => Request::Deactivate,
         _ => Request::Destroy,
     }
+}
+
+/// Objects of a user history at most.
+pub(crate) const MOST_OBJECTS: i32 = 256;
+
+fn begun(row: &Option<ControlRow>) -> u32 {
+    row.as_ref().map_or(0, |row| row.begun)
 }
 
 /// A row before and after a set.
@@ -192,6 +240,9 @@ impl RowChange {
             return Err(SetError::InconsistentValue);
         }
         *place = Some(value.clone());
+        if column.name.ends_with("TimeRemaining") {
+            row.begun += 1;
+        }
         Ok(())
     }
 }
@@ -257,7 +308,10 @@ impl Probe {
                     .map_err(fail)?;
                 continue;
             };
-            self.check_index(control, index).map_err(fail)?;
+            let is_known = self.controls.contains_key(&(control, index.to_vec()));
+            if !is_known {
+                self.check_index(control, index).map_err(fail)?;
+            }
             let row = self.changed_row(&mut change, control, index, position);
             if let (true, Value::Integer(status)) = (column.is_status(), value) {
                 statuses.push((row, position, request(column.syntax, *status)));
@@ -284,6 +338,7 @@ impl Probe {
                     .map_err(|error| (position, error))?;
             }
         }
+        self.follow_objects(&mut change);
         for row in &change.rows {
             self.test_row(row).map_err(|error| (row.position, error))?;
         }
@@ -338,6 +393,48 @@ impl Probe {
         })
     }
 
+    /// A user history has as many objects as its control row says: rows that come and go with it.
+    fn follow_objects(&self, change: &mut Change) {
+        for at in 0..change.rows.len() {
+            let RowChange {
+                control: Control::UserHistory,
+                position,
+                ref after,
+                ..
+            } = change.rows[at]
+            else {
+                continue;
+            };
+            let wanted = after
+                .as_ref()
+                .map_or(0, |row| integer(Control::UserHistory, row, 2));
+            let wanted = wanted.clamp(0, MOST_OBJECTS + 1) as u32;
+            let row = change.rows[at].index[0];
+            let table = Control::UserHistoryObject.table();
+            let known = (Control::UserHistoryObject, vec![row])
+                ..(Control::UserHistoryObject, vec![row + 1]);
+            let known = self
+                .controls
+                .range(known)
+                .map(|((_, index), _)| index[1])
+                .max();
+            for object in 1..=known.unwrap_or(0).max(wanted) {
+                let index = [row, object];
+                let at = self.changed_row(change, Control::UserHistoryObject, &index, position);
+                let after = &mut change.rows[at].after;
+                if object > wanted {
+                    *after = None;
+                } else if let (None, Some(table)) = (&after, table) {
+                    *after = Some(ControlRow::new(table));
+                }
+            }
+        }
+        // Those that come have to be there when their history begins.
+        change
+            .rows
+            .sort_by_key(|row| row.control != Control::UserHistoryObject);
+    }
+
     /// Whether a row can be as it is to be.
     fn test_row(&self, row: &RowChange) -> Result<(), SetError> {
         let Some(after) = row.after.as_ref() else {
@@ -349,6 +446,9 @@ impl Probe {
         }
         if after.active && !after.is_complete(table) {
             return Err(SetError::InconsistentValue);
+        }
+        if row.control == Control::UserHistoryObject && row.before.as_ref() != Some(after) {
+            return self.check_object(&row.index, after);
         }
         if after.active || row.before.is_none() {
             return self.check_row(row.control, &row.index, after);
@@ -375,6 +475,8 @@ impl Probe {
         if let Some(map) = &change.map {
             self.desire_map_entries(map.after, &change.held);
         }
+        self.changes += 1;
+        self.schedule();
         Ok(())
     }
 
@@ -391,6 +493,8 @@ impl Probe {
             self.desire_map_entries(map.before, &change.held);
             self.consequences.retain(|(other, _)| !other.ptr_eq(&held));
         }
+        self.changes += 1;
+        self.schedule();
         Ok(())
     }
 
@@ -400,7 +504,15 @@ impl Probe {
         if was_active && !is_active {
             row.stopped = self.stop(row.control, &row.index, Some(held));
         }
-        self.put(row.control, &row.index, row.after.clone());
+        let created = row
+            .before
+            .as_ref()
+            .map_or(self.tables.clock.stamp, |row| row.created);
+        let after = row
+            .after
+            .clone()
+            .map(|after| ControlRow { created, ..after });
+        self.put(row.control, &row.index, after);
         match (was_active, is_active) {
             (false, true) => {
                 let started = self.start(row.control, &row.index);
@@ -408,6 +520,10 @@ impl Probe {
                     self.put(row.control, &row.index, row.before.clone());
                 }
                 started
+            }
+            (true, true) if begun(&row.before) != begun(&row.after) => {
+                row.stopped = self.stop(row.control, &row.index, Some(held));
+                self.start(row.control, &row.index)
             }
             (true, true) => {
                 self.change(row.control, &row.index, row.before.as_ref(), Some(held));
@@ -420,14 +536,13 @@ impl Probe {
     fn revert(&mut self, row: &mut RowChange) {
         let was_active = row.before.as_ref().is_some_and(|row| row.active);
         let is_active = row.after.as_ref().is_some_and(|row| row.active);
-        if is_active && !was_active {
+        if is_active && (!was_active || row.stopped.is_some()) {
             self.stop(row.control, &row.index, None);
         }
         self.put(row.control, &row.index, row.before.clone());
         if let Some(stopped) = row.stopped.take() {
-            self.resume(&row.index, stopped);
-        }
-        if was_active && is_active {
+            self.resume(row.control, &row.index, stopped);
+        } else if was_active && is_active {
             self.change(row.control, &row.index, row.after.as_ref(), None);
         }
     }

@@ -2,13 +2,19 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::control::{Control, ControlRow};
+use crate::alarms::{Alarm, Event};
+use crate::control::{Control, ControlRow, MOST_OBJECTS};
 use crate::directory::{Config, Entry, HOST, MAP, MATRIX, Refused, index as directory_index};
+use crate::history::{self, History, UserHistory};
 use crate::keys::{Hosts, IF_INDEX, Pairs};
+use crate::mib::locate;
+use crate::observe::Ether;
 use crate::probe::Probe;
+use crate::reports::Report;
+use crate::stations::{StationPairTable, StationReport, StationTable};
 use crate::store::Account;
 use crate::tables::{APPLICATION_LIMIT, DistTable, HostTable, MatrixTable, NETWORK_LIMIT};
-use crate::{Parts, SetError, Value};
+use crate::{Parts, SetError, Tree, Value};
 
 /// What ended with a control row, to go on as it was if that is undone.
 #[derive(Debug)]
@@ -18,6 +24,14 @@ pub(crate) enum Stopped {
     Map(u32, u64),
     Hosts(Box<HostTable>),
     Matrix(Box<MatrixTable>),
+    Report(Box<Report>),
+    History(Box<History>),
+    UserHistory(Box<UserHistory>),
+    Alarm(Box<Alarm>),
+    Event(Box<Event>),
+    Stations(Box<StationTable>),
+    StationPairs(Box<StationPairTable>),
+    StationReport(Box<StationReport>),
 }
 
 /// What follows from a set for other rows.
@@ -42,6 +56,8 @@ impl Probe {
                 let lengths = (id.map(|id| id.len()), parameters.map(|octets| octets.len()));
                 parts.is_empty() && matches!(lengths, (Some(4..=128), Some(1..=32)))
             }
+            // They come with the row of their history.
+            (Control::UserHistoryObject, _) => false,
             (_, [number]) => (1..=65_535).contains(number),
             _ => false,
         };
@@ -55,10 +71,44 @@ impl Probe {
         index: &[u32],
         row: &ControlRow,
     ) -> Result<(), SetError> {
-        if control != Control::Directory {
-            let is_known = self.source(control, row).is_some() || !row.active;
-            return is_known.then_some(()).ok_or(SetError::InconsistentValue);
-        }
+        let is_right = match control {
+            Control::Directory => return self.check_protocol(control, index, row),
+            Control::UserHistory if integer(control, row, 2) > MOST_OBJECTS => {
+                return Err(SetError::ResourceUnavailable);
+            }
+            Control::NlTopN | Control::AlTopN => {
+                let matrix = integer(control, row, 2) as u32;
+                self.tables.matrices.contains_key(&matrix)
+            }
+            Control::StationTopN => {
+                let hosts = integer(control, row, 2) as u32;
+                self.tables.stations.contains_key(&hosts) && integer(control, row, 4) >= 0
+            }
+            Control::Alarm => integer(control, row, 2) > 0 && is_variable(control, row, 3),
+            Control::UserHistory | Control::UserHistoryObject | Control::Event => true,
+            _ => self.source(control, row).is_some(),
+        };
+        (is_right || !row.active)
+            .then_some(())
+            .ok_or(SetError::InconsistentValue)
+    }
+
+    /// Whether an object of a user history can be asked for: a number that is there, of a history that has not begun.
+    pub(crate) fn check_object(&self, index: &[u32], row: &ControlRow) -> Result<(), SetError> {
+        let history = (Control::UserHistory, index[..1].to_vec());
+        let is_active = self.controls.get(&history).is_some_and(|row| row.active);
+        let control = Control::UserHistoryObject;
+        let is_unset = matches!(control.table().and_then(|table| row.value(table, 2)), Some(Value::Oid(none)) if none.numbers() == [0, 0]);
+        let is_right = !is_active && (is_unset || is_variable(control, row, 2));
+        is_right.then_some(()).ok_or(SetError::InconsistentValue)
+    }
+
+    fn check_protocol(
+        &self,
+        control: Control,
+        index: &[u32],
+        row: &ControlRow,
+    ) -> Result<(), SetError> {
         let (id, parameters) = identifier(index).ok_or(SetError::NoCreation)?;
         let entry = match self
             .directory
@@ -88,7 +138,7 @@ impl Probe {
     }
 
     /// The interface that a control row's data source names, if there is one.
-    fn source(&self, control: Control, row: &ControlRow) -> Option<u32> {
+    pub(crate) fn source(&self, control: Control, row: &ControlRow) -> Option<u32> {
         let Some(Value::Oid(source)) = row.value(control.table()?, 2) else {
             return None;
         };
@@ -97,71 +147,42 @@ impl Probe {
         known.into_iter().find(|known| [*known] == *number)
     }
 
-    /// What a column has that nobody sets.
-    pub(crate) fn computed(&self, control: Control, index: &[u32], column: u32) -> Option<Value> {
-        let tables = &self.tables;
-        let number = index.first()?;
-        let counter = |counter: u64| Some(Value::Counter32(counter as u32));
-        match (control, column) {
-            (Control::Directory, _) => self.directory_value(index, column),
-            (Control::Dist, 3) => counter(0),
-            (Control::Dist, 4) => {
-                let created = tables.dists.get(number).map_or(0, |table| table.created);
-                Some(Value::TimeTicks(tables.clock.up_time(created)))
-            }
-            (Control::Map, 3) => {
-                counter(tables.maps.get(number).map_or(0, |(_, dropped)| *dropped))
-            }
-            (Control::Hosts, column) => {
-                let store = tables.hosts.get(number).map(|table| &table.store);
-                let accounts = store.map(|store| (&store.network, &store.application));
-                account_value(accounts, column)
-            }
-            (Control::Matrix, column) => {
-                let store = tables.matrices.get(number).map(|table| &table.store);
-                let accounts = store.map(|store| (&store.network, &store.application));
-                account_value(accounts, column)
-            }
-            _ => None,
-        }
-    }
-
-    fn directory_value(&self, index: &[u32], column: u32) -> Option<Value> {
-        let local = self.directory.find(index)?;
-        let entry = self.directory.get(local)?;
-        let config = |table: usize| Some(Value::Integer(entry.configs[table] as i32));
-        match column {
-            3 => Some(Value::Integer(local as i32)),
-            4 => {
-                let key = (Control::Directory, index.to_vec());
-                let row = self.controls.get(&key)?;
-                let text = row.value(Control::Directory.table()?, 4);
-                let named = matches!(text, Some(Value::Octets(text)) if !text.is_empty());
-                (!named).then(|| {
-                    // The end of the name says most.
-                    let start = entry.name.len().saturating_sub(64);
-                    Value::Octets(entry.name.as_bytes()[start..].to_vec())
-                })
-            }
-            5 => Some(Value::Octets(vec![entry.type_bits()])),
-            6 => config(MAP),
-            7 => config(HOST),
-            8 => config(MATRIX),
-            _ => None,
-        }
-    }
-
     /// Begins what a row that became active asks for.
     pub(crate) fn start(&mut self, control: Control, index: &[u32]) -> Result<(), SetError> {
         let key = (control, index.to_vec());
         let row = self.controls.get(&key).cloned().ok_or(SetError::General)?;
-        if control == Control::Directory {
-            return self.start_protocol(index, &row);
-        }
-        let interface = self
-            .source(control, &row)
-            .ok_or(SetError::InconsistentValue)?;
         let number = *index.first().ok_or(SetError::General)?;
+        let setting = |column| integer(control, &row, column) as u32;
+        match control {
+            Control::Directory => return self.start_protocol(index, &row),
+            Control::NlTopN | Control::AlTopN => {
+                let timer = self.timer(setting(4));
+                let mut report = Report::new(setting(2), setting(3), setting(7), timer);
+                report.begin(&self.tables, false);
+                self.jobs.reports.insert((control, number), report);
+                return Ok(());
+            }
+            Control::UserHistory => {
+                self.start_user_history(number, setting(3), setting(5));
+                return Ok(());
+            }
+            Control::StationTopN => {
+                let timer = self.timer(setting(4));
+                let about = (setting(2), setting(3));
+                let tables = &self.tables;
+                let report = StationReport::new(about, setting(6), setting(4), timer, tables);
+                self.jobs.station_reports.insert(number, report);
+                return Ok(());
+            }
+            Control::Alarm => return self.start_alarm(number, &row),
+            Control::Event => {
+                self.jobs.events.insert(number, Event::default());
+                return Ok(());
+            }
+            _ => {}
+        }
+        let source = self.source(control, &row);
+        let interface = source.ok_or(SetError::InconsistentValue)?;
         let account = |column, limit| Account::new(integer(control, &row, column), limit);
         match control {
             Control::Dist => {
@@ -186,9 +207,74 @@ impl Probe {
                 let table = MatrixTable { interface, store };
                 self.tables.matrices.insert(number, table);
             }
-            Control::Directory => {}
+            Control::Stations => {
+                let table = StationTable::new(interface);
+                self.tables.stations.insert(number, table);
+            }
+            Control::StationPairs => {
+                let table = StationPairTable::new(interface);
+                self.tables.station_pairs.insert(number, table);
+            }
+            Control::History => {
+                let known = self
+                    .interfaces
+                    .iter()
+                    .find(|known| known.number == interface);
+                let ether = known.map_or_else(Ether::default, |known| known.ether);
+                let timer = self.timer(setting(5));
+                let mut history = History::new(interface, setting(3), timer, ether);
+                history.speed = known.map_or(0, |known| known.speed);
+                self.jobs.histories.insert(number, history);
+            }
+            _ => {}
         }
         self.tables.epoch += 1;
+        Ok(())
+    }
+
+    fn start_user_history(&mut self, row: u32, buckets: u32, interval: u32) {
+        let mut samples = UserHistory::new(buckets, self.timer(interval));
+        let first = (Control::UserHistoryObject, vec![row]);
+        let objects = self.controls.range(first..);
+        let objects = objects.take_while(|((control, index), _)| {
+            *control == Control::UserHistoryObject && index[0] == row
+        });
+        let table = Control::UserHistoryObject.table();
+        let objects: Vec<_> = objects
+            .filter_map(|(_, object)| {
+                let Some(Value::Oid(variable)) = object.value(table?, 2) else {
+                    return None;
+                };
+                let wants_difference = integer(Control::UserHistoryObject, object, 3) == 2;
+                Some((variable.clone(), wants_difference))
+            })
+            .collect();
+        for (variable, wants_difference) in objects {
+            let value = self.get(&variable).ok().as_ref().and_then(history::number);
+            samples.objects.push((variable, wants_difference, value));
+        }
+        self.jobs.user_histories.insert(row, samples);
+    }
+
+    fn start_alarm(&mut self, number: u32, row: &ControlRow) -> Result<(), SetError> {
+        let table = Control::Alarm.table().ok_or(SetError::General)?;
+        let Some(Value::Oid(variable)) = row.value(table, 3).cloned() else {
+            return Err(SetError::InconsistentValue);
+        };
+        let setting = |column| integer(Control::Alarm, row, column);
+        let before = self.get(&variable).ok().as_ref().and_then(history::number);
+        let startup = setting(6);
+        let alarm = Alarm {
+            timer: self.timer(setting(2) as u32),
+            variable,
+            wants_difference: setting(4) == 2,
+            thresholds: [setting(7), setting(8)],
+            events: [setting(9) as u32, setting(10) as u32],
+            armed: [startup != 2, startup != 1],
+            before,
+            value: 0,
+        };
+        self.jobs.alarms.insert(number, alarm);
         Ok(())
     }
 
@@ -271,11 +357,44 @@ impl Probe {
                 let table = self.tables.matrices.remove(&number)?;
                 Some(Stopped::Matrix(Box::new(table)))
             }
+            Control::NlTopN | Control::AlTopN => {
+                let report = self.jobs.reports.remove(&(control, number))?;
+                Some(Stopped::Report(Box::new(report)))
+            }
+            Control::UserHistory => {
+                let history = self.jobs.user_histories.remove(&number)?;
+                Some(Stopped::UserHistory(Box::new(history)))
+            }
+            Control::History => {
+                let history = self.jobs.histories.remove(&number)?;
+                Some(Stopped::History(Box::new(history)))
+            }
+            Control::Alarm => {
+                let alarm = self.jobs.alarms.remove(&number)?;
+                Some(Stopped::Alarm(Box::new(alarm)))
+            }
+            Control::Event => {
+                let event = self.jobs.events.remove(&number)?;
+                Some(Stopped::Event(Box::new(event)))
+            }
+            Control::Stations => {
+                let table = self.tables.stations.remove(&number)?;
+                Some(Stopped::Stations(Box::new(table)))
+            }
+            Control::StationPairs => {
+                let table = self.tables.station_pairs.remove(&number)?;
+                Some(Stopped::StationPairs(Box::new(table)))
+            }
+            Control::StationTopN => {
+                let report = self.jobs.station_reports.remove(&number)?;
+                Some(Stopped::StationReport(Box::new(report)))
+            }
+            Control::Ether | Control::UserHistoryObject => None,
         }
     }
 
     /// Goes on with what had ended.
-    pub(crate) fn resume(&mut self, index: &[u32], stopped: Stopped) {
+    pub(crate) fn resume(&mut self, control: Control, index: &[u32], stopped: Stopped) {
         let number = index.first().copied().unwrap_or(0);
         self.tables.epoch += 1;
         match stopped {
@@ -286,6 +405,28 @@ impl Probe {
             }
             Stopped::Hosts(table) => drop(self.tables.hosts.insert(number, *table)),
             Stopped::Matrix(table) => drop(self.tables.matrices.insert(number, *table)),
+            Stopped::Report(report) => {
+                self.jobs.reports.insert((control, number), *report);
+            }
+            Stopped::UserHistory(history) => {
+                self.jobs.user_histories.insert(number, *history);
+            }
+            Stopped::History(history) => {
+                self.jobs.histories.insert(number, *history);
+            }
+            Stopped::Alarm(alarm) => {
+                self.jobs.alarms.insert(number, *alarm);
+            }
+            Stopped::Event(event) => {
+                self.jobs.events.insert(number, *event);
+            }
+            Stopped::Stations(table) => drop(self.tables.stations.insert(number, *table)),
+            Stopped::StationPairs(table) => {
+                self.tables.station_pairs.insert(number, *table);
+            }
+            Stopped::StationReport(report) => {
+                self.jobs.station_reports.insert(number, *report);
+            }
         }
     }
 
@@ -303,6 +444,26 @@ impl Probe {
         };
         if before == Some(&row) {
             return;
+        }
+        let number = index.first().copied().unwrap_or(0);
+        let setting = |column| integer(control, &row, column) as u32;
+        match control {
+            Control::NlTopN | Control::AlTopN => {
+                if let Some(report) = self.jobs.reports.get_mut(&(control, number)) {
+                    report.requested = setting(7);
+                }
+            }
+            Control::UserHistory => {
+                if let Some(history) = self.jobs.user_histories.get_mut(&number) {
+                    history.grant(setting(3));
+                }
+            }
+            Control::History => {
+                if let Some(history) = self.jobs.histories.get_mut(&number) {
+                    history.grant(setting(3));
+                }
+            }
+            _ => {}
         }
         if control == Control::Directory
             && let Some(local) = self.directory.find(index)
@@ -376,21 +537,18 @@ impl Probe {
     }
 }
 
-/// The bounds and counts of a table, in the columns that hlHostControl and hlMatrixControl have them in.
-fn account_value(accounts: Option<(&Account, &Account)>, column: u32) -> Option<Value> {
-    let none = Account::default();
-    let (network, application) = accounts.unwrap_or((&none, &none));
-    let (account, column) = match column {
-        3..=5 => (network, column - 3),
-        7..=9 => (application, column - 7),
-        _ => return None,
+/// Whether a column names an object of ours that is a number.
+fn is_variable(control: Control, row: &ControlRow, column: u32) -> bool {
+    let table = control.table();
+    let Some(Value::Oid(variable)) = table.and_then(|table| row.value(table, column)) else {
+        return false;
     };
-    let counter = [account.dropped, account.inserts, account.deletes][column as usize];
-    Some(Value::Counter32(counter as u32))
+    let found = locate(variable.numbers());
+    found.is_some_and(|(_, column, index)| !index.is_empty() && column.syntax.is_number())
 }
 
 /// A column of integers; 0 if it has no value.
-fn integer(control: Control, row: &ControlRow, column: u32) -> i32 {
+pub(crate) fn integer(control: Control, row: &ControlRow, column: u32) -> i32 {
     let table = control.table();
     match table.and_then(|table| row.value(table, column)) {
         Some(Value::Integer(number)) => *number,

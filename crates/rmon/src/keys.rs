@@ -51,6 +51,15 @@ pub(crate) struct PairKey {
 }
 
 impl PairKey {
+    /// The same pair in the other direction.
+    pub(crate) fn reversed(self) -> PairKey {
+        PairKey {
+            source: self.destination,
+            destination: self.source,
+            ..self
+        }
+    }
+
     fn ordered(&self, order: usize) -> (u32, &Address, &Address) {
         match order {
             0 => (self.network, &self.source, &self.destination),

@@ -5,12 +5,16 @@
 
 #![forbid(unsafe_code)]
 
+mod alarms;
 #[cfg(test)]
 mod compliance;
+mod computed;
 mod control;
 mod declared;
 pub mod directory;
 mod effects;
+mod history;
+mod jobs;
 mod keys;
 mod layers;
 mod mib;
@@ -20,16 +24,22 @@ mod order;
 mod paths;
 mod probe;
 mod protocols;
+mod reports;
 mod rows;
+mod saved;
 mod shown;
+mod station_rows;
+mod stations;
 mod store;
 mod tables;
 mod tree;
 mod value;
 
 pub use control::Change;
+pub use mib::declared;
 pub use oid::{BadOid, Oid, Parts};
 pub use probe::Probe;
+pub use saved::LoadError;
 pub use shown::{HostCounts, PairCounts, ProtocolCounts};
 pub use tree::{Notification, Ticks, Tree};
 pub use value::{Missing, SetError, Value};

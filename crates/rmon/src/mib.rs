@@ -36,8 +36,14 @@ pub(crate) enum Syntax {
     /// RowStatus (RFC 2579).
     RowStatus,
     /// EntryStatus (RFC 2819).
-    #[allow(dead_code, reason = "of RMON-MIB's tables, which follow")]
     EntryStatus,
+}
+
+impl Syntax {
+    /// Whether values are numbers that can be compared.
+    pub(crate) fn is_number(self) -> bool {
+        !matches!(self, Syntax::Octets(..) | Syntax::Oid)
+    }
 }
 
 /// What managers may do with an object.
@@ -55,6 +61,8 @@ pub(crate) enum Default {
     None,
     Integer(i32),
     Text(&'static str),
+    /// `0.0`
+    NoOid,
 }
 
 /// A column, or a scalar.
@@ -241,4 +249,13 @@ impl Tree for Probe {
     fn notifications(&mut self) -> Vec<Notification> {
         core::mem::take(&mut self.notifications)
     }
+}
+
+/// All tables and groups of scalars, below 1.3.6.1.2.1.16, and the numbers of their objects that can be reached.
+pub fn declared() -> Vec<(Oid, Vec<u32>)> {
+    let tables = TABLES.iter();
+    let columns = |table: &Table| table.columns.iter().map(|column| column.number).collect();
+    tables
+        .map(|table| (Oid::new(table.entry), columns(table)))
+        .collect()
 }

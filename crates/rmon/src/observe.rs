@@ -9,8 +9,8 @@
 use core::mem;
 
 use flowgauge_wire::{
-    Batch, DecodeFlags, Decoded, DecodedBatch, Direction, FlowKey, HashSeed, LinkType,
-    PacketDescriptor, PacketFlags,
+    Batch, DecodeFlags, Decoded, Direction, FlowKey, HashSeed, LinkType, PacketDescriptor,
+    PacketFlags,
 };
 use hashbrown::HashTable;
 use smallvec::SmallVec;
@@ -19,6 +19,7 @@ use crate::directory::Directory;
 use crate::keys::{HostKey, MapKey, PairKey};
 use crate::layers::{self, Fragments, Layers};
 use crate::paths::{Group, Paths, START};
+use crate::stations::Station;
 use crate::store::{Handle, Moment};
 use crate::tables::Tables;
 
@@ -45,6 +46,8 @@ struct Side {
     epoch: u64,
     /// Rows, in the order of [`rows_of`].
     rows: SmallVec<[Handle; 4]>,
+    /// Rows of its stations.
+    stations: SmallVec<[Handle; 3]>,
 }
 
 #[derive(Clone, Debug)]
@@ -58,7 +61,7 @@ struct Conversation {
 
 /// A packet ready to be counted.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+pub(crate) struct Seen {
     key: FlowKey,
     hash: u64,
     direction: Direction,
@@ -69,6 +72,8 @@ struct Seen {
 pub(crate) struct Interface {
     /// ifIndex.
     pub(crate) number: u32,
+    /// Bits per second.
+    pub(crate) speed: u64,
     conversations: Vec<Conversation>,
     index: HashTable<u32>,
     dirty: Vec<u32>,
@@ -77,7 +82,7 @@ pub(crate) struct Interface {
     fragments: Fragments,
     /// States of plain IPv4 and IPv6 over Ethernet, without and with one tag.
     plain: [[u32; 2]; 2],
-    seen: Vec<Seen>,
+    pub(crate) ether: Ether,
 }
 
 /// What all interfaces count with.
@@ -88,16 +93,17 @@ pub(crate) struct Shared<'a> {
 }
 
 impl Interface {
-    pub(crate) fn new(number: u32) -> Interface {
+    pub(crate) fn new(number: u32, speed: u64) -> Interface {
         Interface {
             number,
+            speed,
             conversations: Vec::new(),
             index: HashTable::new(),
             dirty: Vec::new(),
             pending: Vec::new(),
             fragments: layers::fragments(),
             plain: [[START; 2]; 2],
-            seen: Vec::with_capacity(flowgauge_wire::BATCH_SIZE),
+            ether: Ether::default(),
         }
     }
 
@@ -109,37 +115,27 @@ impl Interface {
         self.plain = [[START; 2]; 2];
     }
 
-    /// Counts the packets of a batch. Datagrams reassembled from fragments among `decoded` are not packets.
-    pub(crate) fn observe(
-        &mut self,
-        shared: &mut Shared<'_>,
-        batch: &Batch<'_>,
-        decoded: &DecodedBatch,
-    ) {
-        if self.conversations.len() + layers::MOST_LEVELS * batch.len() > MOST {
+    /// Makes room for the conversations of so many packets.
+    pub(crate) fn make_room_for(&mut self, packets: usize, shared: &mut Shared<'_>) {
+        if self.conversations.len() + layers::MOST_LEVELS * packets > MOST {
             self.flush(shared.paths, shared.tables);
             self.conversations.clear();
             self.index.clear();
         }
-        let mut seen = mem::take(&mut self.seen);
-        seen.clear();
-        let is_frame = |packet: &&Decoded| !packet.flags.contains(DecodeFlags::REASSEMBLED);
-        for packet in decoded.packets.iter().filter(is_frame) {
-            let packet = match self.plain(shared, batch, packet) {
-                Some(packet) => packet,
-                None => self.unusual(shared, batch, packet.index),
-            };
-            seen.push(packet);
+    }
+
+    /// Finds out what a packet counts for.
+    #[inline]
+    pub(crate) fn see(
+        &mut self,
+        shared: &mut Shared<'_>,
+        batch: &Batch<'_>,
+        packet: &Decoded,
+    ) -> Seen {
+        match self.plain(shared, batch, packet) {
+            Some(packet) => packet,
+            None => self.unusual(shared, batch, packet.index),
         }
-        for (packet, seen) in decoded.packets.iter().filter(is_frame).zip(&seen) {
-            let index = usize::from(packet.index);
-            let frame = batch.packets.get(index);
-            let is_ethernet = frame.is_some_and(|frame| frame.link == LinkType::ETHERNET);
-            let macs = batch.bytes(index).first_chunk().filter(|_| is_ethernet);
-            shared.tables.clock.advance(packet.time);
-            self.count(shared, seen, packet.wire_len, macs);
-        }
-        self.seen = seen;
     }
 
     /// A packet whose layers are all in what was decoded: Ethernet with at most one tag, IP, TCP, UDP or ICMP.
@@ -276,29 +272,32 @@ impl Interface {
         place
     }
 
+    /// Counts a packet.
     #[inline(always)]
-    fn count(
+    pub(crate) fn count(
         &mut self,
         shared: &mut Shared<'_>,
         seen: &Seen,
         length: u32,
         macs: Option<&[u8; 12]>,
     ) {
+        let octets = u64::from(length.max(SHORTEST)) + FCS;
+        self.ether.count(octets, macs);
         let place = self.place(seen);
         let tables = &mut *shared.tables;
         tables.packets += 1;
-        let conversation = &mut self.conversations[place as usize];
-        let side = &mut conversation.sides[seen.direction.index()];
+        let conversation = &self.conversations[place as usize];
+        let side = &conversation.sides[seen.direction.index()];
         if side.epoch != tables.epoch || macs.is_some_and(|macs| *macs != side.macs) {
-            if let Some(macs) = macs {
-                side.macs = *macs;
-            }
+            self.flush_one(shared.paths, tables, place);
+            let side = &mut self.conversations[place as usize].sides[seen.direction.index()];
+            side.macs = macs.copied().unwrap_or_default();
             self.resolve(shared.paths, tables, place, seen.direction, tables.packets);
         }
         let conversation = &mut self.conversations[place as usize];
         let side = &mut conversation.sides[seen.direction.index()];
         side.packets += 1;
-        side.octets += u64::from(length.max(SHORTEST)) + FCS;
+        side.octets += octets;
         side.group_packets += u32::from(side.macs[0] & 1);
         side.last = tables.packets;
         side.stamp = tables.clock.stamp;
@@ -325,6 +324,16 @@ impl Interface {
             around.push((place, direction));
             next = outer(&self.conversations[place as usize].key, direction);
         }
+        let epoch = tables.epoch;
+        let mut stations = SmallVec::new();
+        if macs != [0; 12] {
+            tables.resolve_stations(self.number, &macs, &mut stations);
+        }
+        if tables.epoch != epoch {
+            // They are found again with the next packet.
+            tables.epoch += 1;
+        }
+        self.conversations[place as usize].sides[direction.index()].stations = stations;
         for (place, direction) in around.into_iter().rev() {
             let key = self.conversations[place as usize].key;
             // What goes for lack of room is found again with the next packet.
@@ -344,7 +353,7 @@ impl Interface {
                     group,
                     ends: key.endpoints(direction),
                     interface: self.number,
-                    mac: (level == 0).then(|| mac(&macs[6..])),
+                    mac: (level == 0).then(|| Station::of(&macs[6..]).0),
                 };
                 found.rows(tables, moment, &mut rows);
             }
@@ -362,33 +371,41 @@ impl Interface {
 
     /// Gives the rows what was counted since the last time.
     pub(crate) fn flush(&mut self, paths: &Paths, tables: &mut Tables) {
-        self.pending.resize(paths.len(), [0; 2]);
         while let Some(place) = self.dirty.pop() {
             self.conversations[place as usize].is_dirty = false;
-            for direction in [Direction::LowToHigh, Direction::HighToLow] {
-                let conversation = &mut self.conversations[place as usize];
-                let side = &mut conversation.sides[direction.index()];
-                let packets = u64::from(mem::take(&mut side.packets));
-                let octets = mem::take(&mut side.octets);
-                let gathered = Gathered {
-                    packets,
-                    octets,
-                    group_packets: u64::from(mem::take(&mut side.group_packets)),
-                    stamp: side.stamp,
-                    last: side.last,
-                };
-                if packets == 0 {
-                    continue;
-                }
-                let state = &mut self.pending[conversation.key.context as usize];
-                state[0] += packets;
-                state[1] += octets;
-                let mut next = Some((place, direction));
-                while let Some((place, direction)) = next {
-                    let conversation = &self.conversations[place as usize];
-                    self.deliver(paths, tables, (conversation, direction), &gathered);
-                    next = outer(&conversation.key, direction);
-                }
+            self.flush_one(paths, tables, place);
+        }
+    }
+
+    fn flush_one(&mut self, paths: &Paths, tables: &mut Tables, place: u32) {
+        for direction in [Direction::LowToHigh, Direction::HighToLow] {
+            let conversation = &mut self.conversations[place as usize];
+            let side = &mut conversation.sides[direction.index()];
+            let packets = u64::from(mem::take(&mut side.packets));
+            if packets == 0 {
+                continue;
+            }
+            let gathered = Gathered {
+                packets,
+                octets: mem::take(&mut side.octets),
+                group_packets: u64::from(mem::take(&mut side.group_packets)),
+                stamp: side.stamp,
+                last: side.last,
+            };
+            let state = conversation.key.context as usize;
+            if state >= self.pending.len() {
+                self.pending.resize(paths.len(), [0; 2]);
+            }
+            self.pending[state][0] += packets;
+            self.pending[state][1] += gathered.octets;
+            let side = &conversation.sides[direction.index()];
+            let mut stations = side.stations.iter().copied();
+            tables.deliver_stations(self.number, &side.macs, &gathered, &mut stations);
+            let mut next = Some((place, direction));
+            while let Some((place, direction)) = next {
+                let conversation = &self.conversations[place as usize];
+                self.deliver(paths, tables, (conversation, direction), &gathered);
+                next = outer(&conversation.key, direction);
             }
         }
     }
@@ -430,6 +447,39 @@ const SHORTEST: u32 = 60;
 
 /// Octets of the frame check sequence.
 const FCS: u64 = 4;
+
+/// What etherStats counts of an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ether {
+    pub(crate) drop_events: u64,
+    pub(crate) octets: u64,
+    pub(crate) broadcasts: u64,
+    pub(crate) multicasts: u64,
+    /// By length: 64 octets, up to 127, 255, 511, 1023, 1518, and more.
+    pub(crate) sizes: [u64; 7],
+}
+
+impl Ether {
+    #[inline(always)]
+    fn count(&mut self, octets: u64, macs: Option<&[u8; 12]>) {
+        self.octets += octets;
+        let size = match octets {
+            0..=64 => 0,
+            65..=1518 => octets.ilog2() as usize - 5,
+            _ => 6,
+        };
+        self.sizes[size] += 1;
+        if let Some(macs) = macs.filter(|macs| macs[0] & 1 == 1) {
+            let is_broadcast = macs[..6] == [0xff; 6];
+            self.broadcasts += u64::from(is_broadcast);
+            self.multicasts += u64::from(!is_broadcast);
+        }
+    }
+
+    pub(crate) fn packets(&self) -> u64 {
+        self.sizes.iter().sum()
+    }
+}
 
 /// What one direction of a conversation gathered.
 #[derive(Clone, Copy, Debug)]
@@ -532,13 +582,6 @@ fn outer(key: &FlowKey, direction: Direction) -> Option<(u32, Direction)> {
         _ => direction.reversed(),
     };
     Some((outer >> 1, direction))
-}
-
-/// A MAC address as a number.
-fn mac(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// The type of a tag that was taken out of a frame.

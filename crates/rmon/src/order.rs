@@ -10,6 +10,9 @@ use flowgauge_wire::scattered;
 /// No row.
 pub(crate) const NONE: u32 = u32::MAX;
 
+/// Instead of the parent: the row is not in the order.
+const OUT: u32 = u32::MAX - 1;
+
 /// The place of a row in an order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
@@ -25,9 +28,16 @@ impl Default for Node {
         Node {
             left: NONE,
             right: NONE,
-            parent: NONE,
+            parent: OUT,
             newest: 0,
         }
+    }
+}
+
+impl Node {
+    /// Whether the row is in the order.
+    pub(crate) fn is_in(&self) -> bool {
+        self.parent != OUT
     }
 }
 
@@ -58,6 +68,36 @@ impl Order {
 
     fn priority(&self, row: u32) -> u64 {
         scattered(u64::from(row) ^ self.secret)
+    }
+
+    /// Begins anew with these rows, which are sorted.
+    pub(crate) fn build(&mut self, rows: &mut impl Ordered, sorted: &[u32]) {
+        self.root = NONE;
+        let mut last = NONE;
+        for &row in sorted {
+            let priority = self.priority(row);
+            let (mut parent, mut left) = (last, NONE);
+            while parent != NONE && self.priority(parent) < priority {
+                (left, parent) = (parent, rows.node(parent).parent);
+            }
+            *rows.node_mut(row) = Node {
+                left,
+                right: NONE,
+                parent,
+                newest: rows.stamp(row),
+            };
+            if left != NONE {
+                rows.node_mut(left).parent = row;
+            }
+            match parent {
+                NONE => self.root = row,
+                parent => rows.node_mut(parent).right = row,
+            }
+            last = row;
+        }
+        for &row in sorted {
+            self.touch(rows, row);
+        }
     }
 
     /// Puts in a row that is not in it.
@@ -113,6 +153,9 @@ impl Order {
 
     /// Follows the stamp of a row, which has grown.
     pub(crate) fn touch(&self, rows: &mut impl Ordered, row: u32) {
+        if !rows.node(row).is_in() {
+            return;
+        }
         let stamp = rows.stamp(row);
         let mut at = row;
         while at != NONE {
@@ -291,6 +334,23 @@ mod tests {
                 let expected = model.iter().find(|row| row.0 > key && row.1 >= number).map(|row| row.0);
                 prop_assert_eq!(after(&order, &rows, key, number), expected);
             }
+        }
+    }
+
+    #[test]
+    fn an_order_is_built_of_sorted_rows() {
+        let mut rows = Rows::default();
+        let mut order = Order::new(3);
+        rows.rows = (0..5000)
+            .map(|key| (key, 1 + key % 97, Node::default()))
+            .collect();
+        order.build(&mut rows, &(0..5000).collect::<Vec<_>>());
+        for row in (0..5000).step_by(7) {
+            order.remove(&mut rows, row);
+        }
+        for (key, since) in [(0, 1), (13, 90), (4000, 97), (4998, 1), (6, 7)] {
+            let mut expected = (key + 1..5000).filter(|key| key % 7 != 0 && 1 + key % 97 >= since);
+            assert_eq!(after(&order, &rows, key, since), expected.next());
         }
     }
 

@@ -1,15 +1,17 @@
 //! All of it: interfaces, the directory, control rows and what was seen.
 
+use core::mem;
 use std::sync::Weak;
 
-use flowgauge_wire::{Batch, DecodedBatch, Nanos};
+use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, LinkType, Nanos};
 
 use crate::Notification;
 use crate::control::{Control, ControlRow, Controls};
 use crate::directory::{Directory, index};
 use crate::effects::Consequence;
+use crate::jobs::Jobs;
 use crate::keys::IF_INDEX;
-use crate::observe::{Interface, Shared};
+use crate::observe::{Interface, Seen, Shared};
 use crate::paths::Paths;
 use crate::tables::Tables;
 use crate::{Oid, Value};
@@ -26,8 +28,17 @@ pub struct Probe {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) tables: Tables,
     pub(crate) controls: Controls,
+    /// Control rows that were there before any set.
+    pub(crate) initial: Controls,
     pub(crate) consequences: Vec<(Weak<()>, Consequence)>,
     pub(crate) notifications: Vec<Notification>,
+    /// What the packets of a batch count for, and at which interface.
+    seen: Vec<Option<(usize, Seen)>>,
+    /// When something is to be done next, in [`Probe::run_due`].
+    pub(crate) due: Nanos,
+    pub(crate) jobs: Jobs,
+    /// Counts sets that changed control rows.
+    pub(crate) changes: u64,
 }
 
 impl Default for Probe {
@@ -49,8 +60,13 @@ impl Probe {
             interfaces: Vec::new(),
             tables: Tables::default(),
             controls: Controls::new(),
+            initial: Controls::new(),
             consequences: Vec::new(),
             notifications: Vec::new(),
+            seen: Vec::with_capacity(flowgauge_wire::BATCH_SIZE),
+            due: Nanos(u64::MAX),
+            jobs: Jobs::default(),
+            changes: 0,
         };
         let known = probe.directory.iter();
         let known: Vec<_> = known
@@ -59,15 +75,29 @@ impl Probe {
         for (local, index) in known {
             probe.own(Control::Directory, index.clone(), &[]);
             probe.note_protocol(&index, local);
+            let key = (Control::Directory, index);
+            if let Some(row) = probe.controls.get(&key).cloned() {
+                probe.initial.insert(key, row);
+            }
         }
         probe
     }
 
-    /// Adds an interface by its ifIndex, with the tables of all groups, and tells its place in the list of interfaces.
-    pub fn add_interface(&mut self, number: u32) -> usize {
-        self.interfaces.push(Interface::new(number));
+    /// Adds an interface by its ifIndex and its speed in bits per second, with the tables of all groups, and tells its
+    /// place in the list of interfaces.
+    pub fn add_interface(&mut self, number: u32, speed: u64) -> usize {
+        self.interfaces.push(Interface::new(number, speed));
         let source = Value::Oid(Oid::new(&IF_INDEX).child(&[number]));
-        for control in [Control::Dist, Control::Map, Control::Hosts, Control::Matrix] {
+        let tables = [
+            Control::Ether,
+            Control::Stations,
+            Control::StationPairs,
+            Control::Dist,
+            Control::Map,
+            Control::Hosts,
+            Control::Matrix,
+        ];
+        for control in tables {
             let free = (1..).find(|row| !self.controls.contains_key(&(control, vec![*row])));
             let index = vec![free.unwrap_or(1)];
             self.own(control, index.clone(), &[(2, source.clone())]);
@@ -93,20 +123,60 @@ impl Probe {
             }
         }
         row.active = true;
+        self.initial.insert((control, index.clone()), row.clone());
         self.controls.insert((control, index), row);
     }
 
-    /// Counts the packets of a batch from an interface.
-    pub fn observe(&mut self, interface: usize, batch: &Batch<'_>, decoded: &DecodedBatch) {
+    /// Counts sets that changed control rows: another number means that [`Probe::save`] may have something new.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Counts the packets of a batch: those of the first interface if there is only one, else each by the place that its
+    /// descriptor says.
+    pub fn observe(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {
         self.keep_up();
         let mut shared = Shared {
             directory: &self.directory,
             paths: &mut self.paths,
             tables: &mut self.tables,
         };
-        if let Some(interface) = self.interfaces.get_mut(interface) {
-            interface.observe(&mut shared, batch, decoded);
+        for interface in &mut self.interfaces {
+            interface.make_room_for(batch.len(), &mut shared);
         }
+        let only = self.interfaces.len() == 1;
+        let mut seen = mem::take(&mut self.seen);
+        seen.clear();
+        // Datagrams reassembled from fragments are no packets.
+        let is_frame = |packet: &&Decoded| !packet.flags.contains(DecodeFlags::REASSEMBLED);
+        for packet in decoded.packets.iter().filter(is_frame) {
+            let frame = batch.packets.get(usize::from(packet.index));
+            let place = frame.map_or(0, |frame| usize::from(frame.interface));
+            let place = if only { 0 } else { place };
+            let interface = self.interfaces.get_mut(place);
+            let found = interface.map(|interface| interface.see(&mut shared, batch, packet));
+            seen.push(found.map(|found| (place, found)));
+        }
+        for (packet, seen) in decoded.packets.iter().filter(is_frame).zip(&seen) {
+            let Some((place, seen)) = seen else {
+                continue;
+            };
+            if packet.time >= self.due {
+                self.run_due(packet.time);
+            }
+            let index = usize::from(packet.index);
+            let frame = batch.packets.get(index);
+            let is_ethernet = frame.is_some_and(|frame| frame.link == LinkType::ETHERNET);
+            let macs = batch.bytes(index).first_chunk().filter(|_| is_ethernet);
+            self.tables.clock.advance(packet.time);
+            let mut shared = Shared {
+                directory: &self.directory,
+                paths: &mut self.paths,
+                tables: &mut self.tables,
+            };
+            self.interfaces[*place].count(&mut shared, seen, packet.wire_len, macs);
+        }
+        self.seen = seen;
         if let Some(now) = batch.now {
             self.tick(now);
         }
@@ -114,7 +184,17 @@ impl Probe {
 
     /// Goes on to a time without packets.
     pub fn tick(&mut self, now: Nanos) {
+        if now >= self.due {
+            self.run_due(now);
+        }
         self.tables.clock.advance(now);
+    }
+
+    /// Tells how many packets an interface has lost so far.
+    pub fn note_drops(&mut self, place: usize, packets: u64) {
+        if let Some(interface) = self.interfaces.get_mut(place) {
+            interface.ether.drop_events = packets;
+        }
     }
 
     /// Lets all rows have what was counted, and follow what sets have asked for.

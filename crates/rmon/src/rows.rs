@@ -5,13 +5,20 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 
 use crate::Value;
-use crate::keys::{HostKey, MapKey, PairKey};
+use crate::computed::ether_value;
+use crate::control::{Control, ControlRow};
+use crate::history::{Bucket, History, Sample};
+use crate::jobs::SECOND;
+use crate::keys::{HostKey, MapKey, PairKey, octets};
 use crate::mib::Index;
+use crate::observe::Ether;
 use crate::probe::Probe;
+use crate::reports::TopRow;
 use crate::store::{Application, Key, Row};
 use crate::tables::{Clock, HostTable, MatrixTable};
 
-type Found = Option<(Index, Value)>;
+/// Index and value of a row.
+pub(crate) type Found = Option<(Index, Value)>;
 
 /// The low part of a counter that began at 0: it is shown as a gauge, and wraps.
 fn low(counter: u64) -> Value {
@@ -24,6 +31,14 @@ fn high(counters: &[u64], column: u32) -> Option<Value> {
     Some(match column % 2 {
         1 => Value::Gauge32((counter >> 32) as u32),
         _ => Value::Counter64(counter),
+    })
+}
+
+/// The same where what is above is a counter, too.
+pub(crate) fn high_counter(counters: &[u64], column: u32) -> Option<Value> {
+    Some(match high(counters, column)? {
+        Value::Gauge32(above) => Value::Counter32(above),
+        all => all,
     })
 }
 
@@ -352,10 +367,10 @@ pub(crate) fn probe_scalars(probe: &mut Probe, number: u32) -> Option<Value> {
     })
 }
 
-/// probeCapabilities: protocolDirectory to alMatrix, and probeConfig.
-const CAPABILITIES: &[usize] = &[18, 19, 20, 21, 22, 23, 24, 26];
-/// hcRMONCapabilities: of protocolDistribution, nlHost, nlMatrix, alHost, alMatrix.
-const HC_CAPABILITIES: &[usize] = &[7, 8, 9, 11, 12];
+/// probeCapabilities: etherStats to matrix, event; protocolDirectory to probeConfig.
+const CAPABILITIES: &[usize] = &[0, 1, 2, 3, 4, 5, 6, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26];
+/// hcRMONCapabilities: etherStats to matrix; protocolDistribution to usrHistory.
+const HC_CAPABILITIES: &[usize] = &[1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14];
 const SMON_CAPABILITIES: &[usize] = &[];
 
 /// BITS: the first bit is the most significant one of the first octet.
@@ -391,4 +406,304 @@ fn date(ticks: u64) -> Vec<u8> {
     date.extend(of_day.map(|part| part as u8));
     date.extend([b'+', 0, 0]);
     date
+}
+
+/// The first row of tables by control row; what is left of the index is the table's.
+pub(crate) fn within<T>(
+    tables: impl Iterator<Item = (u32, T)>,
+    index: &[u32],
+    include: bool,
+    find: impl Fn(u32, &T, &[u32], bool) -> Found,
+) -> Found {
+    let (control, rest) = index.split_first().unwrap_or((&0, &[]));
+    let mut tables = tables.filter(|(number, _)| number >= control);
+    tables.find_map(|(number, table)| {
+        let (rest, include) = match number == *control && !index.is_empty() {
+            true => (rest, include || rest.is_empty()),
+            false => (&[][..], true),
+        };
+        let (row, value) = find(number, &table, rest, include)?;
+        let mut found = SmallVec::from_slice(&[number]);
+        found.extend(row);
+        Some((found, value))
+    })
+}
+
+/// The least number that an index can begin with, and whether it is the whole index.
+pub(crate) fn least(index: &[u32], include: bool) -> u32 {
+    match *index {
+        [] => 0,
+        [number] if include => number,
+        [number, ..] => number.saturating_add(1),
+    }
+}
+
+fn gauge(number: u64) -> Value {
+    Value::Gauge32(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// Reports: those whose rates are of 32 bits, or the others.
+fn report_row(
+    probe: &Probe,
+    (control, is_high): (Control, bool),
+    index: &[u32],
+    include: bool,
+    value: impl Fn(&TopRow) -> Option<Value>,
+) -> Found {
+    let first_high = if control == Control::NlTopN { 3 } else { 5 };
+    let reports = probe.jobs.reports.iter();
+    let reports = reports.filter(|((other, _), _)| *other == control);
+    let reports = reports.map(|((_, number), report)| (*number, report));
+    let reports = reports.filter(|(_, report)| (report.rate_base >= first_high) == is_high);
+    within(reports, index, include, |_, report, rest, include| {
+        let place = least(rest, include).max(1);
+        let row = report.rows.get(place as usize - 1)?;
+        Some((SmallVec::from_slice(&[place]), value(row)?))
+    })
+}
+
+/// What identifies a row of a report; al has the application behind the addresses.
+fn top_names(row: &TopRow, column: u32) -> Option<Value> {
+    let pair = &row.pair;
+    Some(match column {
+        0 => Value::Integer(pair.network as i32),
+        1 => Value::Octets(octets(pair.is_v4, &pair.source).to_vec()),
+        2 => Value::Octets(octets(pair.is_v4, &pair.destination).to_vec()),
+        3 => Value::Integer(row.application as i32),
+        _ => return None,
+    })
+}
+
+/// nlMatrixTopNTable.
+pub(crate) fn nl_top_n(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    report_row(
+        probe,
+        (Control::NlTopN, false),
+        index,
+        include,
+        |row| match column {
+            2..=4 => top_names(row, column - 2),
+            column => Some(gauge(*row.rates.get(column as usize - 5)?)),
+        },
+    )
+}
+
+/// alMatrixTopNTable.
+pub(crate) fn al_top_n(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    report_row(
+        probe,
+        (Control::AlTopN, false),
+        index,
+        include,
+        |row| match column {
+            2..=5 => top_names(row, column - 2),
+            column => Some(gauge(*row.rates.get(column as usize - 6)?)),
+        },
+    )
+}
+
+/// A rate in the three columns of HC-RMON-MIB: the low part, what is above it, all of it.
+fn wide(rates: &[u64], column: u32) -> Option<Value> {
+    let rate = *rates.get(column as usize / 3)?;
+    Some(match column % 3 {
+        0 => Value::Gauge32(rate as u32),
+        1 => Value::Gauge32((rate >> 32) as u32),
+        _ => Value::Counter64(rate),
+    })
+}
+
+/// nlMatrixTopNHighCapacityTable.
+pub(crate) fn nl_top_n_hc(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    report_row(
+        probe,
+        (Control::NlTopN, true),
+        index,
+        include,
+        |row| match column {
+            1..=3 => top_names(row, column - 1),
+            column => wide(&row.rates, column - 4),
+        },
+    )
+}
+
+/// alMatrixTopNHighCapacityTable.
+pub(crate) fn al_top_n_hc(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    report_row(
+        probe,
+        (Control::AlTopN, true),
+        index,
+        include,
+        |row| match column {
+            1..=4 => top_names(row, column - 1),
+            column => wide(&row.rates, column - 5),
+        },
+    )
+}
+
+fn user_sample(
+    probe: &Probe,
+    index: &[u32],
+    include: bool,
+    value: impl Fn(&Sample, Option<i128>) -> Value,
+) -> Found {
+    let histories = probe.jobs.user_histories.iter();
+    let histories = histories.map(|(number, history)| (*number, history));
+    within(histories, index, include, |_, history, rest, include| {
+        let (number, behind) = rest.split_first().unwrap_or((&0, &[]));
+        let first = history
+            .samples
+            .partition_point(|sample| sample.number < *number);
+        let mut samples = history.samples.iter().skip(first);
+        samples.find_map(|sample| {
+            let object = match sample.number == *number && !rest.is_empty() {
+                true => least(behind, include || behind.is_empty()).max(1),
+                false => 1,
+            };
+            let found = sample.values.get(object as usize - 1)?;
+            let index = SmallVec::from_slice(&[sample.number, object]);
+            Some((index, value(sample, *found)))
+        })
+    })
+}
+
+/// usrHistoryTable.
+pub(crate) fn user_history(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    let clock = probe.tables.clock;
+    user_sample(probe, index, include, |sample, value| match column {
+        2 => Value::TimeTicks(clock.up_time(sample.interval.0)),
+        3 => Value::TimeTicks(clock.up_time(sample.interval.1)),
+        4 => Value::Gauge32(value.unwrap_or(0).unsigned_abs() as u32),
+        // Not available, positive, negative.
+        _ => Value::Integer(value.map_or(1, |value| if value < 0 { 3 } else { 2 })),
+    })
+}
+
+/// usrHistoryHighCapacityTable.
+pub(crate) fn user_history_hc(
+    probe: &mut Probe,
+    index: &[u32],
+    include: bool,
+    column: u32,
+) -> Found {
+    user_sample(probe, index, include, |_, value| {
+        let value = value.unwrap_or(0).unsigned_abs() as u64;
+        match column {
+            1 => Value::Gauge32((value >> 32) as u32),
+            _ => Value::Counter64(value),
+        }
+    })
+}
+
+/// Buckets by control row and number.
+fn bucket(
+    probe: &Probe,
+    index: &[u32],
+    include: bool,
+    value: impl Fn(u32, &History, &Bucket) -> Option<Value>,
+) -> Found {
+    let histories = probe.jobs.histories.iter();
+    let histories = histories.map(|(number, history)| (*number, history));
+    within(
+        histories,
+        index,
+        include,
+        |control, history, rest, include| {
+            let least = least(rest, include);
+            let first = history
+                .buckets
+                .partition_point(|bucket| bucket.number < least);
+            let bucket = history.buckets.get(first)?;
+            let value = value(control, history, bucket)?;
+            Some((SmallVec::from_slice(&[bucket.number]), value))
+        },
+    )
+}
+
+/// etherHistoryTable.
+pub(crate) fn ether_history(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    let clock = probe.tables.clock;
+    bucket(probe, index, include, |control, history, bucket| {
+        let ether = &bucket.ether;
+        Some(match column {
+            1 => Value::Integer(control as i32),
+            2 => Value::Integer(bucket.number as i32),
+            3 => Value::TimeTicks(clock.up_time(bucket.start)),
+            // The same counters as in etherStats, one column later.
+            4..=14 => return ether_value(ether, column - 1),
+            _ => Value::Integer(utilization(history, ether)),
+        })
+    })
+}
+
+/// Hundredths of a percent of what the interface could carry (RFC 2819, etherHistoryUtilization).
+fn utilization(history: &History, ether: &Ether) -> i32 {
+    let seconds = u128::from((history.timer.interval / SECOND).max(1));
+    // The gap between frames and the preamble belong to each packet.
+    let bits = u128::from(ether.packets()) * (96 + 64) + u128::from(ether.octets) * 8;
+    let most = seconds * u128::from(history.speed.max(1));
+    (bits * 10_000 / most).min(10_000) as i32
+}
+
+/// etherHistoryHighCapacityTable.
+pub(crate) fn ether_history_hc(
+    probe: &mut Probe,
+    index: &[u32],
+    include: bool,
+    column: u32,
+) -> Found {
+    bucket(probe, index, include, |_, _, bucket| {
+        high(&[bucket.ether.packets(), bucket.ether.octets], column)
+    })
+}
+
+/// A table that adds columns to the control rows of another one.
+pub(crate) fn augment(
+    probe: &Probe,
+    control: Control,
+    index: &[u32],
+    include: bool,
+    value: impl Fn(&ControlRow) -> Option<Value>,
+) -> Found {
+    let rows = probe.controls.range((control, index.to_vec())..);
+    let mut rows = rows.take_while(|((other, _), _)| *other == control);
+    rows.find_map(|((_, found), row)| {
+        let is_behind = found.as_slice() > index || include;
+        let value = is_behind.then(|| value(row)).flatten()?;
+        Some((SmallVec::from_slice(found), value))
+    })
+}
+
+/// etherStatsHighCapacityTable.
+pub(crate) fn ether_hc(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    augment(probe, Control::Ether, index, include, |row| {
+        let ether = probe.ether_of(row)?;
+        let [a, b, c, d, e, f, _] = ether.sizes;
+        let counters = [ether.packets(), ether.octets, a, b, c, d, e, f];
+        high_counter(&counters, column)
+    })
+}
+
+/// historyControl2Table.
+pub(crate) fn history_2(probe: &mut Probe, index: &[u32], include: bool, _: u32) -> Found {
+    augment(probe, Control::History, index, include, |_| {
+        Some(Value::Counter32(0))
+    })
+}
+
+/// logTable.
+pub(crate) fn log(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    let events = probe.jobs.events.iter();
+    let events = events.map(|(number, event)| (*number, event));
+    within(events, index, include, |event, told, rest, include| {
+        let least = least(rest, include);
+        let first = told.log.partition_point(|entry| entry.number < least);
+        let entry = told.log.get(first)?;
+        let value = match column {
+            1 => Value::Integer(event as i32),
+            2 => Value::Integer(entry.number as i32),
+            3 => Value::TimeTicks(probe.tables.clock.up_time(entry.stamp)),
+            _ => Value::Octets(entry.text.clone()),
+        };
+        Some((SmallVec::from_slice(&[entry.number]), value))
+    })
 }

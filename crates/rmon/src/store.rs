@@ -34,8 +34,8 @@ pub(crate) trait Key: Copy + Eq + Hash {
 pub(crate) struct Row<K, const N: usize, const O: usize> {
     pub(crate) key: K,
     pub(crate) counters: [u64; N],
-    /// Larger for rows used later.
-    used: u64,
+    /// Larger for rows used later, or made later.
+    pub(crate) used: u64,
     pub(crate) created: u32,
     /// When it was changed last.
     pub(crate) stamp: u32,
@@ -167,12 +167,34 @@ pub(crate) struct Store<K, const N: usize, const A: usize, const O: usize> {
     free_application: u32,
     index: HashTable<u32>,
     orders: [Order; O],
+    /// Rows that are yet to be put in order, which is done when somebody looks.
+    fresh: Vec<u32>,
     recent_rows: Recency,
     recent_applications: Recency,
+    /// Whether the oldest row goes first, instead of the least recently used one.
+    first_in_first_out: bool,
     /// Of the network layer; each row counts once per order.
     pub(crate) network: Account,
     /// Of the application layer.
     pub(crate) application: Account,
+}
+
+/// Counters at some time, by place of the row, with its generation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot<const N: usize, const A: usize> {
+    rows: Vec<(u32, [u64; N])>,
+    applications: Vec<(u32, [u64; A])>,
+}
+
+/// What was counted since; all of a row that was not there.
+fn difference<const N: usize>(
+    known: Option<&(u32, [u64; N])>,
+    generation: u32,
+    counters: &[u64; N],
+) -> [u64; N] {
+    let known = known.filter(|(before, _)| *before == generation);
+    let before = known.map_or([0; N], |(_, counters)| *counters);
+    core::array::from_fn(|at| counters[at] - before[at])
 }
 
 /// The rows as one of the orders sees them.
@@ -208,10 +230,20 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
             free_application: NONE,
             index: HashTable::new(),
             orders: core::array::from_fn(|order| Order::new(secret(order))),
+            fresh: Vec::new(),
             recent_rows: Recency::default(),
             recent_applications: Recency::default(),
+            first_in_first_out: false,
             network,
             application,
+        }
+    }
+
+    /// One whose oldest row goes first: [`Moment::used`] is told when a row is made.
+    pub(crate) fn first_in_first_out(network: Account) -> Self {
+        Store {
+            first_in_first_out: true,
+            ..Store::new(network, Account::default())
         }
     }
 
@@ -221,12 +253,15 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
             || self.application.is_full((O * applications) as u64)
     }
 
-    /// The row with this key.
-    pub(crate) fn find(&self, key: &K) -> Option<&Row<K, N, O>> {
+    fn place(&self, key: &K) -> Option<u32> {
         let hash = FoldedState::default().hash_one(key);
         let same = |row: &u32| self.rows[*row as usize].key == *key;
-        let row = *self.index.find(hash, same)?;
-        self.rows.get(row as usize)
+        self.index.find(hash, same).copied()
+    }
+
+    /// The row with this key.
+    pub(crate) fn find(&self, key: &K) -> Option<&Row<K, N, O>> {
+        self.rows.get(self.place(key)? as usize)
     }
 
     /// The row with this key, which is made if need be; and those of its `applications`, in order of their
@@ -242,7 +277,9 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
             },
         };
         let generation = self.rows[row as usize].generation;
-        self.rows[row as usize].used = at.used;
+        if !self.first_in_first_out {
+            self.rows[row as usize].used = at.used;
+        }
         self.resolve_applications(row, applications, at);
         Handle { row, generation }
     }
@@ -284,9 +321,13 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
         let rows = &self.rows;
         let of = |row: &u32| FoldedState::default().hash_one(rows[*row as usize].key);
         self.index.insert_unique(hash, row, of);
-        for order in 0..O {
-            let rows = &mut self.rows;
-            self.orders[order].insert(&mut View { rows, order }, row);
+        if self.fresh.len() > 2 * self.rows.len() {
+            // Most of them came and went.
+            let rows = self.rows.iter().enumerate();
+            let new = rows.filter(|(_, row)| row.is_live() && !row.nodes[0].is_in());
+            self.fresh = new.map(|(row, _)| row as u32).collect();
+        } else {
+            self.fresh.push(row);
         }
         self.network.inserts += O as u64;
         Some(row)
@@ -379,7 +420,9 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
             return;
         };
         add(&mut row.counters, counters);
-        row.used = row.used.max(at.used);
+        if !self.first_in_first_out {
+            row.used = row.used.max(at.used);
+        }
         let newer = at.stamp > row.stamp;
         row.stamp = row.stamp.max(at.stamp);
         let (mut next, mut wanted) = (row.first, applications.iter().peekable());
@@ -462,9 +505,11 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
         while self.rows[row as usize].first != NONE {
             self.delete_application(self.rows[row as usize].first);
         }
-        for order in 0..O {
-            let rows = &mut self.rows;
-            self.orders[order].remove(&mut View { rows, order }, row);
+        if self.rows[row as usize].nodes[0].is_in() {
+            for order in 0..O {
+                let rows = &mut self.rows;
+                self.orders[order].remove(&mut View { rows, order }, row);
+            }
         }
         let hash = FoldedState::default().hash_one(self.rows[row as usize].key);
         if let Ok(entry) = self.index.find_entry(hash, |other| *other == row) {
@@ -500,7 +545,7 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
     pub(crate) fn delete_protocol(&mut self, protocol: u32) {
         for row in 0..self.rows.len() as u32 {
             let place = &self.rows[row as usize];
-            if place.generation.is_multiple_of(2) {
+            if !place.is_live() {
                 continue;
             }
             if place.key.network() == protocol {
@@ -515,7 +560,7 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
     pub(crate) fn delete_where(&mut self, mut goes: impl FnMut(&K) -> bool) {
         for row in 0..self.rows.len() as u32 {
             let place = &self.rows[row as usize];
-            if place.generation % 2 == 1 && goes(&place.key) {
+            if place.is_live() && goes(&place.key) {
                 self.delete(row);
             }
         }
@@ -539,7 +584,77 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
 
     /// All rows, in no order.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Row<K, N, O>> {
-        self.rows.iter().filter(|row| row.generation % 2 == 1)
+        self.rows.iter().filter(|row| row.is_live())
+    }
+
+    /// All counters, to tell later what was counted since.
+    pub(crate) fn snapshot(&self) -> Snapshot<N, A> {
+        let rows = self.rows.iter();
+        let applications = self.applications.iter();
+        Snapshot {
+            rows: rows.map(|row| (row.generation, row.counters)).collect(),
+            applications: applications
+                .map(|application| (application.generation, application.counters))
+                .collect(),
+        }
+    }
+
+    /// What was counted since then: of each row, or of each application with its row.
+    pub(crate) fn since<'a>(
+        &'a self,
+        snapshot: &'a Snapshot<N, A>,
+    ) -> impl Iterator<Item = (&'a Row<K, N, O>, [u64; N])> {
+        let rows = self
+            .rows
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| row.is_live());
+        rows.map(|(place, row)| {
+            let known = snapshot.rows.get(place);
+            (row, difference(known, row.generation, &row.counters))
+        })
+    }
+
+    /// What was counted since then of the row with this key.
+    pub(crate) fn row_since(&self, snapshot: &Snapshot<N, A>, key: &K) -> [u64; N] {
+        let Some(place) = self.place(key) else {
+            return [0; N];
+        };
+        let row = &self.rows[place as usize];
+        let known = snapshot.rows.get(place as usize);
+        difference(known, row.generation, &row.counters)
+    }
+
+    /// What was counted since then of an application of the row with this key.
+    pub(crate) fn application_since(
+        &self,
+        snapshot: &Snapshot<N, A>,
+        key: &K,
+        protocol: u32,
+    ) -> [u64; A] {
+        let row = self.place(key);
+        let place = row.and_then(|row| self.application_place(row, protocol).1);
+        let Some(place) = place else {
+            return [0; A];
+        };
+        let application = &self.applications[place as usize];
+        let known = snapshot.applications.get(place as usize);
+        difference(known, application.generation, &application.counters)
+    }
+
+    /// See [`Store::since`].
+    pub(crate) fn applications_since<'a>(
+        &'a self,
+        snapshot: &'a Snapshot<N, A>,
+    ) -> impl Iterator<Item = (&'a Row<K, N, O>, u32, [u64; A])> {
+        let all = self.applications.iter().enumerate();
+        let live = all.filter(|(_, application)| application.generation % 2 == 1);
+        live.filter_map(|(place, application)| {
+            let known = snapshot.applications.get(place);
+            let counters = difference(known, application.generation, &application.counters);
+            let row = self.rows.get(application.row as usize)?;
+            Some((row, application.protocol, counters))
+        })
     }
 
     /// A row's applications, by their LocalIndex.
@@ -557,6 +672,7 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
         include: bool,
         since: u32,
     ) -> Option<&Row<K, N, O>> {
+        self.put_in_order();
         let tree = self.orders[order];
         let view = View {
             rows: &mut self.rows,
@@ -571,6 +687,29 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
             }
         })?;
         self.rows.get(found as usize)
+    }
+
+    /// Puts new rows in their orders: one by one, or if they are many all rows at once.
+    fn put_in_order(&mut self) {
+        let fresh = core::mem::take(&mut self.fresh);
+        let many = fresh.len() > 64 + self.index.len() / 4;
+        for order in 0..O {
+            if many {
+                let mut sorted: Vec<u32> = self.index.iter().copied().collect();
+                let key = |row: &u32| &self.rows[*row as usize].key;
+                sorted.sort_unstable_by(|one, other| key(one).compare(key(other), order));
+                let rows = &mut self.rows;
+                self.orders[order].build(&mut View { rows, order }, &sorted);
+                continue;
+            }
+            for &row in &fresh {
+                let place = &self.rows[row as usize];
+                if place.is_live() && !place.nodes[order].is_in() {
+                    let rows = &mut self.rows;
+                    self.orders[order].insert(&mut View { rows, order }, row);
+                }
+            }
+        }
     }
 
     /// The same of the applications' rows, whose index ends with the application's LocalIndex.
@@ -618,6 +757,12 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
         index
             .split_at_checked(length)
             .filter(|(_, behind)| !behind.is_empty())
+    }
+}
+
+impl<K, const N: usize, const O: usize> Row<K, N, O> {
+    fn is_live(&self) -> bool {
+        self.generation % 2 == 1
     }
 }
 

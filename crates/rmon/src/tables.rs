@@ -8,6 +8,7 @@ use crate::Ticks;
 use crate::keys::{Hosts, Map, MapKey, Pairs};
 use crate::observe::Gathered;
 use crate::paths::Group;
+use crate::stations::{StationPairTable, StationTable};
 use crate::store::{Account, Handle, Moment};
 
 /// Rows of one table at most, whatever is desired: the network layer's, the application layer's.
@@ -63,6 +64,17 @@ impl Clock {
         self.origin.unwrap_or(0) + u64::from(self.stamp.saturating_sub(1))
     }
 
+    /// The time now, or 0 before the first packet.
+    pub(crate) fn started_ticks(&self) -> Ticks {
+        self.origin.map_or(0, |_| self.ticks())
+    }
+
+    /// The stamp of a time.
+    pub(crate) fn stamp_at(&self, ticks: Ticks) -> u32 {
+        let stamp = ticks.saturating_sub(self.origin.unwrap_or(0)) + 1;
+        u32::try_from(stamp).unwrap_or(u32::MAX)
+    }
+
     /// sysUpTime now.
     pub(crate) fn now(&self) -> u32 {
         self.up_time(self.stamp)
@@ -116,6 +128,8 @@ pub(crate) struct Tables {
     /// Interface and frames not mapped of the address map's control rows.
     pub(crate) maps: BTreeMap<u32, (u32, u64)>,
     pub(crate) map: Map,
+    pub(crate) stations: BTreeMap<u32, StationTable>,
+    pub(crate) station_pairs: BTreeMap<u32, StationPairTable>,
 }
 
 impl Default for Tables {
@@ -129,6 +143,8 @@ impl Default for Tables {
             dists: BTreeMap::new(),
             maps: BTreeMap::new(),
             map: Map::new(Account::new(-1, NETWORK_LIMIT), Account::new(-1, 0)),
+            stations: BTreeMap::new(),
+            station_pairs: BTreeMap::new(),
         }
     }
 }
@@ -163,7 +179,13 @@ impl Tables {
     pub(crate) fn deletes(&self) -> u64 {
         let hosts = self.hosts.values().map(|table| table.store.deletes());
         let matrices = self.matrices.values().map(|table| table.store.deletes());
-        hosts.chain(matrices).sum::<u64>() + self.map.deletes()
+        let stations = self.stations.values().map(|table| table.store.deletes());
+        let pairs = self
+            .station_pairs
+            .values()
+            .map(|table| table.store.deletes());
+        let all = hosts.chain(matrices).chain(stations).chain(pairs);
+        all.sum::<u64>() + self.map.deletes()
     }
 
     /// Whether addresses of this interface are mapped.

@@ -3,6 +3,9 @@
 use flowgauge_rmon::Probe;
 use flowgauge_wire::{Batch, DecodedBatch, Decoder, LinkType, Nanos, PacketDescriptor};
 
+/// Bits per second of interfaces.
+pub(crate) const SPEED: u64 = 1_000_000_000;
+
 /// A tick in nanoseconds.
 pub(crate) const TICK: u64 = 10_000_000;
 
@@ -31,13 +34,14 @@ pub(crate) fn send(probe: &mut Probe, interface: usize, tick: u64, times: usize,
         captured_len: frame.len() as u32,
         wire_len: frame.len() as u32,
         link: LinkType::ETHERNET,
+        interface: interface as u16,
         ..PacketDescriptor::default()
     };
     let packets = vec![descriptor; times];
     let batch = Batch::new(frame, &packets);
     let mut decoded = DecodedBatch::new();
     Decoder::default().decode_batch(&batch, &mut decoded);
-    probe.observe(interface, &batch, &decoded);
+    probe.observe(&batch, &decoded);
 }
 
 /// Goes on to a tick.

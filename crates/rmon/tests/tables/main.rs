@@ -6,6 +6,7 @@
 mod corpora;
 mod counts;
 mod frames;
+mod jobs;
 mod model;
 mod sets;
 mod traces;

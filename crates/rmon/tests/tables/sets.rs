@@ -2,7 +2,7 @@
 
 use flowgauge_rmon::{Missing, Oid, Probe, SetError, Tree, Value};
 
-use crate::frames::{send, udp};
+use crate::frames::{SPEED, send, udp};
 use crate::traces::walk;
 
 /// A name below rmon.
@@ -44,7 +44,7 @@ type Status = Result<Value, Missing>;
 
 fn probe() -> Probe {
     let mut probe = Probe::new();
-    probe.add_interface(1);
+    probe.add_interface(1, SPEED);
     probe.set_zero(500);
     send(&mut probe, 0, 1000, 3, &udp(true, (1, 2), 53));
     probe

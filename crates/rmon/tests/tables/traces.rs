@@ -81,7 +81,7 @@ pub(crate) fn count(
             });
         }
         decoder.decode_batch(&batch, &mut decoded);
-        probe.observe(0, &batch, &decoded);
+        probe.observe(&batch, &decoded);
         between(probe, &packets);
     }
     packets

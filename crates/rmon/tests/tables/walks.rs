@@ -2,7 +2,7 @@
 
 use flowgauge_rmon::{Oid, Probe, Tree, Value};
 
-use crate::frames::{send, tick, udp};
+use crate::frames::{SPEED, send, tick, udp};
 use crate::sets::set;
 use crate::traces::walk;
 
@@ -28,7 +28,7 @@ fn marked(probe: &mut Probe, mark: u32) -> Vec<(u32, u32, u32)> {
 #[test]
 fn worked_examples_of_the_rfc() {
     let mut probe = Probe::new();
-    probe.add_interface(1);
+    probe.add_interface(1, SPEED);
     probe.set_zero(ZERO);
     let at = |probe: &mut Probe, time: u64, row: u8, times: usize| {
         send(probe, 0, ZERO + time, times, &udp(row != 3, (row, 9), 9999));
@@ -79,8 +79,8 @@ fn probe_network() -> u32 {
 #[test]
 fn a_walk_passes_once_through_each_control_row() {
     let mut probe = Probe::new();
-    probe.add_interface(1);
-    probe.add_interface(2);
+    probe.add_interface(1, SPEED);
+    probe.add_interface(2, SPEED);
     probe.set_zero(ZERO);
     send(&mut probe, 0, ZERO + 5, 1, &udp(true, (1, 2), 53));
     send(&mut probe, 1, ZERO + 6, 1, &udp(true, (3, 4), 53));
@@ -103,7 +103,7 @@ fn a_walk_passes_once_through_each_control_row() {
 #[test]
 fn next_is_behind_any_name() {
     let mut probe = Probe::new();
-    probe.add_interface(1);
+    probe.add_interface(1, SPEED);
     probe.set_zero(ZERO);
     for host in 1..6 {
         send(

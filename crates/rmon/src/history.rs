@@ -1,0 +1,174 @@
+//! Histories: of an interface (etherHistory), and of any objects (usrHistory).
+
+use std::collections::VecDeque;
+
+use crate::jobs::Timer;
+use crate::observe::Ether;
+use crate::probe::Probe;
+use crate::{Oid, Tree, Value};
+
+/// Buckets of a history at most.
+pub(crate) const MOST_BUCKETS: u32 = 10_000;
+
+/// A history of an interface.
+#[derive(Debug)]
+pub(crate) struct History {
+    pub(crate) interface: u32,
+    pub(crate) granted: u32,
+    /// Bits per second of the interface.
+    pub(crate) speed: u64,
+    pub(crate) timer: Timer,
+    before: Option<Ether>,
+    /// The number of the next sample, from 1.
+    next: u32,
+    pub(crate) buckets: VecDeque<Bucket>,
+}
+
+/// What an interface carried in an interval.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bucket {
+    pub(crate) number: u32,
+    /// Its start, as a stamp.
+    pub(crate) start: u32,
+    pub(crate) ether: Ether,
+}
+
+/// A history of objects.
+#[derive(Debug)]
+pub(crate) struct UserHistory {
+    pub(crate) granted: u32,
+    pub(crate) timer: Timer,
+    /// Variables, whether differences are wanted, and the value before.
+    pub(crate) objects: Vec<(Oid, bool, Option<i128>)>,
+    next: u32,
+    pub(crate) samples: VecDeque<Sample>,
+}
+
+/// Values of objects at the end of an interval.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    pub(crate) number: u32,
+    /// Its start and end, as stamps.
+    pub(crate) interval: (u32, u32),
+    /// By place of the object; nothing if there was no value.
+    pub(crate) values: Vec<Option<i128>>,
+}
+
+impl Ether {
+    fn since(&self, before: &Ether) -> Ether {
+        Ether {
+            drop_events: self.drop_events.saturating_sub(before.drop_events),
+            octets: self.octets - before.octets,
+            broadcasts: self.broadcasts - before.broadcasts,
+            multicasts: self.multicasts - before.multicasts,
+            sizes: core::array::from_fn(|size| self.sizes[size] - before.sizes[size]),
+        }
+    }
+}
+
+impl History {
+    pub(crate) fn new(interface: u32, requested: u32, timer: Timer, now: Ether) -> History {
+        History {
+            interface,
+            granted: requested.min(MOST_BUCKETS),
+            speed: 0,
+            timer,
+            before: Some(now),
+            next: 1,
+            buckets: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn grant(&mut self, requested: u32) {
+        self.granted = requested.min(MOST_BUCKETS);
+        trim(&mut self.buckets, self.granted);
+    }
+}
+
+impl UserHistory {
+    pub(crate) fn new(requested: u32, timer: Timer) -> UserHistory {
+        UserHistory {
+            granted: requested.min(MOST_BUCKETS),
+            timer,
+            objects: Vec::new(),
+            next: 1,
+            samples: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn grant(&mut self, requested: u32) {
+        self.granted = requested.min(MOST_BUCKETS);
+        trim(&mut self.samples, self.granted);
+    }
+}
+
+fn trim<T>(buckets: &mut VecDeque<T>, most: u32) {
+    while buckets.len() > most as usize {
+        buckets.pop_front();
+    }
+}
+
+/// The number that a value is, if it is one.
+pub(crate) fn number(value: &Value) -> Option<i128> {
+    Some(match value {
+        Value::Integer(number) => (*number).into(),
+        Value::Counter32(number) | Value::Gauge32(number) | Value::TimeTicks(number) => {
+            (*number).into()
+        }
+        Value::Counter64(number) => (*number).into(),
+        _ => return None,
+    })
+}
+
+impl Probe {
+    /// A bucket of an interface's history is full.
+    pub(crate) fn end_bucket(&mut self, row: u32, now: u64) {
+        let Some(history) = self.jobs.histories.get_mut(&row) else {
+            return;
+        };
+        let number = history.interface;
+        let interface = self
+            .interfaces
+            .iter()
+            .find(|interface| interface.number == number);
+        let ether = interface.map_or_else(Ether::default, |interface| interface.ether);
+        let start = self.tables.clock.stamp_at(history.timer.began);
+        let before = history.before.replace(ether).unwrap_or(ether);
+        history.buckets.push_back(Bucket {
+            number: history.next,
+            start,
+            ether: ether.since(&before),
+        });
+        trim(&mut history.buckets, history.granted);
+        let left_out = history.timer.go_on(now, history.granted.into());
+        history.next = history.next.wrapping_add(1 + left_out as u32);
+    }
+
+    /// A sample of objects is due.
+    pub(crate) fn sample_user_history(&mut self, row: u32, now: u64) {
+        let Some(mut history) = self.jobs.user_histories.remove(&row) else {
+            return;
+        };
+        let clock = &self.tables.clock;
+        let interval = (clock.stamp_at(history.timer.began), clock.stamp);
+        let mut values = Vec::with_capacity(history.objects.len());
+        for (variable, wants_difference, before) in &mut history.objects {
+            let value = self.get(variable).ok().as_ref().and_then(number);
+            values.push(match (*wants_difference, value, *before) {
+                (false, value, _) => value,
+                (true, Some(value), Some(before)) => Some(value - before),
+                (true, ..) => None,
+            });
+            *before = value;
+        }
+        history.samples.push_back(Sample {
+            number: history.next,
+            interval,
+            values,
+        });
+        trim(&mut history.samples, history.granted);
+        let left_out = history.timer.go_on(now, history.granted.into());
+        history.next = history.next.wrapping_add(1 + left_out as u32);
+        self.jobs.user_histories.insert(row, history);
+    }
+}

@@ -1,0 +1,222 @@
+//! Rows of stations, as [`crate::rows`] has those of protocols and hosts.
+
+use smallvec::SmallVec;
+
+use crate::Value;
+use crate::control::Control;
+use crate::mib::Index;
+use crate::probe::Probe;
+use crate::rows::{Found, augment, high_counter, least, within};
+use crate::stations::{Station, StationPair};
+use crate::store::{Key, Row};
+
+fn counter(counter: u64) -> Value {
+    Value::Counter32(counter as u32)
+}
+
+fn address(station: Station) -> Value {
+    Value::Octets(station.octets().to_vec())
+}
+
+/// A station in its row: control row, place in the order of creation.
+type InRow<'a> = (u32, u64, &'a Row<Station, 6, 1>);
+
+/// Columns of hostTable and of hostTimeTable.
+fn station_value((control, place, row): InRow<'_>, column: u32) -> Option<Value> {
+    Some(match column {
+        1 => address(row.key),
+        2 => Value::Integer(place as i32),
+        3 => Value::Integer(control as i32),
+        4..=7 => counter(row.counters[column as usize - 4]),
+        8 => counter(0),
+        _ => counter(*row.counters.get(column as usize - 5)?),
+    })
+}
+
+/// By address.
+fn by_address(
+    probe: &mut Probe,
+    index: &[u32],
+    include: bool,
+    value: impl Fn(InRow<'_>) -> Option<Value>,
+) -> Found {
+    let (control, rest) = index.split_first().unwrap_or((&0, &[]));
+    let tables = probe.tables.stations.range_mut(control..);
+    tables.into_iter().find_map(|(number, table)| {
+        let (rest, include) = match number == control {
+            true => (rest, include),
+            false => (&[][..], true),
+        };
+        let deletes = table.store.network.deletes;
+        let row = table.store.next(0, rest, include, 0)?;
+        let value = value((*number, row.used + 1 - deletes, row))?;
+        let mut found: Index = SmallVec::from_slice(&[*number]);
+        found.extend(Key::index(&row.key, 0));
+        Some((found, value))
+    })
+}
+
+/// By order of creation.
+fn by_time(
+    probe: &Probe,
+    index: &[u32],
+    include: bool,
+    value: impl Fn(InRow<'_>) -> Option<Value>,
+) -> Found {
+    let tables = probe.tables.stations.iter();
+    let tables = tables.map(|(number, table)| (*number, table));
+    within(tables, index, include, |control, table, rest, include| {
+        let place = least(rest, include).max(1);
+        let station = table.created.get(place as usize - 1)?;
+        let row = table.store.find(station)?;
+        let value = value((control, place.into(), row))?;
+        Some((SmallVec::from_slice(&[place]), value))
+    })
+}
+
+/// hostTable.
+pub(crate) fn host(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    by_address(probe, index, include, |row| station_value(row, column))
+}
+
+/// hostTimeTable.
+pub(crate) fn host_time(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    by_time(probe, index, include, |row| station_value(row, column))
+}
+
+/// hostHighCapacityTable.
+pub(crate) fn host_hc(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    by_address(probe, index, include, |(_, _, row)| {
+        high_counter(&row.counters, column)
+    })
+}
+
+/// hostTimeHighCapacityTable.
+pub(crate) fn host_time_hc(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    by_time(probe, index, include, |(_, _, row)| {
+        high_counter(&row.counters, column)
+    })
+}
+
+fn pair(
+    probe: &mut Probe,
+    order: usize,
+    index: &[u32],
+    include: bool,
+    value: impl Fn(u32, &Row<StationPair, 2, 2>) -> Option<Value>,
+) -> Found {
+    let (control, rest) = index.split_first().unwrap_or((&0, &[]));
+    let tables = probe.tables.station_pairs.range_mut(control..);
+    tables.into_iter().find_map(|(number, table)| {
+        let (rest, include) = match number == control {
+            true => (rest, include),
+            false => (&[][..], true),
+        };
+        let row = table.store.next(order, rest, include, 0)?;
+        let mut found: Index = SmallVec::from_slice(&[*number]);
+        found.extend(row.key.index(order));
+        Some((found, value(*number, row)?))
+    })
+}
+
+fn pair_value(control: u32, row: &Row<StationPair, 2, 2>, column: u32) -> Option<Value> {
+    Some(match column {
+        1 => address(row.key.source),
+        2 => address(row.key.destination),
+        3 => Value::Integer(control as i32),
+        4 | 5 => counter(row.counters[column as usize - 4]),
+        _ => counter(0),
+    })
+}
+
+/// matrixSDTable.
+pub(crate) fn matrix_sd(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    pair(probe, 0, index, include, |control, row| {
+        pair_value(control, row, column)
+    })
+}
+
+/// matrixDSTable.
+pub(crate) fn matrix_ds(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    pair(probe, 1, index, include, |control, row| {
+        pair_value(control, row, column)
+    })
+}
+
+/// matrixSDHighCapacityTable.
+pub(crate) fn matrix_sd_hc(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    pair(probe, 0, index, include, |_, row| {
+        high_counter(&row.counters, column)
+    })
+}
+
+/// matrixDSHighCapacityTable.
+pub(crate) fn matrix_ds_hc(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    pair(probe, 1, index, include, |_, row| {
+        high_counter(&row.counters, column)
+    })
+}
+
+/// hostControl2Table and matrixControl2Table: dropped frames, creation.
+fn control_2(probe: &Probe, control: Control, index: &[u32], include: bool, column: u32) -> Found {
+    augment(probe, control, index, include, |row| {
+        Some(match column {
+            1 => Value::Counter32(0),
+            _ => Value::TimeTicks(probe.tables.clock.up_time(row.created)),
+        })
+    })
+}
+
+/// hostControl2Table.
+pub(crate) fn host_2(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    control_2(probe, Control::Stations, index, include, column)
+}
+
+/// matrixControl2Table.
+pub(crate) fn matrix_2(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    control_2(probe, Control::StationPairs, index, include, column)
+}
+
+/// etherStats2Table.
+pub(crate) fn ether_2(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    control_2(probe, Control::Ether, index, include, column)
+}
+
+fn report(
+    probe: &Probe,
+    index: &[u32],
+    include: bool,
+    value: impl Fn(u32, u32, (Station, u64)) -> Option<Value>,
+) -> Found {
+    let reports = probe.jobs.station_reports.iter();
+    let reports = reports.map(|(number, report)| (*number, report));
+    within(reports, index, include, |control, report, rest, include| {
+        let place = least(rest, include).max(1);
+        let row = report.rows.get(place as usize - 1)?;
+        Some((SmallVec::from_slice(&[place]), value(control, place, *row)?))
+    })
+}
+
+/// hostTopNTable.
+pub(crate) fn host_top_n(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    report(probe, index, include, |control, place, (station, rate)| {
+        Some(match column {
+            1 => Value::Integer(control as i32),
+            2 => Value::Integer(place as i32),
+            3 => address(station),
+            _ => Value::Integer(i32::try_from(rate).unwrap_or(i32::MAX)),
+        })
+    })
+}
+
+/// hostTopNHighCapacityTable.
+pub(crate) fn host_top_n_hc(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    report(probe, index, include, |_, _, (station, rate)| {
+        Some(match column {
+            1 => address(station),
+            2 => Value::Gauge32(rate as u32),
+            3 => Value::Gauge32((rate >> 32) as u32),
+            _ => Value::Counter64(rate),
+        })
+    })
+}

@@ -1,0 +1,523 @@
+//! Reports, histories, alarms: what happens at times of its own.
+
+use flowgauge_rmon::{Oid, Probe, Tree, Value};
+
+use crate::frames::{SPEED, send, tick, udp};
+use crate::sets::{name, set};
+use crate::traces::walk;
+
+/// sysUpTime is 0 at this tick.
+const ZERO: u64 = 1_000_000;
+
+/// createAndGo and createRequest, valid.
+const CREATE_AND_GO: Value = Value::Integer(4);
+const CREATE_REQUEST: Value = Value::Integer(2);
+const VALID: Value = Value::Integer(1);
+
+fn probe() -> Probe {
+    let mut probe = Probe::new();
+    probe.add_interface(1, SPEED);
+    probe.set_zero(ZERO);
+    send(&mut probe, 0, ZERO + 100, 1, &udp(true, (1, 2), 53));
+    probe
+}
+
+fn number(value: &Value) -> u32 {
+    match value {
+        Value::Integer(number) => *number as u32,
+        Value::Gauge32(number) | Value::Counter32(number) | Value::TimeTicks(number) => *number,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The columns of a table with one index behind the control row, by row: their numbers, of octets the last one.
+fn rows(probe: &mut Probe, table: &str) -> Vec<Vec<u32>> {
+    let mut rows: Vec<Vec<u32>> = Vec::new();
+    for (name, value) in walk(probe, table) {
+        let row = *name.numbers().last().unwrap() as usize;
+        let value = match &value {
+            Value::Octets(octets) => octets.last().map_or(0, |last| u32::from(*last)),
+            value => number(value),
+        };
+        rows.resize_with(rows.len().max(row), Vec::new);
+        rows[row - 1].push(value);
+    }
+    rows
+}
+
+#[test]
+fn reports_show_who_talked_most_in_each_interval() {
+    let mut probe = probe();
+    for (table, base) in [("15.4", 1), ("17.3", 1)] {
+        let column = |number: u32| format!("{table}.1.{number}.1");
+        let (matrix, by, seconds, size, status) =
+            (column(2), column(3), column(4), column(7), column(11));
+        set(
+            &mut probe,
+            &[
+                (&matrix, Value::Integer(1)),
+                (&by, Value::Integer(base)),
+                (&seconds, Value::Integer(10)),
+                (&size, Value::Integer(2)),
+                (&status, CREATE_AND_GO),
+            ],
+        )
+        .unwrap();
+    }
+    assert_eq!(walk(&mut probe, "15.5"), []);
+    // Packets there and back; before the end and at it.
+    send(&mut probe, 0, ZERO + 200, 5, &udp(true, (1, 2), 53));
+    send(&mut probe, 0, ZERO + 300, 3, &udp(true, (2, 1), 53));
+    send(&mut probe, 0, ZERO + 400, 4, &udp(true, (3, 4), 9999));
+    assert_eq!(probe.get(&name("15.4.1.4.1")), Ok(Value::Integer(7)));
+    send(&mut probe, 0, ZERO + 1100, 50, &udp(true, (5, 6), 9999));
+    let octets = 64;
+    let network = number(
+        &probe
+            .get(&name("11.2.1.3.8.0.0.0.1.0.0.8.0.2.0.0"))
+            .unwrap(),
+    );
+    let dns = number(
+        &probe
+            .get(&name(
+                "11.2.1.3.16.0.0.0.1.0.0.8.0.0.0.0.17.0.0.0.53.4.0.0.0.0",
+            ))
+            .unwrap(),
+    );
+    assert_eq!(
+        rows(&mut probe, "15.5.1"),
+        [
+            [network, 1, 2, 5, 3, 5 * octets, 3 * octets],
+            [network, 3, 4, 4, 0, 4 * octets, 0],
+        ]
+    );
+    // Terminals: protocols without any below that is counted, which udp is not.
+    assert_eq!(
+        rows(&mut probe, "17.4.1"),
+        [
+            [network, 1, 2, dns, 5, 3, 5 * octets, 3 * octets],
+            [network, 2, 1, dns, 3, 5, 3 * octets, 5 * octets],
+        ]
+    );
+    assert_eq!(walk(&mut probe, "15.8"), [], "32 bits were asked for");
+    assert_eq!(probe.get(&name("15.4.1.5.1")), Ok(Value::Counter32(1)));
+    assert_eq!(probe.get(&name("15.4.1.4.1")), Ok(Value::Integer(10)));
+    // The next one is complete by itself.
+    tick(&mut probe, ZERO + 2100);
+    assert_eq!(rows(&mut probe, "15.5.1")[0][..4], [network, 5, 6, 50]);
+    // Setting the time begins anew, and what was reported goes; undone it is there again.
+    let before = walk(&mut probe, "15.5");
+    let mut change = probe
+        .test(&[(name("15.4.1.4.1"), Value::Integer(10))])
+        .unwrap();
+    probe.commit(&mut change).unwrap();
+    assert_eq!(walk(&mut probe, "15.5"), []);
+    probe.undo(change).unwrap();
+    assert_eq!(walk(&mut probe, "15.5"), before);
+}
+
+#[test]
+fn histories_are_exact_to_the_tick_and_leave_nothing_out() {
+    let mut probe = probe();
+    set(
+        &mut probe,
+        &[
+            ("2.1.1.7.4", CREATE_REQUEST),
+            (
+                "2.1.1.2.4",
+                Value::Oid(Oid::new(&[1, 3, 6, 1, 2, 1, 2, 2, 1, 1, 1])),
+            ),
+            ("2.1.1.3.4", Value::Integer(3)),
+            ("2.1.1.5.4", Value::Integer(1)),
+        ],
+    )
+    .unwrap();
+    set(&mut probe, &[("2.1.1.7.4", VALID)]).unwrap();
+    // The packet at the end of an interval belongs to the next one.
+    for time in [150, 199, 200, 250, 300, 450] {
+        send(&mut probe, 0, ZERO + time, 1, &udp(true, (1, 2), 53));
+    }
+    let column = |probe: &mut Probe, column: u32| -> Vec<u32> {
+        let found = walk(probe, &format!("2.2.1.{column}"));
+        found.iter().map(|(_, value)| number(value)).collect()
+    };
+    assert_eq!(column(&mut probe, 2), [1, 2, 3]);
+    assert_eq!(column(&mut probe, 3), [100, 200, 300]);
+    assert_eq!(column(&mut probe, 6), [2, 2, 1]);
+    assert_eq!(column(&mut probe, 5), [128, 128, 64]);
+    // Long after: three empty intervals are left, numbered as if all had been kept.
+    tick(&mut probe, ZERO + 100_000_100);
+    assert_eq!(column(&mut probe, 6), [0, 0, 0]);
+    assert_eq!(column(&mut probe, 2), [999_998, 999_999, 1_000_000]);
+}
+
+#[test]
+fn user_histories_sample_any_number_of_ours() {
+    let mut probe = probe();
+    set(
+        &mut probe,
+        &[
+            ("18.1.1.7.2", Value::Integer(5)),
+            ("18.1.1.2.2", Value::Integer(2)),
+            ("18.1.1.5.2", Value::Integer(1)),
+        ],
+    )
+    .unwrap();
+    assert_eq!(walk(&mut probe, "18.2.1.2").len(), 2);
+    let packets = name("1.1.1.5.1");
+    // A text, an object that is no one's, and that of somebody else are refused.
+    for variable in ["1.1.1.20.1", "1.1.1.99.1"] {
+        let refused = set(&mut probe, &[("18.2.1.2.2.1", Value::Oid(name(variable)))]);
+        assert_eq!(
+            refused,
+            Err((0, flowgauge_rmon::SetError::InconsistentValue))
+        );
+    }
+    set(
+        &mut probe,
+        &[
+            ("18.2.1.2.2.1", Value::Oid(packets.clone())),
+            ("18.2.1.2.2.2", Value::Oid(packets)),
+            ("18.2.1.3.2.2", Value::Integer(2)),
+            ("18.1.1.7.2", VALID),
+        ],
+    )
+    .unwrap();
+    let active = set(&mut probe, &[("18.2.1.3.2.2", Value::Integer(1))]);
+    assert_eq!(
+        active,
+        Err((0, flowgauge_rmon::SetError::InconsistentValue))
+    );
+    send(&mut probe, 0, ZERO + 150, 4, &udp(true, (1, 2), 53));
+    send(&mut probe, 0, ZERO + 250, 2, &udp(true, (1, 2), 53));
+    tick(&mut probe, ZERO + 300);
+    let values: Vec<_> = walk(&mut probe, "18.3.1.4")
+        .iter()
+        .map(|(_, value)| number(value))
+        .collect();
+    assert_eq!(values, [5, 4, 7, 2]);
+    let ends: Vec<_> = walk(&mut probe, "18.3.1.3")
+        .iter()
+        .map(|(_, value)| number(value))
+        .collect();
+    assert_eq!(ends, [200, 200, 300, 300]);
+    // With the history its objects go.
+    set(&mut probe, &[("18.1.1.7.2", Value::Integer(6))]).unwrap();
+    assert_eq!(walk(&mut probe, "18"), []);
+}
+
+#[test]
+fn alarms_fire_events() {
+    let mut probe = probe();
+    set(
+        &mut probe,
+        &[
+            ("9.1.1.7.3", CREATE_REQUEST),
+            ("9.1.1.2.3", Value::Octets(b"busy".to_vec())),
+            ("9.1.1.3.3", Value::Integer(4)),
+        ],
+    )
+    .unwrap();
+    set(&mut probe, &[("9.1.1.7.3", VALID)]).unwrap();
+    let variable = name("1.1.1.5.1");
+    set(
+        &mut probe,
+        &[
+            ("3.1.1.12.8", CREATE_REQUEST),
+            ("3.1.1.2.8", Value::Integer(1)),
+            ("3.1.1.3.8", Value::Oid(variable.clone())),
+            ("3.1.1.4.8", Value::Integer(2)),
+            ("3.1.1.6.8", Value::Integer(1)),
+            ("3.1.1.7.8", Value::Integer(10)),
+            ("3.1.1.8.8", Value::Integer(2)),
+            ("3.1.1.9.8", Value::Integer(3)),
+            ("3.1.1.10.8", Value::Integer(3)),
+        ],
+    )
+    .unwrap();
+    set(&mut probe, &[("3.1.1.12.8", VALID)]).unwrap();
+    for (second, packets) in [(1, 3), (2, 10), (3, 30), (4, 1)] {
+        send(
+            &mut probe,
+            0,
+            ZERO + 100 * second + 50,
+            packets,
+            &udp(true, (1, 2), 53),
+        );
+    }
+    tick(&mut probe, ZERO + 520);
+    let told = probe.notifications();
+    let name_of = |column: u32| name(&format!("3.1.1.{column}.8"));
+    let expected = |kind: u32, value: i32, threshold: (u32, i32)| flowgauge_rmon::Notification {
+        kind: name(&format!("0.{kind}")),
+        objects: vec![
+            (name_of(1), Value::Integer(8)),
+            (name_of(3), Value::Oid(variable.clone())),
+            (name_of(4), Value::Integer(2)),
+            (name_of(5), Value::Integer(value)),
+            (name_of(threshold.0), Value::Integer(threshold.1)),
+        ],
+    };
+    assert_eq!(told, [expected(1, 10, (7, 10)), expected(2, 1, (8, 2))]);
+    assert_eq!(probe.notifications(), []);
+    let log: Vec<_> = walk(&mut probe, "9.2.1.3")
+        .iter()
+        .map(|(_, value)| number(value))
+        .collect();
+    assert_eq!(log, [300, 500]);
+    assert_eq!(
+        probe.get(&name("9.2.1.4.3.2")),
+        Ok(Value::Octets(b"busy".to_vec()))
+    );
+    assert_eq!(probe.get(&name("9.1.1.5.3")), Ok(Value::TimeTicks(500)));
+}
+
+/// What is saved is what is there after loading.
+#[test]
+fn control_rows_survive_a_restart() {
+    let fresh = || {
+        let mut probe = Probe::new();
+        probe.add_interface(1, SPEED);
+        probe
+    };
+    let source = Value::Oid(Oid::new(&[1, 3, 6, 1, 2, 1, 2, 2, 1, 1, 1]));
+    let mut probe = fresh();
+    assert!(!probe.save().contains("[[row]]"));
+    let changes = probe.changes();
+    for values in [
+        &[
+            ("14.1.1.12.7", CREATE_AND_GO),
+            ("14.1.1.2.7", source.clone()),
+            ("14.1.1.6.7", Value::Integer(99)),
+            ("14.1.1.11.7", Value::Octets(vec![b'a', 0, 255])),
+        ][..],
+        &[
+            ("15.1.1.12.8", Value::Integer(5)),
+            ("15.1.1.11.8", Value::Octets(b"0xy".to_vec())),
+        ],
+        &[("12.1.1.6.1", Value::Integer(6))],
+        &[("11.2.1.7.8.0.0.0.1.0.0.8.0.2.0.0", Value::Integer(2))],
+        &[
+            (
+                "11.2.1.10.16.0.0.0.1.0.0.8.0.0.0.0.17.0.0.39.15.4.0.0.0.0",
+                CREATE_AND_GO,
+            ),
+            (
+                "11.2.1.4.16.0.0.0.1.0.0.8.0.0.0.0.17.0.0.39.15.4.0.0.0.0",
+                Value::Octets(b"ours".to_vec()),
+            ),
+        ],
+        &[
+            ("18.1.1.7.2", Value::Integer(5)),
+            ("18.1.1.2.2", Value::Integer(1)),
+            ("18.2.1.2.2.1", Value::Oid(name("1.1.1.5.1"))),
+        ],
+        &[("18.1.1.7.2", VALID)],
+    ] {
+        // Objects come with the row that is set with them.
+        match values {
+            [row, count, object] if object.0.starts_with("18.2") => {
+                set(&mut probe, &[row.clone(), count.clone()]).unwrap();
+                set(&mut probe, std::slice::from_ref(object)).unwrap();
+            }
+            values => set(&mut probe, values).unwrap(),
+        }
+    }
+    assert!(probe.changes() > changes);
+    let text = probe.save();
+    let mut other = fresh();
+    other
+        .load(&text)
+        .unwrap_or_else(|error| panic!("{error}\n{text}"));
+    for table in ["11", "12.1", "14.1", "15.1", "18"] {
+        let (one, other) = (walk(&mut probe, table), walk(&mut other, table));
+        let differs = one.iter().zip(&other).find(|(one, other)| one != other);
+        assert_eq!(differs, None, "{text}");
+        assert_eq!(one.len(), other.len(), "{text}");
+    }
+    assert_eq!(other.save(), text);
+}
+
+#[test]
+fn bad_files_are_refused_with_what_and_where() {
+    let row = |table: &str, index: &str, values: &str| {
+        format!(
+            "[[row]]\ntable = \"{table}\"\nindex = \"{index}\"\nstate = \"active\"\n[row.values]\n{values}\n"
+        )
+    };
+    for (text, expected) in [
+        ("row = 1".to_owned(), "line 1"),
+        (
+            row("hlHostTable", "1", ""),
+            "row 1: unknown table \"hlHostTable\"",
+        ),
+        (
+            row("hlHostControlTable", "a", ""),
+            "row 1: \"a\" is no index",
+        ),
+        (row("hlHostControlTable", "0", ""), "noCreation"),
+        (
+            row("hlHostControlTable", "9", "hlHostControlOwner = 3"),
+            "hlHostControlOwner cannot",
+        ),
+        (
+            row("hlHostControlTable", "9", "owner = \"x\""),
+            "owner cannot",
+        ),
+        (
+            row(
+                "hlHostControlTable",
+                "9",
+                "hlHostControlNlMaxDesiredEntries = -2",
+            ),
+            "wrongValue",
+        ),
+        (
+            row(
+                "hlHostControlTable",
+                "9",
+                "hlHostControlDataSource = \"1.3.6.1.2.1.2.2.1.1.5\"",
+            ),
+            "inconsistentValue",
+        ),
+    ] {
+        let mut probe = Probe::new();
+        probe.add_interface(1, SPEED);
+        let error = probe.load(&text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+/// Stations by MAC address: in the order of their creation without gaps, by address, and reported once.
+#[test]
+fn stations_are_counted_by_address() {
+    let mut probe = probe();
+    send(&mut probe, 0, ZERO + 110, 2, &udp(true, (3, 2), 53));
+    // Another station with the address of the first.
+    let mut moved = udp(true, (1, 2), 53);
+    moved[11] = 0x77;
+    set(
+        &mut probe,
+        &[
+            ("5.1.1.10.4", CREATE_REQUEST),
+            ("5.1.1.2.4", Value::Integer(1)),
+            ("5.1.1.3.4", Value::Integer(2)),
+            ("5.1.1.6.4", Value::Integer(2)),
+        ],
+    )
+    .unwrap();
+    set(&mut probe, &[("5.1.1.10.4", VALID)]).unwrap();
+    set(&mut probe, &[("5.1.1.4.4", Value::Integer(1))]).unwrap();
+    let mut broadcast = udp(true, (3, 255), 53);
+    broadcast[..6].fill(0xff);
+    send(&mut probe, 0, ZERO + 120, 5, &moved);
+    send(&mut probe, 0, ZERO + 130, 3, &broadcast);
+    let last = |value: &Value| match value {
+        Value::Octets(octets) => u32::from(octets[5]),
+        value => number(value),
+    };
+    let column = |probe: &mut Probe, column: &str| -> Vec<u32> {
+        walk(probe, column)
+            .iter()
+            .map(|(_, value)| last(value))
+            .collect()
+    };
+    assert_eq!(column(&mut probe, "4.3.1.1"), [1, 2, 3, 0x77, 0xff]);
+    assert_eq!(column(&mut probe, "4.2.1.1"), [1, 2, 3, 0x77, 0xff]);
+    assert_eq!(column(&mut probe, "4.2.1.4"), [0, 8, 0, 0, 3]);
+    assert_eq!(column(&mut probe, "4.2.1.5"), [1, 0, 5, 5, 0]);
+    assert_eq!(column(&mut probe, "4.2.1.9"), [0, 0, 3, 0, 0]);
+    assert_eq!(column(&mut probe, "6.2.1.4"), [1, 2, 3, 5]);
+    assert_eq!(column(&mut probe, "6.3.1.1"), [1, 3, 0x77, 3]);
+    assert_eq!(probe.get(&name("4.1.1.3.1")), Ok(Value::Integer(5)));
+    assert_eq!(walk(&mut probe, "5.2"), []);
+    tick(&mut probe, ZERO + 210);
+    assert_eq!(column(&mut probe, "5.2.1.3"), [0x77, 3]);
+    assert_eq!(column(&mut probe, "5.2.1.4"), [5, 3]);
+    // It does not begin again by itself.
+    tick(&mut probe, ZERO + 900);
+    assert_eq!(column(&mut probe, "5.2.1.4"), [5, 3]);
+    assert_eq!(probe.get(&name("5.1.1.4.4")), Ok(Value::Integer(0)));
+    // Ether statistics of the same packets.
+    assert_eq!(probe.get(&name("1.1.1.5.1")), Ok(Value::Counter32(11)));
+    assert_eq!(probe.get(&name("1.1.1.6.1")), Ok(Value::Counter32(3)));
+    assert_eq!(probe.get(&name("1.1.1.14.1")), Ok(Value::Counter32(11)));
+}
+
+/// Each object that is declared answers where there is a row, as compliance is not passed by empty tables.
+#[test]
+fn each_column_of_a_table_has_as_many_rows_as_the_others() {
+    let mut probe = probe();
+    let rows: &[&[(&str, Value)]] = &[
+        &[
+            ("15.4.1.11.1", CREATE_AND_GO),
+            ("15.4.1.2.1", Value::Integer(1)),
+            ("15.4.1.3.1", Value::Integer(3)),
+            ("15.4.1.4.1", Value::Integer(1)),
+        ],
+        &[
+            ("15.4.1.11.2", CREATE_AND_GO),
+            ("15.4.1.2.2", Value::Integer(1)),
+            ("15.4.1.3.2", Value::Integer(1)),
+            ("15.4.1.4.2", Value::Integer(1)),
+        ],
+        &[
+            ("17.3.1.11.1", CREATE_AND_GO),
+            ("17.3.1.2.1", Value::Integer(1)),
+            ("17.3.1.3.1", Value::Integer(7)),
+            ("17.3.1.4.1", Value::Integer(1)),
+        ],
+        &[
+            ("17.3.1.11.2", CREATE_AND_GO),
+            ("17.3.1.2.2", Value::Integer(1)),
+            ("17.3.1.3.2", Value::Integer(3)),
+            ("17.3.1.4.2", Value::Integer(1)),
+        ],
+        &[
+            ("18.1.1.7.1", CREATE_AND_GO),
+            ("18.1.1.2.1", Value::Integer(1)),
+            ("18.1.1.5.1", Value::Integer(1)),
+        ],
+        &[
+            ("2.1.1.7.1", CREATE_REQUEST),
+            (
+                "2.1.1.2.1",
+                Value::Oid(Oid::new(&[1, 3, 6, 1, 2, 1, 2, 2, 1, 1, 1])),
+            ),
+            ("2.1.1.5.1", Value::Integer(1)),
+        ],
+        &[
+            ("9.1.1.7.1", CREATE_REQUEST),
+            ("9.1.1.3.1", Value::Integer(2)),
+        ],
+        &[("9.1.1.7.1", VALID)],
+        &[
+            ("3.1.1.12.1", CREATE_REQUEST),
+            ("3.1.1.2.1", Value::Integer(1)),
+            ("3.1.1.3.1", Value::Oid(name("1.1.1.5.1"))),
+            ("3.1.1.9.1", Value::Integer(1)),
+        ],
+        &[
+            ("5.1.1.10.1", CREATE_REQUEST),
+            ("5.1.1.2.1", Value::Integer(1)),
+            ("5.1.1.3.1", Value::Integer(2)),
+            ("5.1.1.4.1", Value::Integer(1)),
+        ],
+        &[("2.1.1.7.1", VALID)],
+        &[("3.1.1.12.1", VALID)],
+        &[("5.1.1.10.1", VALID)],
+    ];
+    for values in rows {
+        assert_eq!(set(&mut probe, values), Ok(()), "{values:?}");
+    }
+    send(&mut probe, 0, ZERO + 150, 4, &udp(true, (1, 2), 53));
+    tick(&mut probe, ZERO + 205);
+    for (table, columns) in flowgauge_rmon::declared() {
+        let rows = |probe: &mut Probe, column: u32| walk(probe, &format!("{table}.{column}")).len();
+        let first = rows(&mut probe, columns[0]);
+        assert_ne!(first, 0, "{table}");
+        for column in &columns {
+            assert_eq!(rows(&mut probe, *column), first, "{table}.{column}");
+        }
+    }
+}
