@@ -14,10 +14,11 @@ const MISSING: &[&[u32]] = &[
     // filter, capture.
     &[7],
     &[8],
-    // Counters that do not depend on the medium, SMON.
-    &[19, 15],
+    // Counters that do not depend on the medium.
     &[21],
-    &[22],
+    // SMON's data sources and port copies, which are about switches.
+    &[22, 1, 1],
+    &[22, 1, 3],
 ];
 
 /// An object of a module: its syntax and access.

@@ -59,6 +59,10 @@ impl Probe {
                 let row = self.controls.get(&(control, index.to_vec()))?;
                 ether_value(&self.ether_of(row)?, column)
             }
+            (Control::Vlans | Control::Priorities, 3) => {
+                let row = self.controls.get(&(control, index.to_vec()))?;
+                Some(Value::TimeTicks(tables.clock.up_time(row.created)))
+            }
             (Control::Stations, 3 | 4) => {
                 let table = tables.stations.get(number);
                 let account = table.map(|table| &table.store.network);

@@ -53,6 +53,10 @@ pub(crate) enum Control {
     StationTopN,
     #[strum(serialize = "matrixControlTable")]
     StationPairs,
+    #[strum(serialize = "smonVlanStatsControlTable")]
+    Vlans,
+    #[strum(serialize = "smonPrioStatsControlTable")]
+    Priorities,
 }
 
 impl Control {

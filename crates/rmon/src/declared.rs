@@ -4,7 +4,7 @@
 
 use crate::control::Control;
 use crate::mib::{Access, Column, Default, Rows, Syntax, Table};
-use crate::{rows, station_rows};
+use crate::{rows, smon, station_rows};
 
 use Access::{Create, Read, Write};
 use Syntax::{
@@ -12,7 +12,7 @@ use Syntax::{
 };
 
 /// The groups, below [`crate::mib::RMON`].
-pub(crate) static GROUPS: &[u32] = &[1, 2, 3, 4, 5, 6, 9, 11, 12, 13, 14, 15, 16, 17, 18, 19];
+pub(crate) static GROUPS: &[u32] = &[1, 2, 3, 4, 5, 6, 9, 11, 12, 13, 14, 15, 16, 17, 18, 19, 22];
 
 /// Integer32 without bounds.
 const ANY: Syntax = Integer(i32::MIN, i32::MAX);
@@ -1119,6 +1119,65 @@ pub(crate) static TABLES: &[Table] = &[
             col(5, "probeResetControl", Integer(1, 3), Write),
             col(15, "smonCapabilities", Octets(0, 1), Read),
             col(16, "hcRMONCapabilities", Octets(0, 2), Read),
+        ],
+    ),
+    // smonVlanStatsControlEntry
+    Table::new(
+        &[22, 1, 2, 1, 1],
+        Rows::Control(Control::Vlans),
+        &[
+            col(2, "smonVlanStatsControlDataSource", Oid, Create),
+            col(3, "smonVlanStatsControlCreateTime", TimeTicks, Read),
+            col(4, "smonVlanStatsControlOwner", Octets(0, 127), Create)
+                .or(Default::Text(""))
+                .live(),
+            col(5, "smonVlanStatsControlStatus", RowStatus, Create),
+        ],
+    ),
+    // smonVlanIdStatsEntry
+    Table::new(
+        &[22, 1, 2, 2, 1],
+        Rows::Seen(smon::vlans),
+        &[
+            col(2, "smonVlanIdStatsTotalPkts", Counter32, Read),
+            col(3, "smonVlanIdStatsTotalOverflowPkts", Counter32, Read),
+            col(4, "smonVlanIdStatsTotalHCPkts", Counter64, Read),
+            col(5, "smonVlanIdStatsTotalOctets", Counter32, Read),
+            col(6, "smonVlanIdStatsTotalOverflowOctets", Counter32, Read),
+            col(7, "smonVlanIdStatsTotalHCOctets", Counter64, Read),
+            col(8, "smonVlanIdStatsNUcastPkts", Counter32, Read),
+            col(9, "smonVlanIdStatsNUcastOverflowPkts", Counter32, Read),
+            col(10, "smonVlanIdStatsNUcastHCPkts", Counter64, Read),
+            col(11, "smonVlanIdStatsNUcastOctets", Counter32, Read),
+            col(12, "smonVlanIdStatsNUcastOverflowOctets", Counter32, Read),
+            col(13, "smonVlanIdStatsNUcastHCOctets", Counter64, Read),
+            col(14, "smonVlanIdStatsCreateTime", TimeTicks, Read),
+        ],
+    ),
+    // smonPrioStatsControlEntry
+    Table::new(
+        &[22, 1, 2, 3, 1],
+        Rows::Control(Control::Priorities),
+        &[
+            col(2, "smonPrioStatsControlDataSource", Oid, Create),
+            col(3, "smonPrioStatsControlCreateTime", TimeTicks, Read),
+            col(4, "smonPrioStatsControlOwner", Octets(0, 127), Create)
+                .or(Default::Text(""))
+                .live(),
+            col(5, "smonPrioStatsControlStatus", RowStatus, Create),
+        ],
+    ),
+    // smonPrioStatsEntry
+    Table::new(
+        &[22, 1, 2, 4, 1],
+        Rows::Seen(smon::priorities),
+        &[
+            col(2, "smonPrioStatsPkts", Counter32, Read),
+            col(3, "smonPrioStatsOverflowPkts", Counter32, Read),
+            col(4, "smonPrioStatsHCPkts", Counter64, Read),
+            col(5, "smonPrioStatsOctets", Counter32, Read),
+            col(6, "smonPrioStatsOverflowOctets", Counter32, Read),
+            col(7, "smonPrioStatsHCOctets", Counter64, Read),
         ],
     ),
 ];

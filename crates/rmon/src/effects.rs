@@ -389,7 +389,9 @@ impl Probe {
                 let report = self.jobs.station_reports.remove(&number)?;
                 Some(Stopped::StationReport(Box::new(report)))
             }
-            Control::Ether | Control::UserHistoryObject => None,
+            Control::Ether | Control::Vlans | Control::Priorities | Control::UserHistoryObject => {
+                None
+            }
         }
     }
 

@@ -28,6 +28,7 @@ mod reports;
 mod rows;
 mod saved;
 mod shown;
+mod smon;
 mod station_rows;
 mod stations;
 mod store;

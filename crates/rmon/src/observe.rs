@@ -19,9 +19,10 @@ use crate::directory::Directory;
 use crate::keys::{HostKey, MapKey, PairKey};
 use crate::layers::{self, Fragments, Layers};
 use crate::paths::{Group, Paths, START};
+use crate::smon::Tagged;
 use crate::stations::Station;
 use crate::store::{Handle, Moment};
-use crate::tables::Tables;
+use crate::tables::{HostTable, MatrixTable, Tables};
 
 /// Conversations whose counts are gathered. With more, all are forgotten, which changes no row.
 const MOST: usize = 1 << 17;
@@ -44,9 +45,14 @@ struct Side {
     macs: [u8; 12],
     /// [`Tables::epoch`] when its rows were found; 0 if they have to be found again.
     epoch: u64,
-    /// Rows, in the order of [`rows_of`].
+}
+
+/// The rows of one direction of a conversation, which are needed more seldom.
+#[derive(Clone, Debug, Default)]
+struct SideRows {
+    /// In the order of [`Tables::deliver`].
     rows: SmallVec<[Handle; 4]>,
-    /// Rows of its stations.
+    /// In the order of [`Tables::deliver_stations`].
     stations: SmallVec<[Handle; 3]>,
 }
 
@@ -67,6 +73,13 @@ pub(crate) struct Seen {
     direction: Direction,
 }
 
+/// A packet whose conversation is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    conversation: u32,
+    direction: Direction,
+}
+
 /// An interface whose packets are counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Interface {
@@ -75,6 +88,8 @@ pub(crate) struct Interface {
     /// Bits per second.
     pub(crate) speed: u64,
     conversations: Vec<Conversation>,
+    /// Of both directions of each conversation.
+    rows: Vec<[SideRows; 2]>,
     index: HashTable<u32>,
     dirty: Vec<u32>,
     /// Packets and octets by state of paths, which protocolDist is yet to get.
@@ -83,6 +98,7 @@ pub(crate) struct Interface {
     /// States of plain IPv4 and IPv6 over Ethernet, without and with one tag.
     plain: [[u32; 2]; 2],
     pub(crate) ether: Ether,
+    pub(crate) tagged: Tagged,
 }
 
 /// What all interfaces count with.
@@ -98,18 +114,21 @@ impl Interface {
             number,
             speed,
             conversations: Vec::new(),
+            rows: Vec::new(),
             index: HashTable::new(),
             dirty: Vec::new(),
             pending: Vec::new(),
             fragments: layers::fragments(),
             plain: [[START; 2]; 2],
             ether: Ether::default(),
+            tagged: Tagged::default(),
         }
     }
 
     /// Forgets all conversations, whose counts were [flushed](Interface::flush), as the directory has changed.
     pub(crate) fn forget(&mut self) {
         self.conversations.clear();
+        self.rows.clear();
         self.index.clear();
         self.pending.clear();
         self.plain = [[START; 2]; 2];
@@ -120,6 +139,7 @@ impl Interface {
         if self.conversations.len() + layers::MOST_LEVELS * packets > MOST {
             self.flush(shared.paths, shared.tables);
             self.conversations.clear();
+            self.rows.clear();
             self.index.clear();
         }
     }
@@ -252,7 +272,16 @@ impl Interface {
         seen
     }
 
-    /// The conversation of a packet.
+    /// Finds the conversation of a packet. That is a pass of its own over a batch, so that what is not in the cache is
+    /// waited for together.
+    #[inline]
+    pub(crate) fn look_up(&mut self, seen: &Seen) -> Placed {
+        Placed {
+            conversation: self.place(seen),
+            direction: seen.direction,
+        }
+    }
+
     #[inline]
     fn place(&mut self, seen: &Seen) -> u32 {
         let conversations = &self.conversations;
@@ -266,6 +295,7 @@ impl Interface {
             sides: Default::default(),
             is_dirty: false,
         });
+        self.rows.push(Default::default());
         let conversations = &self.conversations;
         let hash = |place: &u32| HashSeed::of_process().hash(&conversations[*place as usize].key);
         self.index.insert_unique(seen.hash, place, hash);
@@ -277,13 +307,18 @@ impl Interface {
     pub(crate) fn count(
         &mut self,
         shared: &mut Shared<'_>,
-        seen: &Seen,
+        seen: Placed,
         length: u32,
-        macs: Option<&[u8; 12]>,
+        (macs, tag): (Option<&[u8; 12]>, Option<u16>),
     ) {
         let octets = u64::from(length.max(SHORTEST)) + FCS;
         self.ether.count(octets, macs);
-        let place = self.place(seen);
+        if let Some(tag) = tag {
+            let is_group = macs.is_some_and(|macs| macs[0] & 1 == 1);
+            let stamp = shared.tables.clock.stamp;
+            self.tagged.count(tag, octets, is_group, stamp);
+        }
+        let place = seen.conversation;
         let tables = &mut *shared.tables;
         tables.packets += 1;
         let conversation = &self.conversations[place as usize];
@@ -324,48 +359,46 @@ impl Interface {
             around.push((place, direction));
             next = outer(&self.conversations[place as usize].key, direction);
         }
+        // What goes for lack of room is found again with the next packet.
         let epoch = tables.epoch;
         let mut stations = SmallVec::new();
         if macs != [0; 12] {
             tables.resolve_stations(self.number, &macs, &mut stations);
         }
-        if tables.epoch != epoch {
-            // They are found again with the next packet.
-            tables.epoch += 1;
-        }
-        self.conversations[place as usize].sides[direction.index()].stations = stations;
+        self.rows[place as usize][direction.index()].stations = stations;
         for (place, direction) in around.into_iter().rev() {
             let key = self.conversations[place as usize].key;
-            // What goes for lack of room is found again with the next packet.
-            let epoch = tables.epoch;
             let mut rows = SmallVec::new();
             let state = paths.state(key.context);
             let level = usize::from(key.protocol);
             let groups = state.levels.get(level).filter(|_| key.version != 0);
+            let back = direction.reversed().index();
+            let is_known = self.conversations[place as usize].sides[back].epoch == epoch;
+            let back = is_known.then(|| self.rows[place as usize][back].rows.clone());
+            let mut back = back.map(SmallVec::into_iter);
             for (at, group) in groups.into_iter().flatten().enumerate() {
                 let used = packet << 8 | (level as u64) << 5 | (at.min(15) as u64) << 1;
                 let moment = Moment {
                     stamp: tables.clock.stamp,
                     used,
                 };
-                self.make_room(paths, tables, group);
+                if tables.are_full(self.number, group) {
+                    // So that the least recently used rows are known.
+                    self.flush(paths, tables);
+                }
                 let found = Found {
                     group,
                     ends: key.endpoints(direction),
                     interface: self.number,
                     mac: (level == 0).then(|| Station::of(&macs[6..]).0),
                 };
-                found.rows(tables, moment, &mut rows);
+                if tables.epoch != epoch {
+                    back = None;
+                }
+                found.rows(tables, moment, back.as_mut(), &mut rows);
             }
-            let side = &mut self.conversations[place as usize].sides[direction.index()];
-            (side.epoch, side.rows) = (epoch, rows);
-        }
-    }
-
-    /// Before rows go: all have what was counted, so that the least recently used ones are known.
-    fn make_room(&mut self, paths: &Paths, tables: &mut Tables, group: &Group) {
-        if tables.are_full(self.number, group) {
-            self.flush(paths, tables);
+            self.rows[place as usize][direction.index()].rows = rows;
+            self.conversations[place as usize].sides[direction.index()].epoch = epoch;
         }
     }
 
@@ -399,12 +432,14 @@ impl Interface {
             self.pending[state][0] += packets;
             self.pending[state][1] += gathered.octets;
             let side = &conversation.sides[direction.index()];
-            let mut stations = side.stations.iter().copied();
+            let stations = &self.rows[place as usize][direction.index()].stations;
+            let mut stations = stations.iter().copied();
             tables.deliver_stations(self.number, &side.macs, &gathered, &mut stations);
             let mut next = Some((place, direction));
             while let Some((place, direction)) = next {
                 let conversation = &self.conversations[place as usize];
-                self.deliver(paths, tables, (conversation, direction), &gathered);
+                let rows = &self.rows[place as usize][direction.index()].rows;
+                self.deliver(paths, tables, (&conversation.key, rows), &gathered);
                 next = outer(&conversation.key, direction);
             }
         }
@@ -415,16 +450,15 @@ impl Interface {
         &self,
         paths: &Paths,
         tables: &mut Tables,
-        (conversation, direction): (&Conversation, Direction),
+        (key, rows): (&FlowKey, &[Handle]),
         gathered: &Gathered,
     ) {
-        let key = &conversation.key;
         let level = usize::from(key.protocol);
         if key.version == 0 {
             return;
         }
         let groups = paths.state(key.context).levels.get(level);
-        let mut rows = conversation.sides[direction.index()].rows.iter().copied();
+        let mut rows = rows.iter().copied();
         for (at, group) in groups.into_iter().flatten().enumerate() {
             let used = gathered.last << 8 | (level as u64) << 5 | (at.min(15) as u64) << 1;
             tables.deliver(self.number, group, level == 0, gathered, used, &mut rows);
@@ -504,8 +538,15 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Finds or makes the rows, in the order in which [`Tables::deliver`] takes them.
-    fn rows(&self, tables: &mut Tables, at: Moment, rows: &mut SmallVec<[Handle; 4]>) {
+    /// Finds or makes the rows, in the order in which [`Tables::deliver`] takes them. Those of packets `back`, if they are
+    /// known, are the same hosts'.
+    fn rows(
+        &self,
+        tables: &mut Tables,
+        at: Moment,
+        mut back: Option<&mut impl Iterator<Item = Handle>>,
+        rows: &mut SmallVec<[Handle; 4]>,
+    ) {
         let &Found {
             group, interface, ..
         } = self;
@@ -515,7 +556,9 @@ impl Found<'_> {
             is_v4: group.is_v4,
             address,
         };
+        let mut known = || back.as_mut().and_then(|back| back.next());
         if let Some(mac) = self.mac.filter(|_| group.map && tables.maps(interface)) {
+            known();
             let key = MapKey {
                 host: host(source),
                 interface,
@@ -529,16 +572,20 @@ impl Found<'_> {
             used: at.used + 1,
             ..at
         };
-        let before = tables.deletes();
+        let mut gone = 0;
         if group.host {
             let applications = &group.host_applications;
-            for table in tables
-                .hosts
-                .values_mut()
-                .filter(|table| table.interface == interface)
-            {
-                rows.push(table.store.resolve(&host(source), applications, at));
-                rows.push(table.store.resolve(&host(destination), applications, later));
+            let all = tables.hosts.values_mut();
+            for HostTable { store, .. } in all.filter(|table| table.interface == interface) {
+                let ends = (known(), known());
+                if let (Some(destination), Some(source)) = ends {
+                    rows.extend([source, destination]);
+                    continue;
+                }
+                let before = store.deletes();
+                rows.push(store.resolve(&host(source), applications, at));
+                rows.push(store.resolve(&host(destination), applications, later));
+                gone += store.deletes() - before;
             }
         }
         if group.matrix {
@@ -549,15 +596,15 @@ impl Found<'_> {
                 destination,
             };
             let applications = &group.matrix_applications;
-            for table in tables
-                .matrices
-                .values_mut()
-                .filter(|table| table.interface == interface)
-            {
-                rows.push(table.store.resolve(&pair, applications, at));
+            let all = tables.matrices.values_mut();
+            for MatrixTable { store, .. } in all.filter(|table| table.interface == interface) {
+                known();
+                let before = store.deletes();
+                rows.push(store.resolve(&pair, applications, at));
+                gone += store.deletes() - before;
             }
         }
-        if tables.deletes() != before {
+        if gone != 0 {
             tables.epoch += 1;
         }
     }

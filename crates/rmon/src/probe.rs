@@ -3,7 +3,7 @@
 use core::mem;
 use std::sync::Weak;
 
-use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, LinkType, Nanos};
+use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, LinkType, Nanos, PacketFlags};
 
 use crate::Notification;
 use crate::control::{Control, ControlRow, Controls};
@@ -11,7 +11,7 @@ use crate::directory::{Directory, index};
 use crate::effects::Consequence;
 use crate::jobs::Jobs;
 use crate::keys::IF_INDEX;
-use crate::observe::{Interface, Seen, Shared};
+use crate::observe::{Interface, Placed, Seen, Shared};
 use crate::paths::Paths;
 use crate::tables::Tables;
 use crate::{Oid, Value};
@@ -34,6 +34,8 @@ pub struct Probe {
     pub(crate) notifications: Vec<Notification>,
     /// What the packets of a batch count for, and at which interface.
     seen: Vec<Option<(usize, Seen)>>,
+    /// And the conversations that they belong to.
+    placed: Vec<Option<(usize, Placed)>>,
     /// When something is to be done next, in [`Probe::run_due`].
     pub(crate) due: Nanos,
     pub(crate) jobs: Jobs,
@@ -64,6 +66,7 @@ impl Probe {
             consequences: Vec::new(),
             notifications: Vec::new(),
             seen: Vec::with_capacity(flowgauge_wire::BATCH_SIZE),
+            placed: Vec::with_capacity(flowgauge_wire::BATCH_SIZE),
             due: Nanos(u64::MAX),
             jobs: Jobs::default(),
             changes: 0,
@@ -92,6 +95,8 @@ impl Probe {
             Control::Ether,
             Control::Stations,
             Control::StationPairs,
+            Control::Vlans,
+            Control::Priorities,
             Control::Dist,
             Control::Map,
             Control::Hosts,
@@ -157,8 +162,14 @@ impl Probe {
             let found = interface.map(|interface| interface.see(&mut shared, batch, packet));
             seen.push(found.map(|found| (place, found)));
         }
-        for (packet, seen) in decoded.packets.iter().filter(is_frame).zip(&seen) {
-            let Some((place, seen)) = seen else {
+        let mut placed = mem::take(&mut self.placed);
+        placed.clear();
+        placed.extend(seen.iter().map(|seen| {
+            let (place, seen) = seen.as_ref()?;
+            Some((*place, self.interfaces[*place].look_up(seen)))
+        }));
+        for (packet, placed) in decoded.packets.iter().filter(is_frame).zip(&placed) {
+            let Some((place, placed)) = *placed else {
                 continue;
             };
             if packet.time >= self.due {
@@ -167,16 +178,25 @@ impl Probe {
             let index = usize::from(packet.index);
             let frame = batch.packets.get(index);
             let is_ethernet = frame.is_some_and(|frame| frame.link == LinkType::ETHERNET);
-            let macs = batch.bytes(index).first_chunk().filter(|_| is_ethernet);
+            let bytes = batch.bytes(index);
+            let macs = bytes.first_chunk().filter(|_| is_ethernet);
+            let stripped = frame.filter(|frame| frame.flags.contains(PacketFlags::VLAN));
+            let tag = match (stripped, bytes.get(12..16)) {
+                (Some(frame), _) => Some(frame.vlan_tci),
+                (_, Some(&[0x81, 0, high, low] | &[0x88, 0xa8, high, low])) if is_ethernet => {
+                    Some(u16::from_be_bytes([high, low]))
+                }
+                _ => None,
+            };
             self.tables.clock.advance(packet.time);
             let mut shared = Shared {
                 directory: &self.directory,
                 paths: &mut self.paths,
                 tables: &mut self.tables,
             };
-            self.interfaces[*place].count(&mut shared, seen, packet.wire_len, macs);
+            self.interfaces[place].count(&mut shared, placed, packet.wire_len, (macs, tag));
         }
-        self.seen = seen;
+        (self.seen, self.placed) = (seen, placed);
         if let Some(now) = batch.now {
             self.tick(now);
         }

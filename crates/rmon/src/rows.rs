@@ -371,7 +371,8 @@ pub(crate) fn probe_scalars(probe: &mut Probe, number: u32) -> Option<Value> {
 const CAPABILITIES: &[usize] = &[0, 1, 2, 3, 4, 5, 6, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26];
 /// hcRMONCapabilities: etherStats to matrix; protocolDistribution to usrHistory.
 const HC_CAPABILITIES: &[usize] = &[1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14];
-const SMON_CAPABILITIES: &[usize] = &[];
+/// smonCapabilities: VLANs and priorities.
+const SMON_CAPABILITIES: &[usize] = &[0, 1];
 
 /// BITS: the first bit is the most significant one of the first octet.
 fn bits(numbers: &[usize]) -> Vec<u8> {

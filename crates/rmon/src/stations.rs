@@ -179,15 +179,14 @@ impl Tables {
         macs: &[u8; 12],
         rows: &mut impl Extend<Handle>,
     ) {
-        let before = self.deletes();
+        let mut gone = 0;
         let [destination, source] = [&macs[..6], &macs[6..]].map(Station::of);
         let stamp = self.clock.stamp;
-        for table in self
-            .stations
-            .values_mut()
-            .filter(|table| table.interface == interface)
-        {
+        let tables = self.stations.values_mut();
+        for table in tables.filter(|table| table.interface == interface) {
+            let before = table.store.deletes();
             rows.extend([source, destination].map(|station| table.resolve(station, stamp)));
+            gone += table.store.deletes() - before;
         }
         let pair = StationPair {
             source,
@@ -195,9 +194,11 @@ impl Tables {
         };
         let tables = self.station_pairs.values_mut();
         for table in tables.filter(|table| table.interface == interface) {
+            let before = table.store.deletes();
             rows.extend([table.resolve(&pair, stamp)]);
+            gone += table.store.deletes() - before;
         }
-        if self.deletes() != before {
+        if gone != 0 {
             self.epoch += 1;
         }
     }

@@ -695,9 +695,11 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
         let many = fresh.len() > 64 + self.index.len() / 4;
         for order in 0..O {
             if many {
-                let mut sorted: Vec<u32> = self.index.iter().copied().collect();
-                let key = |row: &u32| &self.rows[*row as usize].key;
-                sorted.sort_unstable_by(|one, other| key(one).compare(key(other), order));
+                // With their keys beside them: sorting looks at nothing else then.
+                let key = |row: &u32| (self.rows[*row as usize].key, *row);
+                let mut sorted: Vec<(K, u32)> = self.index.iter().map(key).collect();
+                sorted.sort_unstable_by(|one, other| one.0.compare(&other.0, order));
+                let sorted: Vec<u32> = sorted.into_iter().map(|(_, row)| row).collect();
                 let rows = &mut self.rows;
                 self.orders[order].build(&mut View { rows, order }, &sorted);
                 continue;

@@ -175,19 +175,6 @@ impl Tables {
             || group.map && self.map.network.is_full(1)
     }
 
-    /// Entries deleted from all tables.
-    pub(crate) fn deletes(&self) -> u64 {
-        let hosts = self.hosts.values().map(|table| table.store.deletes());
-        let matrices = self.matrices.values().map(|table| table.store.deletes());
-        let stations = self.stations.values().map(|table| table.store.deletes());
-        let pairs = self
-            .station_pairs
-            .values()
-            .map(|table| table.store.deletes());
-        let all = hosts.chain(matrices).chain(stations).chain(pairs);
-        all.sum::<u64>() + self.map.deletes()
-    }
-
     /// Whether addresses of this interface are mapped.
     pub(crate) fn maps(&self, interface: u32) -> bool {
         self.maps.values().any(|(mapped, _)| *mapped == interface)

@@ -511,6 +511,9 @@ fn each_column_of_a_table_has_as_many_rows_as_the_others() {
         assert_eq!(set(&mut probe, values), Ok(()), "{values:?}");
     }
     send(&mut probe, 0, ZERO + 150, 4, &udp(true, (1, 2), 53));
+    let mut tagged = udp(true, (1, 2), 53);
+    tagged.splice(12..12, [0x81, 0, 0, 5]);
+    send(&mut probe, 0, ZERO + 160, 1, &tagged);
     tick(&mut probe, ZERO + 205);
     for (table, columns) in flowgauge_rmon::declared() {
         let rows = |probe: &mut Probe, column: u32| walk(probe, &format!("{table}.{column}")).len();
@@ -520,4 +523,35 @@ fn each_column_of_a_table_has_as_many_rows_as_the_others() {
             assert_eq!(rows(&mut probe, *column), first, "{table}.{column}");
         }
     }
+}
+
+/// Tags, in the frame or taken out of it: VLANs and priorities.
+#[test]
+fn tagged_frames_are_counted_by_vlan_and_priority() {
+    let mut probe = probe();
+    let tagged = |tag: [u8; 2]| {
+        let mut frame = udp(true, (1, 2), 53);
+        frame.splice(12..12, [0x81, 0, tag[0], tag[1]]);
+        frame
+    };
+    // VLAN 5 with priority 0, VLAN 7 with priority 6, priority 2 without a VLAN.
+    for (tag, times) in [([0, 5], 2), ([0xc0, 7], 3), ([0x40, 0], 4)] {
+        send(&mut probe, 0, ZERO + 150, times, &tagged(tag));
+    }
+    let numbers = |probe: &mut Probe, table: &str| -> Vec<(u32, u32)> {
+        let found = walk(probe, table);
+        let row = |(name, value): &(Oid, Value)| (*name.numbers().last().unwrap(), number(value));
+        found
+            .iter()
+            .map(row)
+            .filter(|(_, count)| *count != 0)
+            .collect()
+    };
+    assert_eq!(numbers(&mut probe, "22.1.2.2.1.2.1"), [(5, 2), (7, 3)]);
+    assert_eq!(numbers(&mut probe, "22.1.2.2.1.5.1"), [(5, 128), (7, 192)]);
+    assert_eq!(numbers(&mut probe, "22.1.2.2.1.14.1"), [(5, 150), (7, 150)]);
+    assert_eq!(
+        numbers(&mut probe, "22.1.2.4.1.2.1"),
+        [(0, 2), (2, 4), (6, 3)]
+    );
 }

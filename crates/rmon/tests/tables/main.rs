@@ -5,9 +5,11 @@
 #[path = "../../../../tests/shared/corpora.rs"]
 mod corpora;
 mod counts;
+mod fragments;
 mod frames;
 mod jobs;
 mod model;
 mod sets;
 mod traces;
+mod tshark;
 mod walks;
