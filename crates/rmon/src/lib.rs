@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod agentx;
 mod alarms;
 #[cfg(test)]
 mod compliance;

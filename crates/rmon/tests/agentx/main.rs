@@ -1,0 +1,15 @@
+//! The subagent against a master of our own and against Net-SNMP's.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
+
+#[path = "../../../../fuzz/harness/rmon.rs"]
+mod harness;
+
+mod codec;
+#[path = "../../../../tests/shared/net_snmp.rs"]
+mod net_snmp;
+mod session;
+#[path = "../../../../tests/shared/skipped.rs"]
+mod skipped;
+mod snmpd;
+mod tables;
