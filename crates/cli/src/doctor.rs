@@ -1,6 +1,7 @@
 //! `flowgauge doctor`
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::os::unix::net::UnixStream;
 
 use flowgauge_record::check::{CHECK_SCHEMA, CheckRow};
 use flowgauge_record::{Format, Output, RecordWriter};
@@ -8,7 +9,7 @@ use flowgauge_runtime::shared;
 use flowgauge_sys::machine::{self, Check, Status};
 
 use crate::failure::{self, Failure};
-use crate::options::DoctorOptions;
+use crate::options::{DEFAULT_MASTER, DoctorOptions};
 use crate::sinks;
 
 /// Runs the command.
@@ -18,6 +19,7 @@ use crate::sinks;
 pub(crate) fn run(options: &DoctorOptions) -> Result<(), Failure> {
     let mut checks = machine::checks();
     checks.extend(shared_captures());
+    checks.push(agentx());
     let checks = wanted(checks, &options.interface)?;
     let format = if options.json {
         Format::Json
@@ -103,6 +105,31 @@ fn shared_captures() -> Vec<Check> {
             }
         })
         .collect()
+}
+
+/// Whether there is a master for `flowgauge rmon`.
+fn agentx() -> Check {
+    let error = UnixStream::connect(DEFAULT_MASTER).map(drop).err();
+    let (status, found) = match &error {
+        None => (Status::Ok, format!("a master listens at {DEFAULT_MASTER}")),
+        Some(error) if error.kind() == ErrorKind::PermissionDenied => {
+            (Status::Unknown, format!("{DEFAULT_MASTER}: {error}"))
+        }
+        Some(error) => (Status::Missing, format!("{DEFAULT_MASTER}: {error}")),
+    };
+    let advice = match status {
+        Status::Ok => None,
+        Status::Unknown => Some(
+            "for flowgauge rmon: agentXPerms in snmpd.conf gives a group access to the socket and its folder",
+        ),
+        _ => Some("for flowgauge rmon: run snmpd, with the line 'master agentx' in snmpd.conf"),
+    };
+    Check {
+        name: "agentx".to_owned(),
+        status,
+        found,
+        advice: advice.map(str::to_owned),
+    }
 }
 
 fn describe(status: &shared::Status) -> (Status, String) {

@@ -27,6 +27,7 @@ mod packets;
 mod preset;
 mod progress;
 mod report;
+mod rmon;
 mod say;
 mod sensor;
 mod sensor_agent;
@@ -102,6 +103,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::SensorAgent(options) => sensor_agent::run(options),
         Command::Element(options) => element::run(options),
         Command::Mapi(options) => sensor::mapi(options),
+        Command::Rmon(options) => rmon::run(options),
         Command::Keys(options) => keys::run(options),
         Command::Credential(options) => credential::run(options),
         Command::Doctor(options) => doctor::run(options),

@@ -64,6 +64,7 @@ pub mod packet;
 pub mod parties;
 pub mod quic;
 pub mod results;
+pub mod rmon;
 pub mod rpc;
 pub mod schema;
 pub mod smtp;

@@ -15,6 +15,7 @@ mod log;
 mod loss;
 mod matches;
 mod passed;
+mod rmon;
 mod sensor;
 mod shared;
 mod stack;
@@ -42,6 +43,9 @@ pub(crate) use log::{LogFormat, LogOptions};
 pub(crate) use loss::LossOptions;
 pub(crate) use matches::{MatchOptions, PatternOptions};
 use passed::passed;
+pub(crate) use rmon::{
+    DEFAULT_MASTER, RmonCommand, RmonOptions, RmonServeOptions, RmonShowOptions, RmonTable,
+};
 pub(crate) use sensor::{
     FlowOptions, SensorAgentOptions, SensorAt, SensorCommand, SensorFlowsOptions, SensorOptions,
     SensorRunOptions, StatusOptions,
@@ -115,6 +119,8 @@ pub(crate) enum Command {
     Element(Called<ElementOptions>),
     /// Run MAPI's functions on a device of a sensor, and write their results
     Mapi(Called<FlowOptions>),
+    /// Count protocols, hosts and conversations for SNMP managers (RMON2), until stopped
+    Rmon(Called<RmonOptions>),
     /// Create and show the keys with which machines identify each other
     Keys(Called<KeysOptions>),
     /// Issue, narrow, check and revoke credentials: what users may do with a sensor
@@ -132,6 +138,10 @@ impl Command {
             Command::Match(options) => Some(&options.output),
             Command::Packets(options) => Some(&options.output),
             Command::Loss(options) => Some(&options.output),
+            Command::Rmon(options) => match &options.command {
+                Some(RmonCommand::Show(options)) => Some(&options.output),
+                None => None,
+            },
             Command::Stack(options) => match &options.command {
                 StackCommand::Run(options) => Some(&options.output),
                 _ => None,
@@ -147,6 +157,7 @@ impl Command {
                 return true;
             }
             Command::Sensor(options) => return options.command.writes_standard_output(),
+            Command::Rmon(options) if options.command.is_none() => return false,
             Command::Streams(options) if options.files_are_all() => return false,
             Command::Capture(options) if options.list_interfaces || options.dump_filter > 0 => {
                 return true;
@@ -186,6 +197,10 @@ impl Command {
             Command::Report(options) => (&options.input, &options.write),
             Command::Capture(options) => (&options.input, &options.files.write),
             Command::Anonymize(options) => (&options.input, &options.files.write),
+            Command::Rmon(options) => match &options.command {
+                Some(RmonCommand::Show(options)) => (&options.input, &options.output.write),
+                None => (&options.serve.input, &None),
+            },
             Command::Stack(options) => match &options.command {
                 StackCommand::Run(options) => (&options.input, &options.output.write),
                 _ => return None,

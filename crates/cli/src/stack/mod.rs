@@ -82,7 +82,7 @@ fn reformat(options: &FormatOptions) -> Result<(), Failure> {
 
 /// Gives a file, the one that a link leads to, another text. What is there stays there until the new
 /// text is on the disk.
-fn rewrite(path: &Path, text: &[u8]) -> io::Result<()> {
+pub(crate) fn rewrite(path: &Path, text: &[u8]) -> io::Result<()> {
     let path = fs::canonicalize(path)?;
     let mut beside = path.clone().into_os_string();
     beside.push(format!(".{}.new", std::process::id()));

@@ -645,6 +645,9 @@ fn the_manual_has_each_field() {
         flowgauge_record::results::RESULT_SCHEMA,
         flowgauge_record::loss::LOSS_SCHEMA,
         flowgauge_record::loss::OBSERVATION_SCHEMA,
+        flowgauge_record::rmon::RMON_PROTOCOL_SCHEMA,
+        flowgauge_record::rmon::RMON_HOST_SCHEMA,
+        flowgauge_record::rmon::RMON_PAIR_SCHEMA,
     ];
     for field in schemas.iter().copied().flatten() {
         let row = format!("| `{}` |", field.name);

@@ -7,6 +7,12 @@ mod command_support;
 mod corpora;
 #[path = "../../../../tests/shared/loopback.rs"]
 mod loopback;
+#[path = "../../../../tests/shared/net_snmp.rs"]
+#[allow(dead_code, reason = "the subagent's own tests use more of it")]
+mod net_snmp;
+mod skipped {
+    pub(crate) use crate::corpora::skipped;
+}
 mod stack_support;
 #[path = "../../../../tests/shared/wait.rs"]
 mod wait;
@@ -33,6 +39,7 @@ mod match_cutoff;
 mod matches;
 mod packets;
 mod protocol_stacks;
+mod rmon;
 mod sensor;
 mod sharing;
 mod stack;

@@ -1,0 +1,241 @@
+//! `flowgauge rmon`: the network's own counters for SNMP managers.
+
+mod kept;
+mod reaction;
+mod show;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use flowgauge_capture::PacketSource as _;
+use flowgauge_rmon::agentx::{self, Event, Identity};
+use flowgauge_rmon::{Probe, Ticks};
+use flowgauge_wire::decode::Decoder;
+use flowgauge_wire::{DecodedBatch, Nanos};
+use parking_lot::Mutex;
+
+use crate::control::Control;
+use crate::failure::Failure;
+use crate::input::{self, Opened, Source};
+use crate::options::{InputOptions, RmonCommand, RmonOptions, RmonServeOptions};
+use crate::say::say;
+use crate::summary::Outcome;
+
+use kept::Kept;
+use reaction::Reaction;
+
+/// How often time goes on in the tables while no packets come.
+const TICK: Duration = Duration::from_millis(100);
+/// Nanoseconds of a tick of SNMP.
+const NANOS_PER_TICK: u64 = 10_000_000;
+
+/// Runs the command.
+///
+/// # Errors
+/// What went wrong, for the user.
+pub(crate) fn run(options: &RmonOptions) -> Result<(), Failure> {
+    match &options.command {
+        Some(RmonCommand::Show(options)) => show::run(options),
+        None => serve(&options.serve),
+    }
+}
+
+/// Opens what is to be counted, with a probe for it.
+fn open(options: &InputOptions, control: &Control) -> Result<(Opened, Probe), Failure> {
+    if options.workers.is_some_and(|workers| workers > 1) {
+        return Err(Failure::usage(
+            "the tables of RMON are filled by one worker",
+            "leave --workers out",
+        ));
+    }
+    let opened = input::open(options, control)?;
+    let mut probe = Probe::new();
+    if opened.live {
+        let interfaces = opened.sources.iter().flat_map(|source| source.interfaces());
+        for name in interfaces.filter_map(|interface| interface.name.as_deref()) {
+            let number = flowgauge_sys::interfaces::index_of(name);
+            probe.add_interface(number.map_or(0, i32::cast_unsigned), speed(name));
+        }
+    } else {
+        probe.add_interface(1, 0);
+    }
+    Ok((opened, probe))
+}
+
+/// Bits per second of an interface; 0 where it does not say.
+fn speed(name: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{name}/speed"));
+    let megabits = text.ok().and_then(|text| text.trim().parse::<u32>().ok());
+    u64::from(megabits.unwrap_or(0)) * 1_000_000
+}
+
+/// The clock of the tables: that of packets, which for files is another one than the machine's.
+#[derive(Debug, Default)]
+struct Clock {
+    /// What is to be added to the machine's clock, in nanoseconds.
+    ahead: AtomicI64,
+}
+
+impl Clock {
+    fn now(&self) -> Nanos {
+        let machine = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let machine = u64::try_from(machine.as_nanos()).unwrap_or(u64::MAX);
+        Nanos(machine.saturating_add_signed(self.ahead.load(Ordering::Relaxed)))
+    }
+
+    fn ticks(&self) -> Ticks {
+        self.now().0 / NANOS_PER_TICK
+    }
+
+    /// It is `time` now, by the packets of a file.
+    fn set(&self, time: Nanos) {
+        let ahead = time.0.wrapping_sub(self.now().0).cast_signed();
+        self.ahead.fetch_add(ahead, Ordering::Relaxed);
+    }
+}
+
+fn serve(options: &RmonServeOptions) -> Result<(), Failure> {
+    let control = Control::install()?;
+    control.say_what_takes_long(options.common.quiet);
+    let (mut opened, mut probe) = open(&options.input, &control)?;
+    let mut kept = Kept::load(options.config.as_deref(), &mut probe)?;
+    let tables = Mutex::new(probe);
+    let clock = Clock::default();
+    let subagent = agentx::Options {
+        address: options.agentx.clone(),
+        identity: Identity {
+            description: format!("flowgauge {}: RMON", env!("CARGO_PKG_VERSION")),
+            context: options.context.clone().map(String::into_bytes),
+            priority: options.priority,
+        },
+    };
+    let ended = Arc::new(AtomicBool::new(false));
+    let outcome = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut reaction = Reaction::new(options.then.clone());
+            let tell = |event: Event| tell(&event, options, &mut reaction);
+            agentx::run(&subagent, &tables, &ended, || clock.ticks(), tell);
+        });
+        opened.announce(options.common.quiet);
+        control.begin();
+        let pace = Pace::new(options.real_time && !opened.live);
+        let outcome = count(&mut opened, &tables, &clock, pace, &mut kept, &control);
+        if !opened.live {
+            stay(&tables, &clock, &mut kept, &control, options.common.quiet);
+        }
+        ended.store(true, Ordering::Relaxed);
+        outcome
+    });
+    outcome.conclude(&options.common)
+}
+
+/// Counts all packets.
+fn count(
+    opened: &mut Opened,
+    tables: &Mutex<Probe>,
+    clock: &Clock,
+    mut pace: Pace,
+    kept: &mut Kept<'_>,
+    control: &Control,
+) -> Outcome {
+    let started = Instant::now();
+    let mut outcome = Outcome::default();
+    let mut decoder = Decoder::default();
+    let mut decoded = DecodedBatch::new();
+    for source in &mut opened.sources {
+        while opened.live || !control.stopped() {
+            let batch = match source.next_batch() {
+                Ok(Some(batch)) => batch,
+                Ok(None) => break,
+                Err(error) => {
+                    outcome.errors.push(error);
+                    continue;
+                }
+            };
+            decoder.decode_batch(&batch, &mut decoded);
+            if let (false, Some(last)) = (opened.live, batch.packets.last()) {
+                pace.wait_for(last.time, tables, clock, control);
+                clock.set(last.time);
+            }
+            let mut tables = tables.lock();
+            tables.observe(&batch, &decoded);
+            kept.keep(&tables);
+        }
+        finish(source, &mut outcome);
+    }
+    outcome.elapsed = started.elapsed();
+    outcome
+}
+
+fn finish(source: &mut Source, outcome: &mut Outcome) {
+    outcome.ledger.merge(&source.ledger());
+    outcome.notes.extend(source.notes());
+}
+
+/// Time between the packets of files as it was when they were captured.
+#[derive(Debug)]
+struct Pace {
+    begin: Option<(Nanos, Instant)>,
+    is_wanted: bool,
+}
+
+impl Pace {
+    fn new(is_wanted: bool) -> Pace {
+        let begin = None;
+        Pace { begin, is_wanted }
+    }
+
+    /// Waits until it is time for the packets up to `time`.
+    fn wait_for(&mut self, time: Nanos, tables: &Mutex<Probe>, clock: &Clock, control: &Control) {
+        let (first, begin) = *self.begin.get_or_insert_with(|| (time, Instant::now()));
+        let due = begin + Duration::from_nanos(time.0.saturating_sub(first.0));
+        while self.is_wanted && !control.stopped() {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            thread::sleep(left.min(TICK));
+            let now = Nanos(clock.now().0.min(time.0));
+            tables.lock().tick(now);
+        }
+    }
+}
+
+/// Lets time go on behind the end of files, until stopped.
+fn stay(tables: &Mutex<Probe>, clock: &Clock, kept: &mut Kept<'_>, control: &Control, quiet: bool) {
+    if !quiet && !control.stopped() {
+        say!("all files are read; the tables stay until stopped (Ctrl-C)");
+    }
+    while !control.stopped() {
+        thread::sleep(TICK);
+        let mut tables = tables.lock();
+        tables.tick(clock.now());
+        kept.keep(&tables);
+    }
+}
+
+fn tell(event: &Event, options: &RmonServeOptions, reaction: &mut Reaction) {
+    match event {
+        Event::Registered if options.common.quiet => {}
+        Event::Registered => say!("registered with the AgentX master at {}", options.agentx),
+        Event::Lost(reason) => {
+            say!(
+                "flowgauge: no AgentX session at {}: {reason}",
+                options.agentx
+            );
+        }
+        Event::Notified(notification, sent) => {
+            reaction.to(notification);
+            if !sent {
+                say!(
+                    "flowgauge: a notification could not be sent: {}",
+                    notification.kind
+                );
+            }
+        }
+    }
+}
