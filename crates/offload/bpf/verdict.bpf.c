@@ -288,7 +288,8 @@ int verdict(struct __sk_buff *skb) {
 		return snap;
 	}
 	__u32 direction = packet.direction & 1;
-	__u32 mode = slot ? slot->mode[direction] : settings->others;
+	// What another flow's datagrams carry can be a tunnel.
+	__u32 mode = slot ? slot->mode[direction] : packet.key.protocol == 6 ? settings->others : ALL;
 	if (mode == HEADERS && packet.payload) {
 		__sync_fetch_and_add(&settings->cut, 1);
 		return packet.payload_at < snap ? packet.payload_at : snap;
