@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use flowgauge_sys::files::SecretError;
 use rustls::{AlertDescription, CertificateError};
 use strum::VariantArray as _;
 
@@ -145,6 +146,24 @@ impl Refusal {
     pub(crate) fn of(code: u8) -> Refusal {
         let mut all = Refusal::VARIANTS.iter().copied();
         all.find(|one| *one as u8 == code).unwrap_or(Refusal::Other)
+    }
+}
+
+impl From<SecretError> for Error {
+    fn from(error: SecretError) -> Error {
+        let hint = error.hint().unwrap_or_default();
+        match error {
+            SecretError::Unreadable { path, source } => Error::File {
+                action: "read",
+                path,
+                source,
+            },
+            SecretError::Exposed { path } => Error::Key {
+                path,
+                reason: "other users can read this secret".to_owned(),
+                hint,
+            },
+        }
     }
 }
 

@@ -430,22 +430,7 @@ impl KeyFolder {
 /// # Errors
 /// It is not there, or others can read it.
 pub fn read_secret(within: &Folder, path: &Path) -> Result<String, Error> {
-    let failed = |source| Error::File {
-        action: "read",
-        path: path.to_owned(),
-        source,
-    };
-    let file = within.open(path, How::read()).map_err(failed)?;
-    if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
-        return Err(Error::Key {
-            path: path.to_owned(),
-            reason: "other users can read this secret".to_owned(),
-            hint: format!("chmod 600 {}", path.display()),
-        });
-    }
-    let text = files::read_limited(file, MOST_BYTES).map_err(failed)?;
-    let text = text.and_then(|text| String::from_utf8(text).ok());
-    text.ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))
+    Ok(files::read_secret(within, path)?)
 }
 
 fn damaged(path: &Path) -> Error {

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use flowgauge_link::{Identity, Reactor, read_secret};
-use flowgauge_sys::files::Folder;
+use flowgauge_link::{Identity, Reactor};
 use flowgauge_sys::local::Connection;
 use flowgauge_sys::shared::PoolView;
 
@@ -17,19 +16,6 @@ use crate::protocol::{
 };
 use crate::remote::{Coming, Remote};
 use crate::scope::Member;
-
-/// The environment's variable that names the file of a credential.
-pub const CREDENTIAL_VARIABLE: &str = "FLOWGAUGE_CREDENTIAL";
-
-/// The credential that the environment says is to be brought to sensors.
-///
-/// # Errors
-/// Its file cannot be read, or others can read it, too.
-pub fn credential_of_environment() -> Result<Option<Secret>, flowgauge_link::Error> {
-    let named = std::env::var_os(CREDENTIAL_VARIABLE).filter(|name| !name.is_empty());
-    let text = named.map(|path| read_secret(&Folder::anywhere(), path.as_ref()));
-    Ok(text.transpose()?.map(|text| Secret::new(text.trim())))
-}
 
 /// How long an answer may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

@@ -384,6 +384,7 @@ pub struct Results {
 
 impl Results {
     /// What was taken of tables before comes before their rows.
+    #[cfg(feature = "client")]
     pub(crate) fn begin_with(&mut self, earlier: Results) {
         for before in earlier.components {
             let mut all = self.components.iter_mut();

@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -592,6 +592,56 @@ pub fn read_limited(from: impl Read, limit: u64) -> io::Result<Option<Vec<u8>>> 
     let mut bytes = Vec::new();
     from.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= limit).then_some(bytes))
+}
+
+/// Why a secret was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// The system refused it, or it is no text of less than a megabyte.
+    #[error("cannot read {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Its permissions let others read it.
+    #[error("{path}: other users can read this secret")]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl SecretError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            SecretError::Unreadable { .. } => None,
+            SecretError::Exposed { path } => Some(format!("chmod 600 {}", path.display())),
+        }
+    }
+}
+
+/// Reads a secret of less than a megabyte, which nobody else may be able to read.
+///
+/// # Errors
+/// It is not there, or others can read it.
+pub fn read_secret(within: &Folder, path: &Path) -> Result<String, SecretError> {
+    const MOST_BYTES: u64 = 1 << 20;
+    let failed = |source| SecretError::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
+    let file = within.open(path, How::read()).map_err(failed)?;
+    if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
+        return Err(SecretError::Exposed {
+            path: path.to_owned(),
+        });
+    }
+    let text = read_limited(file, MOST_BYTES).map_err(failed)?;
+    let text = text.and_then(|text| String::from_utf8(text).ok());
+    text.ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))
 }
 
 /// The folder of a name; the current one where it names none.
