@@ -2,6 +2,7 @@
 
 use flowgauge_flow::{EndReason, EndedFlow, FlowId, FlowTracker, Taker};
 
+use crate::connection::Phase;
 use crate::delivery::Delivery;
 use crate::handler::{Handler, StreamFlow, StreamStatus};
 use crate::offload::Interest;
@@ -38,8 +39,12 @@ impl<H: Handler> Taker for EndStreams<'_, H> {
         }
         ended.with_record(|record| {
             if H::STREAMS {
-                self.streams
-                    .end(ended, StreamFlow::Record(record), self.handler);
+                // (Who takes packets asks for counters of a direction.)
+                let flow = match H::PACKETS {
+                    true => StreamFlow::Ended(ended),
+                    false => StreamFlow::Record(record),
+                };
+                self.streams.end(ended, flow, self.handler);
             }
             self.handler.flow(record);
         });
@@ -119,7 +124,8 @@ impl Streams {
             return;
         };
         let progress = &connection[0].progress;
-        if progress.is_known() {
+        let is_open = progress.phase == Phase::Open;
+        if is_open || H::PACKETS && progress.is_known() {
             let status = match ended.reason() {
                 EndReason::Fin => StreamStatus::Fin,
                 EndReason::Rst => StreamStatus::Rst,
@@ -164,6 +170,9 @@ impl Streams {
                 }
                 let stream = side.progress.stream(stream_id(id, direction), flow);
                 handler.stream_terminated(&stream, trailing);
+                if H::PACKETS && is_open {
+                    handler.stream_over(&stream, trailing);
+                }
             }
             self.live -= 1;
         }

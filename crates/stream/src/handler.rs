@@ -521,6 +521,27 @@ pub trait Handler {
     /// anything ends by that.
     fn tick(&mut self, _tracker: &FlowTracker) {}
 
+    /// With [`Handler::PACKETS`]: here one without has [`Handler::stream_created`].
+    fn stream_opened(&mut self, _stream: &Stream<'_>) {}
+
+    /// With [`Handler::PACKETS`]: here one without has [`Handler::stream_closed`].
+    fn stream_passed(&mut self, _stream: &Stream<'_>) {}
+
+    /// With [`Handler::PACKETS`]: here one without has [`Handler::stream_terminated`].
+    fn stream_over(&mut self, _stream: &Stream<'_>, _trailing_gap: u64) {}
+
+    /// Whether streams are wanted of connections that had begun before the handler came: with [`Handler::PACKETS`].
+    #[inline(always)]
+    fn joins_midway(&self) -> bool {
+        true
+    }
+
+    /// A packet is refused ([`Admit`]): whether the handler has an account of its own for that, and the shard's ledger does not
+    /// count it.
+    fn counts_refused(&mut self, _place: Place, _packets: u64, _bytes: u64) -> bool {
+        false
+    }
+
     /// A stream was created (both directions of a connection are created together).
     fn stream_created(&mut self, _stream: &Stream<'_>) {}
 

@@ -31,6 +31,11 @@ impl Streams {
         }
         let (at, direction) = (flow.id, packet.direction.index());
         let mut is_known = self.is_announced(at);
+        let is_new = flow.flags.contains(PacketFlowFlags::NEW)
+            || flow.flags.contains(PacketFlowFlags::REOPENED);
+        if !is_known && !is_new && !handler.joins_midway() {
+            return self.payload(pass, packet, flow, handler);
+        }
         if !is_known {
             if flow.flags.contains(PacketFlowFlags::REOPENED) {
                 self.offer_syn(pass, flow, handler, ledger);
@@ -78,13 +83,12 @@ impl Streams {
             Admit::Doubt => self.doubted(pass, packet, flow, handler),
             Admit::Reject(place) => {
                 if let Some(place) = place {
-                    ledger.refuse(place, u64::from(packet.frames), u64::from(packet.wire_len));
+                    refuse(place, packet, ledger, handler);
                 }
                 side.half.note_doubt(packet.ack);
             }
             Admit::Refuse(place) => {
-                let (frames, bytes) = (u64::from(packet.frames), u64::from(packet.wire_len));
-                ledger.refuse(place, frames, bytes);
+                refuse(place, packet, ledger, handler);
                 if matches!(place, Place::Cutoff | Place::Strict) {
                     self.want(Want::Nothing(id), handler);
                     return self.consumed(pass, packet, flow, handler);
@@ -243,7 +247,11 @@ impl Streams {
         side.pass(passed.skipped, captured, passed.taken - captured);
         if after(side, peer) {
             let tracked = StreamFlow::Tracked(tracker, FlowId(id / 2));
-            handler.stream_closed(&side.progress.stream(id, tracked));
+            let stream = side.progress.stream(id, tracked);
+            handler.stream_closed(&stream);
+            if H::PACKETS {
+                handler.stream_passed(&stream);
+            }
         }
         if is_doubted {
             self.catch_up(id, tracker, handler);
@@ -442,6 +450,14 @@ impl Streams {
         self.work_on(id, now, tracker, handler, |reassembler, half, peer, out| {
             reassembler.flush(half, peer, GapCause::NotAwaited, out);
         });
+    }
+}
+
+/// A packet ends at this place.
+fn refuse<H: Handler>(place: Place, packet: &Decoded, ledger: &mut Ledger, handler: &mut H) {
+    let (packets, bytes) = (u64::from(packet.frames), u64::from(packet.wire_len));
+    if !handler.counts_refused(place, packets, bytes) {
+        ledger.refuse(place, packets, bytes);
     }
 }
 

@@ -389,9 +389,33 @@ impl Streams {
         if !H::PACKETS {
             self.announce(pass, packet, flow, handler);
         }
-        for side in self.connections.get_mut(flow.id).into_iter().flatten() {
+        self.count_new(flow);
+        let Some(connection) = self.connections.make(flow.id) else {
+            return;
+        };
+        for side in connection.iter_mut() {
             side.progress.phase = Phase::Open;
             side.half.note |= OPEN;
+        }
+        if H::PACKETS {
+            let first = packet.direction.index() ^ usize::from(!flow.from_initiator());
+            for direction in [first, 1 - first] {
+                let progress = &mut connection[direction].progress;
+                progress.from_initiator = direction == first;
+                let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
+                handler.stream_opened(&progress.stream(stream_id(flow.id, direction), tracked));
+            }
+        }
+    }
+
+    /// The streams of a flow are there, if they were not.
+    #[inline]
+    fn count_new(&mut self, flow: PacketFlow) {
+        let connection = self.connections.get(flow.id);
+        if !connection.is_some_and(|[side, _]| side.progress.is_known()) {
+            self.created += 1;
+            self.live += 1;
+            self.high = self.high.max(self.live);
         }
     }
 
@@ -410,9 +434,7 @@ impl Streams {
         } else {
             1 - direction
         };
-        self.created += 1;
-        self.live += 1;
-        self.high = self.high.max(self.live);
+        self.count_new(flow);
         let Some(connection) = self.connections.make(flow.id) else {
             return;
         };

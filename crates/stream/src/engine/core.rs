@@ -109,6 +109,12 @@ pub(super) struct Core {
     pub(super) placed: u32,
     /// What the shard is to do before the next packet.
     pub(super) requests: VecDeque<Want>,
+    /// The shard is others', too ([`Engine::beside`](super::Engine::beside)).
+    pub(super) is_beside: bool,
+    /// What is known of the packet under way has been counted: what more is told of it says nothing.
+    pub(super) is_counted: bool,
+    /// The bytes that come next were taken with their packet.
+    pub(super) is_taken: bool,
 }
 
 /// An application, and the place of its parameter set.
@@ -182,6 +188,9 @@ impl Core {
             placed: 0,
             silences: Silences::new(&config.shard.flow),
             requests: VecDeque::new(),
+            is_beside: false,
+            is_counted: false,
+            is_taken: false,
         }
     }
 

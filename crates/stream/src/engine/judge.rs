@@ -19,7 +19,7 @@ use super::record::{RecordFlags, ViewAt};
 use super::slab::NONE;
 use super::statistics::Counts;
 use super::stream_ref::{Context, StreamErrors};
-use crate::handler::{Admit, Stream, StreamPacket, StreamStatus};
+use crate::handler::{Admit, Handler, Stream, StreamPacket, StreamStatus};
 
 /// How a segment is given to those in mode FAST.
 #[derive(Clone, Copy)]
@@ -56,7 +56,7 @@ impl Offer {
     }
 }
 
-impl<E: Events + ?Sized> Hook<'_, E> {
+impl<E: Events + ?Sized, G: Handler> Hook<'_, E, G> {
     /// A packet that has to be looked at.
     #[inline(never)]
     pub(super) fn judge(
@@ -72,6 +72,12 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         };
         let decoded = packet.decoded;
         let flags = record.flags;
+        // What the guest still reads is put in order, and counts as discarded there.
+        let has_bytes = matches!(decoded.key.protocol, TCP | UDP);
+        let is_read = G::STREAMS && has_bytes && !packet.halves[0].is_abandoned();
+        if core.is_beside && !flags.has(RecordFlags::LIVE) {
+            return Admit::Take;
+        }
         let mut counts = Counts {
             packets: u64::from(decoded.frames),
             bytes: u64::from(decoded.payload_len),
@@ -104,12 +110,13 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             core.note_syn(stream.id, packet);
         }
         let has_payload = decoded.payload_len != 0;
-        if flags.has(RecordFlags::STRICT) && packet.is_unacceptable() {
+        if flags.has(RecordFlags::STRICT) && !G::STREAMS && packet.is_unacceptable() {
             let counts_as_packet = has_payload && !is_control;
             return core.reject(stream.id, counts, counts_as_packet);
         }
         let is_reset = is_tcp && decoded.tcp_flags.contains(TcpFlags::RST);
-        let is_unwanted = is_reset || is_stray || is_control && flags.has(RecordFlags::DONE);
+        let is_done = flags.has(RecordFlags::DONE);
+        let is_unwanted = is_reset || is_stray || is_control && is_done && !is_read;
         if has_payload && is_unwanted {
             // They count, but what they carry is no part of the stream (RFC 9293, section 3.5.3), or not wanted.
             core.discard(
@@ -120,9 +127,24 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 },
             );
         }
+        if is_read && is_done && !is_unwanted {
+            core.discard_late_of_fast(stream.id, packet, counts);
+            if is_control && is_old {
+                let packets = 0;
+                core.discard(stream.id, Counts { packets, ..counts });
+                core.is_counted = true;
+            }
+            let is_new = !is_old && core.placed == 0 && !packet.is_waiting_copy();
+            if decoded.frames > 1 && counts.bytes != 0 && is_new && !is_control {
+                // In order it is one.
+                let packets = u64::from(decoded.frames) - 1;
+                core.discard_late(stream.id, Counts { packets, bytes: 0 }, flags.done_place());
+            }
+            return Admit::Take;
+        }
         if has_payload
             && !is_control
-            && let Some(place) = core.refuse_payload(stream.id, packet, counts, flags)
+            && let Some(place) = core.refuse_payload(stream.id, packet, counts, flags, is_read)
         {
             return Admit::Refuse(place);
         }
@@ -314,7 +336,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             Some(record) => (record.flags, record.position.max(delivered)),
             None => return Admit::Take,
         };
-        let ordered = flags.has(RecordFlags::ORDERED);
+        let ordered = flags.has(RecordFlags::ORDERED) || G::STREAMS;
         if offset > seen as i64 && !ordered && packet.is_beyond_window() {
             self.core.note_error(id, StreamErrors::INVALID_SEQUENCE);
             return Admit::Doubt;
@@ -510,6 +532,7 @@ impl Core {
         packet: &StreamPacket<'_>,
         counts: Counts,
         flags: RecordFlags,
+        is_read: bool,
     ) -> Option<Place> {
         if flags.has(RecordFlags::DONE) {
             self.discard(id, counts);
@@ -519,7 +542,7 @@ impl Core {
             self.discard(id, counts);
             return Some(Place::Malformed);
         }
-        if self.pressed && !self.is_admitted(id, packet) {
+        if self.pressed && !is_read && !self.is_admitted(id, packet) {
             self.drop(id, counts);
             return Some(Place::Priority);
         }

@@ -84,7 +84,7 @@ mod timers;
 mod unwanted;
 
 use flowgauge_flow::EndReason;
-use flowgauge_wire::{Batch, Ledger, Place};
+use flowgauge_wire::{Batch, Ledger, Nanos, Place};
 
 pub use budget::{Sentence, Watermarks};
 pub use chunk::{ChunkFlags, ChunkInfo, DataChunk, OutOfMemory, OwnedChunk};
@@ -98,6 +98,7 @@ pub use first_packet::FirstPacket;
 pub use flowgauge_reassembly::HostPolicies;
 pub use flowgauge_wire::Budget;
 pub use packets::{ChunkPacket, Packets};
+pub use pass::Nobody;
 pub use statistics::{Counts, EngineStatistics, StreamStatistics};
 pub use stream_ref::{StreamErrors, StreamRef, StreamSnapshot};
 
@@ -105,14 +106,15 @@ use self::core::{Core, flow_of};
 use self::pass::Hook;
 use self::stream_ref::Context;
 use self::unwanted::Forgets;
-use crate::handler::StreamStatus;
+use crate::config::ShardConfig;
+use crate::handler::{Handler, StreamStatus};
 use crate::offload::Verdicts;
 use crate::shard::Shard;
 
 /// Streams of one core, for up to [`MAX_APPLICATIONS`] applications.
 #[derive(Debug)]
 pub struct Engine {
-    shard: Shard,
+    shard: Box<Shard>,
     core: Core,
     /// Whether applications get packets where nothing else is said.
     need_packets: bool,
@@ -120,6 +122,9 @@ pub struct Engine {
     connection_bytes: Option<u64>,
     /// What connections are charged.
     charged: u64,
+    /// Where packets went, of an engine on the shard of others, and how the shard's ledger stood before.
+    ledger: Ledger,
+    before: Option<Ledger>,
 }
 
 impl Engine {
@@ -142,7 +147,7 @@ impl Engine {
         if config.policies.is_uniform() && config.policies != HostPolicies::default() {
             config.shard.overlap_policy = config.policies.default_policy();
         }
-        let mut shard = Shard::new(config.shard.clone());
+        let mut shard = Box::new(Shard::new(config.shard.clone()));
         shard.set_budget(budget.clone());
         if config.policies != HostPolicies::default() {
             shard.set_fragment_policies(config.policies.clone());
@@ -153,7 +158,62 @@ impl Engine {
             need_packets: config.need_packets,
             connection_bytes: config.connection_bytes,
             charged: 0,
+            ledger: Ledger::default(),
+            before: None,
         }
+    }
+
+    /// An engine on a shard that others have, with this configuration: whatever it does with that it does [there](Engine::on).
+    /// It gets connections that begin from now on, and its memory is for chunks alone.
+    pub fn beside(shard: ShardConfig) -> Engine {
+        let config = EngineConfig {
+            shard,
+            ..EngineConfig::default()
+        };
+        let budget = Budget::new(config.memory_bytes);
+        let mut nowhere = config.shard.clone();
+        (nowhere.flow.max_flows, nowhere.flow.led_clock) = (1, true);
+        let mut core = Core::new(&config, budget);
+        core.is_beside = true;
+        Engine {
+            core,
+            shard: Box::new(Shard::new(nowhere)),
+            need_packets: false,
+            connection_bytes: None,
+            charged: 0,
+            ledger: Ledger::default(),
+            before: None,
+        }
+    }
+
+    /// Does something on the shard of others; if it is `alone` there, its applications' inactivity timeouts hold.
+    pub fn on<R>(
+        &mut self,
+        shard: &mut Box<Shard>,
+        alone: bool,
+        act: impl FnOnce(&mut Engine) -> R,
+    ) -> R {
+        std::mem::swap(&mut self.shard, shard);
+        let before = self.before.take();
+        let before = before.unwrap_or_else(|| self.shard.ledger().clone());
+        if alone {
+            self.core.tell_silences(&mut self.shard);
+        }
+        let done = act(self);
+        self.ledger = self.own_ledger().since(&before);
+        self.before = Some(before);
+        std::mem::swap(&mut self.shard, shard);
+        done
+    }
+
+    /// Whether an application has an inactivity timeout that the shard has not: no other can have that, too.
+    pub fn has_long_silence(&self) -> bool {
+        self.core.has_long_silence()
+    }
+
+    /// Sends chunks whose flush timeout has passed by now: where the clock of the shard stands still.
+    pub fn flush<E: Events + ?Sized>(&mut self, now: Nanos, events: &mut E) {
+        self.core.flush_old(events, self.shard.tracker(), now);
     }
 
     /// Enters an application. It gets the streams that are created from now on; `None` when there
@@ -245,25 +305,53 @@ impl Engine {
     /// Takes a batch through the engine. An empty batch with [`Batch::now`] only moves the capture
     /// clock.
     pub fn process<E: Events + ?Sized>(&mut self, batch: &Batch<'_>, events: &mut E) {
+        self.process_for(batch, events, &mut Nobody);
+    }
+
+    /// The same for another handler, too, one without [packets](Handler::PACKETS), that gets what it would get of the shard alone.
+    pub fn process_for<E: Events + ?Sized, G: Handler>(
+        &mut self,
+        batch: &Batch<'_>,
+        events: &mut E,
+        guest: &mut G,
+    ) {
         self.charge_connections();
         let mut hook = Hook {
             core: &mut self.core,
             events,
+            guest,
         };
         self.shard.process(batch, &mut hook);
-        self.core.flush_old(events, self.shard.tracker());
+        let now = self.shard.tracker().clock();
+        self.core.flush_old(events, self.shard.tracker(), now);
         self.catch_up();
     }
 
     /// The input is over: ends all streams.
     pub fn finish<E: Events + ?Sized>(&mut self, events: &mut E) {
+        self.finish_for(events, &mut Nobody);
+    }
+
+    /// The same for another handler, too.
+    pub fn finish_for<E: Events + ?Sized, G: Handler>(&mut self, events: &mut E, guest: &mut G) {
         let mut hook = Hook {
             core: &mut self.core,
             events,
+            guest,
         };
         self.shard.finish(&mut hook);
         self.charge_connections();
         self.catch_up();
+    }
+
+    /// Ends what has timed out ([`Shard::end_due`]), for another handler, too.
+    pub fn end_due_for<E: Events + ?Sized, G: Handler>(&mut self, events: &mut E, guest: &mut G) {
+        let mut hook = Hook {
+            core: &mut self.core,
+            events,
+            guest,
+        };
+        self.shard.end_due(&mut hook);
     }
 
     /// Does what an application asks from elsewhere for one of its streams. False when it has ended
@@ -305,9 +393,21 @@ impl Engine {
         self.core.watermarks.base()
     }
 
-    /// Where the packets went.
+    /// Where the packets went. What was refused of a shard of others is in no ledger of theirs.
     pub fn ledger(&self) -> &Ledger {
-        self.shard.ledger()
+        match self.core.is_beside {
+            true => &self.ledger,
+            false => self.shard.ledger(),
+        }
+    }
+
+    fn own_ledger(&self) -> Ledger {
+        let mut ledger = self.shard.ledger().clone();
+        for (place, counts) in &self.core.refused {
+            ledger.refuse(*place, counts.packets, counts.bytes);
+        }
+        ledger.refuse(Place::Outside, 0, self.core.refused_bytes);
+        ledger
     }
 
     /// Counters.
@@ -333,6 +433,10 @@ impl Engine {
     /// Does what had to wait until the shard was free.
     fn catch_up(&mut self) {
         self.core.tidy_parameters();
+        if self.core.is_beside {
+            // What is wanted is told with the next packets, and what was refused is its own.
+            return;
+        }
         self.core.tell_silences(&mut self.shard);
         while let Some(want) = self.core.requests.pop_front() {
             self.shard.want(want, &mut Forgets(&mut self.core));

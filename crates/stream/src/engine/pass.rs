@@ -1,7 +1,7 @@
 //! The engine as a handler of its shard: what a packet, and bytes in order, mean for streams.
 
-use flowgauge_flow::{FlowTracker, Withheld, is_counted};
-use flowgauge_reassembly::{Forgotten, OverlapPolicy, Unplaced};
+use flowgauge_flow::{FlowRecord, FlowTracker, Withheld, is_counted};
+use flowgauge_reassembly::{DefragmentStatistics, Forgotten, OverlapPolicy, Unplaced};
 use flowgauge_wire::{Batch, Decoded, DecodedBatch, Nanos, Place, TcpFlags};
 
 use super::assemble::Run;
@@ -12,11 +12,14 @@ use super::events::Events;
 use super::fast::Origin;
 use super::judge::Offer;
 use super::packets::NewPacket;
-use super::record::{RecordFlags, ViewAt, ViewFlags};
+use super::record::{Record, RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
+use super::statistics::Counts;
 use super::stream_ref::{Context, StreamErrors, StreamRef};
 use super::unwanted::Begin;
-use crate::handler::{Admit, Chunk, Cut, Handler, Next, Stream, StreamPacket, StreamStatus};
+use crate::handler::{
+    Admit, Chunk, Cut, Handler, Next, Remark, Stream, StreamPacket, StreamStatus,
+};
 use crate::wants::Want;
 
 pub(super) const TCP: u8 = 6;
@@ -27,17 +30,73 @@ pub(super) const CONTROL: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 
 pub(super) const FAST_OPEN: u16 = RecordFlags::SYN_DATA | RecordFlags::SYN_DATA_TAKEN;
 
 /// The engine during a batch.
-pub(super) struct Hook<'a, E: ?Sized> {
+pub(super) struct Hook<'a, E: ?Sized, G> {
     pub(super) core: &'a mut Core,
     pub(super) events: &'a mut E,
+    /// Gets what it would get of the shard without the engine. Where it wants streams the engine leaves them whole.
+    pub(super) guest: &'a mut G,
 }
 
-impl<E: Events + ?Sized> Handler for Hook<'_, E> {
+/// A handler that wants nothing.
+#[derive(Debug)]
+pub struct Nobody;
+
+impl Handler for Nobody {
+    const FLOWS: bool = false;
+}
+
+impl<E: Events + ?Sized, G: Handler> Handler for Hook<'_, E, G> {
     const STREAMS: bool = true;
     const PACKETS: bool = true;
-    const FLOWS: bool = false;
+    const REMARKS: bool = G::REMARKS;
+    const FLOWS: bool = G::FLOWS;
 
-    fn batch(&mut self, _: &Batch<'_>, decoded: &DecodedBatch) {
+    fn wants_flows(&self) -> bool {
+        self.guest.wants_flows()
+    }
+
+    fn flow(&mut self, record: &FlowRecord<'_>) {
+        self.guest.flow(record);
+    }
+
+    fn stream_opened(&mut self, stream: &Stream<'_>) {
+        self.guest.stream_created(stream);
+    }
+
+    fn stream_passed(&mut self, stream: &Stream<'_>) {
+        self.guest.stream_closed(stream);
+    }
+
+    fn stream_over(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
+        self.guest.stream_terminated(stream, trailing_gap);
+    }
+
+    fn stream_remark(&mut self, stream: &Stream<'_>, remark: &Remark) {
+        self.guest.stream_remark(stream, remark);
+    }
+
+    fn fragment_remark(&mut self, packet: &Decoded, odd: &DefragmentStatistics) {
+        self.guest.fragment_remark(packet, odd);
+    }
+
+    fn bad_payload(&mut self, stream: Option<u32>, packet: &Decoded, is_taken: bool) {
+        self.guest.bad_payload(stream, packet, is_taken);
+    }
+
+    #[inline(always)]
+    fn joins_midway(&self) -> bool {
+        !self.core.is_beside
+    }
+
+    fn counts_refused(&mut self, place: Place, packets: u64, bytes: u64) -> bool {
+        if self.core.is_beside {
+            self.core.note_refused(place, Counts { packets, bytes });
+        }
+        self.core.is_beside
+    }
+
+    fn batch(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {
+        self.guest.batch(batch, decoded);
         let core = &mut *self.core;
         core.look_at_memory();
         (core.fetched, core.passed) = (0, 0);
@@ -86,17 +145,24 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
 
     #[inline(always)]
     fn want(&mut self) -> Option<Want> {
-        if self.core.requests.is_empty() {
-            return None;
+        match G::STREAMS {
+            false => match self.core.requests.is_empty() {
+                true => None,
+                false => self.core.requests.pop_front(),
+            },
+            true => self.want_together(),
         }
-        self.core.requests.pop_front()
     }
 
     fn tick(&mut self, tracker: &FlowTracker) {
-        self.core.flush_old(self.events, tracker);
+        self.guest.tick(tracker);
+        self.core.flush_old(self.events, tracker, tracker.clock());
     }
 
     fn stream_created(&mut self, stream: &Stream<'_>) {
+        if G::STREAMS {
+            self.core.set_unread(stream.id, false);
+        }
         // (What was there before it has been forgotten.)
         let flags = &mut self.core.records.make(stream.id).flags;
         flags.set(RecordFlags::LIVE | RecordFlags::NEW);
@@ -116,29 +182,18 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
 
     #[inline]
     fn stream_packet(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) -> Admit {
-        if packet.begins {
-            self.introduce(stream, packet);
+        self.core.is_counted = false;
+        match self.admit(stream, packet) {
+            Admit::Refuse(place) if G::STREAMS => {
+                let decoded = packet.decoded;
+                let (packets, bytes) = (u64::from(decoded.frames), u64::from(decoded.wire_len));
+                self.counts_refused(place, packets, bytes);
+                self.core.is_counted = true;
+                Admit::Take
+            }
+            Admit::Consumed if G::STREAMS => Admit::Take,
+            admit => admit,
         }
-        if self.core.has_timers() {
-            self.flush_due(stream, packet);
-        }
-        let len = packet.decoded.payload_len;
-        let delivered = stream.bytes + stream.missing_bytes;
-        let is_old = len != 0
-            && packet
-                .offset
-                .is_some_and(|offset| offset + i64::from(len) <= delivered as i64);
-        let is_lone = !matches!(packet.decoded.key.protocol, TCP | UDP);
-        let flags = packet.decoded.tcp_flags;
-        let is_odd = flags.contains(TcpFlags::RST)
-            || len != 0 && (packet.waiting || flags.contains(TcpFlags::SYN))
-            || packet.is_damaged()
-            || packet.claimed() != 0;
-        let is_usual = packet.expected && !is_odd;
-        if !is_old && is_usual && !is_lone && !self.core.need_packets && !self.attends() {
-            return Admit::Take;
-        }
-        self.judge(stream, packet, is_old)
     }
 
     #[inline]
@@ -151,18 +206,30 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
     }
 
     fn stream_cut(&mut self, stream: &Stream<'_>, cut: &Cut) {
+        if !self.core.has(stream.id) {
+            return;
+        }
         self.core.take_cut(stream, cut);
     }
 
     fn stream_unplaced(&mut self, stream: u32, packet: &Decoded, unplaced: &Unplaced) {
+        if self.core.is_counted || !self.core.has(stream) {
+            return;
+        }
         self.core.discard_unplaced(stream, packet, unplaced);
     }
 
     fn stream_forgotten(&mut self, stream: u32, forgotten: Forgotten) {
+        if !self.core.has(stream) {
+            return;
+        }
         self.core.discard_forgotten(stream, forgotten);
     }
 
     fn stream_conflict(&mut self, stream: u32) {
+        if self.core.is_counted {
+            return;
+        }
         self.core.note_error(stream, StreamErrors::OVERLAP_CONFLICT);
     }
 
@@ -172,6 +239,7 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
 
     fn waiting_ceiling(&self, stream: Option<u32>) -> u64 {
         match stream {
+            _ if self.core.is_beside => u64::MAX,
             Some(id) => self.core.ceiling_of(id),
             None => self.core.watermarks.lowest_ceiling(),
         }
@@ -194,7 +262,13 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
         let new = NewPacket::new(packet, frame, payload, Some(offset as i64));
         match self.core.has_timers() {
             true => Next::Unseen,
-            false => self.core.note_simply(id, &new, offset),
+            false => match self.core.note_simply(id, &new, offset) {
+                Next::Taken if G::STREAMS => {
+                    self.core.is_taken = true;
+                    Next::Seen
+                }
+                next => next,
+            },
         }
     }
 
@@ -219,6 +293,12 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
 
     #[inline(always)]
     fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
+        if G::STREAMS {
+            self.guest.stream_data(stream, chunk);
+            if core::mem::take(&mut self.core.is_taken) {
+                return;
+            }
+        }
         if self.core.has_timers() {
             let context = Context::of(stream);
             (self.core).flush_due(self.events, context, stream.id, chunk.time);
@@ -258,6 +338,9 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
     }
 
     fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
+        if !self.core.lives(stream.id) {
+            return;
+        }
         let context = Context::of(stream);
         let id = stream.id;
         let Some(record) = self.core.records.get_mut(id) else {
@@ -300,11 +383,72 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
     }
 }
 
-impl<E: Events + ?Sized> Hook<'_, E> {
+impl<E: Events + ?Sized, G: Handler> Hook<'_, E, G> {
+    /// What becomes of a packet for the engine.
+    #[inline]
+    fn admit(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) -> Admit {
+        if packet.begins {
+            self.introduce(stream, packet);
+        }
+        if self.core.has_timers() {
+            self.flush_due(stream, packet);
+        }
+        let len = packet.decoded.payload_len;
+        let delivered = stream.bytes + stream.missing_bytes;
+        let is_old = len != 0
+            && packet
+                .offset
+                .is_some_and(|offset| offset + i64::from(len) <= delivered as i64);
+        let is_lone = !matches!(packet.decoded.key.protocol, TCP | UDP);
+        let flags = packet.decoded.tcp_flags;
+        let is_odd = flags.contains(TcpFlags::RST)
+            || len != 0 && (packet.waiting || flags.contains(TcpFlags::SYN))
+            || packet.is_damaged()
+            || packet.claimed() != 0;
+        let is_usual = packet.expected && !is_odd;
+        if !is_old && is_usual && !is_lone && !self.core.need_packets && !self.attends() {
+            return Admit::Take;
+        }
+        self.judge(stream, packet, is_old)
+    }
+
+    /// What engine and guest want together.
+    #[cold]
+    fn want_together(&mut self) -> Option<Want> {
+        loop {
+            let (want, is_guests) = match self.core.requests.pop_front() {
+                Some(want) => (want, false),
+                None => (self.guest.want()?, true),
+            };
+            let together = match want {
+                Want::Nothing(id) if is_guests => {
+                    self.core.set_unread(id, true);
+                    !self.core.reads(id)
+                }
+                Want::Nothing(id) => self.core.is_unread(id),
+                Want::From(id, from) if is_guests => {
+                    self.core.set_unread(id, false);
+                    match self.core.has(id) {
+                        // The engine is to count what is skipped.
+                        true => return Some(Want::From(id, 0)),
+                        false => return Some(Want::From(id, from)),
+                    }
+                }
+                Want::From(..) | Want::Policy(..) => true,
+            };
+            if together {
+                return Some(want);
+            }
+        }
+    }
+
     /// Bytes in order that are not simply some more in a chunk under way.
     #[inline(never)]
     fn remarkable_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
         let core = &mut *self.core;
+        if !core.has(stream.id) {
+            return;
+        }
         let Some(record) = core.records.get(stream.id) else {
             return;
         };
@@ -465,6 +609,42 @@ impl<E: Events + ?Sized> Hook<'_, E> {
 }
 
 impl Core {
+    /// Whether the engine has this stream: not one of a shard of others that is older, or that no application wants.
+    #[inline]
+    pub(super) fn has(&self, id: u32) -> bool {
+        let record = self.records.get(id);
+        let is_wanted = |record: &Record| {
+            record.flags.has(RecordFlags::LIVE) && !record.flags.has(RecordFlags::UNWANTED)
+        };
+        !self.is_beside || record.is_some_and(is_wanted)
+    }
+
+    /// Whether it lives for the engine.
+    pub(super) fn lives(&self, id: u32) -> bool {
+        let record = self.records.get(id);
+        record.is_some_and(|record| record.flags.has(RecordFlags::LIVE))
+    }
+
+    /// Whether an application wants more of a stream.
+    fn reads(&self, id: u32) -> bool {
+        self.has(id) && !self.is_done(id)
+    }
+
+    /// Whether the guest wants nothing of a stream.
+    fn is_unread(&self, id: u32) -> bool {
+        let record = self.records.get(id);
+        record.is_some_and(|record| record.flags.has(RecordFlags::UNREAD))
+    }
+
+    fn set_unread(&mut self, id: u32, is_unread: bool) {
+        if let Some(record) = self.records.get_mut(id) {
+            record.flags.clear(RecordFlags::UNREAD);
+            if is_unread {
+                record.flags.set(RecordFlags::UNREAD);
+            }
+        }
+    }
+
     /// The mode in which a view gets bytes, or would if it were not over.
     pub(super) fn mode_of(&self, at: ViewAt) -> Mode {
         match self.view(at) {

@@ -56,6 +56,8 @@ impl RecordFlags {
     pub(super) const UNWANTED: u16 = 4;
     /// The initiator's direction.
     pub(super) const FROM_INITIATOR: u16 = 8;
+    /// Who else takes the shard's streams wants nothing of it.
+    pub(super) const UNREAD: u16 = 16;
     /// Some application is in FAST mode.
     pub(super) const FAST: u16 = 32;
     /// Some application is in another mode.

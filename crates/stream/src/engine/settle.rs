@@ -8,10 +8,10 @@ use super::pass::{Hook, TCP};
 use super::record::{Extra, Record, RecordFlags, View, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::stream_ref::{Context, StreamRef};
-use crate::handler::{Stream, StreamPacket};
+use crate::handler::{Handler, Stream, StreamPacket};
 use crate::wants::Want;
 
-impl<E: Events + ?Sized> Hook<'_, E> {
+impl<E: Events + ?Sized, G: Handler> Hook<'_, E, G> {
     /// The first packet of a connection: which applications want its streams?
     #[cold]
     pub(super) fn introduce(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) {

@@ -57,6 +57,15 @@ impl Core {
         self.silences.changed.push(flow);
     }
 
+    /// Whether an application has a timeout beyond that of the table for some flows.
+    pub(super) fn has_long_silence(&self) -> bool {
+        let least = self.silences.table.into_iter().min().unwrap_or_default();
+        let all = self.applications.iter().flatten();
+        let all = all.filter_map(|one| one.config.inactivity_timeout);
+        all.chain(self.silences.own.values().copied())
+            .any(|timeout| timeout > least)
+    }
+
     /// Applications came, went or changed.
     pub(super) fn note_silences(&mut self) {
         self.silences.stale = true;

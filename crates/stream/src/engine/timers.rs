@@ -41,8 +41,12 @@ impl Core {
     }
 
     /// Sends chunks whose flush timeout has passed.
-    pub(super) fn flush_old<E: Events + ?Sized>(&mut self, events: &mut E, tracker: &FlowTracker) {
-        let now = tracker.clock();
+    pub(super) fn flush_old<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        tracker: &FlowTracker,
+        now: Nanos,
+    ) {
         for timer in 0..self.timers.len() {
             while let Some(timer) = self.timers.get_mut(timer)
                 && let Some(&Reverse((since, chunk, generation))) = timer.chunks.peek()

@@ -165,6 +165,11 @@ impl Core {
                 return;
             }
         }
+        self.note_refused(place, counts);
+    }
+
+    /// Packets end at this place.
+    pub(super) fn note_refused(&mut self, place: Place, counts: Counts) {
         match self.refused.iter_mut().find(|(known, _)| *known == place) {
             Some((_, known)) => *known += counts,
             None => self.refused.push((place, counts)),
@@ -219,7 +224,7 @@ impl Core {
     }
 
     /// Counts what nobody wants of packets that were delivered.
-    fn discard_late(&mut self, record: u32, counts: Counts, place: Place) {
+    pub(super) fn discard_late(&mut self, record: u32, counts: Counts, place: Place) {
         if counts != Counts::default() {
             self.discard(record, counts);
             self.refuse(record, place, counts);
@@ -363,7 +368,7 @@ impl Core {
         packet: &StreamPacket<'_>,
         counts: Counts,
     ) {
-        if self.is_alone(ViewAt::first(id)) {
+        if self.is_alone(ViewAt::first(id)) && !self.is_beside {
             return;
         }
         let Some(offset) = packet.offset.filter(|_| packet.expected) else {

@@ -7,6 +7,7 @@
 )]
 
 mod accounts;
+mod beside;
 mod checksums;
 mod corpora;
 mod engine;

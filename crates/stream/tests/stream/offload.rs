@@ -33,7 +33,12 @@ fn config() -> ShardConfig {
 }
 
 /// Takes a capture in small batches, through a card if there is one.
-fn each_batch(file: &[u8], card: Option<&Card>, size: usize, mut take: impl FnMut(&Batch<'_>)) {
+pub(crate) fn each_batch(
+    file: &[u8],
+    card: Option<&Card>,
+    size: usize,
+    mut take: impl FnMut(&Batch<'_>),
+) {
     let file = Cursor::new(file.to_vec());
     let mut source = flowgauge_capture::open_reader(file, "trace").unwrap();
     // What cannot be read any further is not what this is about.
@@ -56,7 +61,7 @@ fn each_batch(file: &[u8], card: Option<&Card>, size: usize, mut take: impl FnMu
 }
 
 /// Generated traces, and some real ones.
-fn traces() -> Vec<(String, Vec<u8>)> {
+pub(crate) fn traces() -> Vec<(String, Vec<u8>)> {
     let presets = [
         Preset::Mix,
         Preset::Web,
