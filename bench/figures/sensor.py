@@ -3,6 +3,8 @@
 does with packets (`Runner::step`), and of the whole process, flows opened and read and the sensor started and stopped.
 
 Usage: sensor.py FLOWGAUGE (a release build). Needs valgrind.
+       sensor.py FLOWGAUGE --programs: `log`, a program with libscap, and both on one interface, of the device's thread alone. As
+       root: it makes a network namespace.
        sensor.py FLOWGAUGE --live PCAP_FILTERS: 64 flows with different filters on an interface against 64 processes of tcpdump
        and 64 handles of libpcap in one process (bench/peers/pcap_filters.c), with CPU seconds. As root: it makes a network
        namespace.
@@ -38,19 +40,32 @@ def ask(connection, **request):
             return json.loads(answer)
 
 
-def cost(program, folder, stacks, always=""):
+def counted(program, folder, device):
+    """A sensor in callgrind, with this device and stacks. Returns it, and a connection to it."""
     path = os.path.join(folder, "socket")
     config = os.path.join(folder, "sensor.toml")
     with open(config, "w") as file:
-        file.write(f'socket = "{path}"\nuser = "root"\n[devices.mix]\n')
-        file.write(f'files = ["{folder}/mix.pcap"]\nhold = true\n{always}')
-    counted = os.path.join(folder, "callgrind")
-    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=" + counted]
+        file.write(f'socket = "{path}"\nuser = "root"\n{device}')
+    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/callgrind"]
     command += [program, "sensor", "run", "--config", config]
     sensor = subprocess.Popen(command, stderr=subprocess.PIPE)
     while not os.path.exists(path) and sensor.poll() is None:
         time.sleep(0.1)
-    control = connect(path)
+    return sensor, connect(path)
+
+
+def instructions(folder, of):
+    """Millions of instructions in a function and what it calls."""
+    command = ["callgrind_annotate", "--inclusive=yes", os.path.join(folder, "callgrind")]
+    shown = subprocess.run(command, capture_output=True, check=True).stdout.decode()
+    found = re.search(r"([\d,]+) \(.*" + of, shown)
+    return int(found.group(1).replace(",", "")) / 1e6
+
+
+def cost(program, folder, stacks, always=""):
+    path = os.path.join(folder, "socket")
+    device = f'[devices.mix]\nfiles = ["{folder}/mix.pcap"]\nhold = true\n{always}'
+    sensor, control = counted(program, folder, device)
     users = []
     for stack in stacks:
         user = connect(path)
@@ -62,10 +77,55 @@ def cost(program, folder, stacks, always=""):
         time.sleep(0.2)
     ask(control, do="stop")
     said = sensor.communicate()[1].decode()
-    shown = subprocess.run(["callgrind_annotate", "--inclusive=yes", counted], capture_output=True)
-    step = re.search(r"([\d,]+) \(.*::Runner::step ", shown.stdout.decode())
-    step = int(step.group(1).replace(",", "")) / 1e6
+    step = instructions(folder, "::Runner::step ")
     return "%.1f, in all %.1f" % (step, int(re.search(r"Collected : (\d+)", said).group(1)) / 1e6)
+
+
+# What a program with libscap asks for that says nothing.
+WANTED = {"filter": None, "mode": "wait", "cutoff": 2**64 - 1, "from_initiator": None}
+WANTED |= {"from_responder": None, "cutoffs": [], "chunk_bytes": 16384, "overlap_bytes": 0}
+WANTED |= {"flush_timeout": None, "priority": 0, "priorities": [], "inactivity_timeout": None}
+CAPTURE = {"interface": "vb", "program": "figure", "memory": 512 << 20, "least_memory": 1 << 20}
+CAPTURE |= {"thresholds": {"base": 0.5, "overload_cutoff": None}, "packets": False, "data": True}
+
+
+def cost_of_programs(program, folder, frames, log, programs):
+    """Of the device's thread, with frames that come by an interface. Programs do not read: there is room for all."""
+    device = '[devices.vb]\ninterface = "vb"\nbuffer = "256M"\n'
+    if log:
+        device += '[stacks.log]\nstack = "%s"\n' % (BOTH["log"] % folder)
+    sensor, control = counted(program, folder, device)
+    users = [connect(os.path.join(folder, "socket")) for _ in range(programs)]
+    for user in users:
+        answer = ask(user, do="capture", **CAPTURE, wanted=WANTED)
+        assert "capture" in answer, answer
+    sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    sender.bind(("va", 0))
+    for frame in frames:
+        sender.send(frame)
+    while True:
+        shown = ask(control, do="status")["status"]["devices"][0]
+        if shown.get("delivered", 0) >= len(frames):
+            break
+        time.sleep(0.2)
+    lost = [it["statistics"]["lost_to_ring"] for it in shown["sharing"]["programs"]]
+    ask(control, do="stop")
+    sensor.communicate()
+    return "%.1f, %d packets lost, %s" % (
+        instructions(folder, "::Work::read "),
+        shown["packets"] - shown["delivered"],
+        lost or "no program",
+    )
+
+
+def compare_programs(program):
+    in_namespace()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        frames = frames_of(program, folder)
+        for log, programs in ((True, 0), (False, 1), (True, 1), (False, 2)):
+            said = cost_of_programs(program, folder, frames, log, programs)
+            print("log," if log else "no log,", programs, "programs:", said)
 
 
 BOTH = {"flows": "flows - output { file = %s/flows }", "log": "transactions - output { file = %s/log }"}
@@ -147,7 +207,8 @@ def live(name, frames, start):
     print(f"{name}: {used:.2f} s, the sender with filters in the kernel {sends:.2f} s; {said}")
 
 
-def compare_live(program, peer):
+def in_namespace():
+    """Goes on in a network namespace of its own, with the interfaces va and vb."""
     if "IN_NAMESPACE" not in os.environ:
         command = ["unshare", "-n", sys.executable, *sys.argv]
         os.execvpe("unshare", command, {**os.environ, "IN_NAMESPACE": "1"})
@@ -158,12 +219,22 @@ def compare_live(program, peer):
         "ip link set vb up",
     ):
         subprocess.run(command.split(), check=True)
+
+
+def frames_of(program, folder):
+    """60,000 of `mix`."""
+    trace = os.path.join(folder, "mix.pcap")
+    options = ["--preset", "mix", "--seed", "1", "--packets", "60000"]
+    command = [program, "generate", *options, "-w", trace]
+    subprocess.run(command, check=True, capture_output=True)
+    return list(packets_of(trace))[:60000]
+
+
+def compare_live(program, peer):
+    in_namespace()
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with tempfile.TemporaryDirectory() as folder:
-        trace = os.path.join(folder, "mix.pcap")
-        options = ["--preset", "mix", "--seed", "1", "--packets", "60000"]
-        subprocess.run([program, "generate", *options, "-w", trace], check=True, **pipes)
-        frames = list(packets_of(trace))[:60000]
+        frames = frames_of(program, folder)
         for kind, filters in (("ports", different()[0]), ("arbitrary", arbitrary())):
 
             def tcpdumps():
@@ -206,6 +277,8 @@ def compare_live(program, peer):
 
 def main():
     program = os.path.abspath(sys.argv[1])
+    if sys.argv[2:3] == ["--programs"]:
+        return compare_programs(program)
     if sys.argv[2:3] == ["--live"]:
         return compare_live(program, os.path.abspath(sys.argv[3]))
     flow = "filter {{ {} }} count bytes".format
