@@ -79,6 +79,7 @@ pub fn required(settings: &Settings, needs: Needs) -> Result<Option<Required>, S
     Ok(Some(Required {
         config,
         streams: needs.streams,
+        applications: None,
     }))
 }
 

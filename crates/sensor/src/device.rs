@@ -276,6 +276,7 @@ enum Order {
     Join(
         u64,
         Box<CaptureProgram>,
+        Arc<Account>,
         Sender<Result<(OpenedCapture, Vec<OwnedFd>), String>>,
     ),
     /// ... and asks for something.
@@ -420,12 +421,13 @@ impl Device {
     /// Why it cannot.
     pub(crate) fn join(
         &self,
-        who: Who,
+        account: &Arc<Account>,
         number: u64,
         program: CaptureProgram,
     ) -> Result<(OpenedCapture, Vec<OwnedFd>), String> {
+        let who = account.who();
         let joined = self.ask(Some(who), ANSWER, |answer| {
-            Order::Join(number, Box::new(program), answer)
+            Order::Join(number, Box::new(program), Arc::clone(account), answer)
         });
         joined.unwrap_or_else(|error| {
             // It may join yet.
@@ -438,6 +440,13 @@ impl Device {
     pub(crate) fn hear(&self, who: Who, number: u64, said: Said) {
         let hear = |answer| Order::Hear(number, said, answer);
         let _ = self.ask(Some(who), ANSWER, hear);
+    }
+
+    /// A program is to end, for this reason: its streams end, it reads what is there, and goes.
+    pub(crate) fn end_program(&self, number: u64, why: &str) {
+        let (sender, _) = mpsc::channel();
+        let end = Order::Hear(number, Said::End(why.to_owned()), sender);
+        self.orders.send(None, end);
     }
 
     /// Ends flows, of a user's or because the sensor says so.

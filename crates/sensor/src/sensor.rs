@@ -688,8 +688,12 @@ impl State {
 
     /// How programs share the streams of a device, if they may.
     fn sharing(&self, device: &str) -> Option<Sharing> {
-        let (interface, memory) = self.checked.config.shared(device)?;
+        let config = &self.checked.config;
+        let (interface, memory) = config.shared(device)?;
         Some(Sharing {
+            for_many: !(config.users.is_empty()
+                && config.groups.is_empty()
+                && config.issuers.is_empty()),
             interface: interface.to_owned(),
             memory,
             grace: self.grace,

@@ -1,7 +1,7 @@
 //! Programs with libscap on the interfaces of a sensor: streams of a device's packets, in memory shared with them.
 
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ use crate::sensor::{Asker, Flow, Sensor, What};
 
 /// How often it is looked whether the sensor ends.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long a program that is to end may take to read what is left.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Messages of a program that are heard before others have their turn.
 const MOST_HEARD: usize = 64;
 
@@ -28,6 +30,8 @@ pub(crate) struct Sharing {
     pub(crate) interface: String,
     /// Bytes of chunks that wait for all of them.
     pub(crate) memory: u64,
+    /// Whether users other than the sensor's may be among them.
+    pub(crate) for_many: bool,
     /// How long the device stays when the last one has gone; without, as long as it is wanted.
     pub(crate) grace: Option<Duration>,
 }
@@ -40,6 +44,8 @@ pub(crate) struct Capturing {
     connection: Arc<Connection>,
     /// What it was heard to say so far of a request that has several parts.
     heard: Mutex<Parts>,
+    /// Since when it is to end.
+    ends: OnceLock<Instant>,
 }
 
 impl Capturing {
@@ -91,9 +97,10 @@ impl Capturing {
         }
     }
 
-    /// Tells the program why nothing more comes.
+    /// Ends its streams, and tells the program why.
     pub(crate) fn end(&self, why: &str) {
-        say_last(&self.connection, why);
+        self.ends.get_or_init(Instant::now);
+        self.device.end_program(self.number, why);
     }
 
     /// Hears the program until it has gone, or the sensor has ended.
@@ -103,15 +110,21 @@ impl Capturing {
         let files: Vec<_> = core::iter::once(self.connection.as_fd())
             .chain(process.iter().map(|it| it.as_fd()))
             .collect();
-        while !sensor.has_ended() {
+        let is_late = || self.ends.get().is_some_and(|it| it.elapsed() > LAST_WORDS);
+        while !sensor.has_ended() && !is_late() {
             let Ok(ready) = local::wait_any(&files, Some(LOOK)) else {
-                return;
+                break;
             };
             // What it said last counts.
             let stays = ready.first() != Some(&true) || self.hear(sensor);
             if !stays || ready.get(1) == Some(&true) {
-                return;
+                break;
             }
+        }
+        if self.ends.get().is_some() {
+            // It is no flow of its connection any more.
+            let who = self.account.who();
+            self.device.close(Some(who), vec![self.number]);
         }
     }
 }
@@ -169,6 +182,7 @@ impl Sensor {
             device: Arc::clone(&device),
             connection: Arc::clone(connection),
             heard: Mutex::default(),
+            ends: OnceLock::new(),
         });
         let flow = Flow {
             device: name,
@@ -178,7 +192,7 @@ impl Sensor {
             what: What::Streams(Arc::clone(&capturing)),
         };
         self.insert(number, flow, rights)?;
-        let opened = device.join(who, number, program);
+        let opened = device.join(&capturing.account, number, program);
         let (opened, files) = opened.map_err(|error| {
             self.remove(number);
             Refusal::new(error)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flowgauge_registry::registry;
 use flowgauge_stack::syntax::Document;
-use flowgauge_stack::{FileId, Sources, Stack, check, parse_stack};
+use flowgauge_stack::{FileId, Registry, Sources, Stack, check, parse_stack};
 
 /// The stack that a text of components is.
 ///
@@ -20,10 +20,20 @@ pub(crate) fn stack(name: &str, text: &str) -> Result<Stack, String> {
 /// As [`stack`].
 pub(crate) fn at(name: &str, file: &str, text: &str) -> Result<Stack, String> {
     let flow = flow(file, "", text)?;
-    Ok(Stack {
+    Ok(named(name, flow))
+}
+
+/// The same of components that `registry` has, not of those that users have.
+pub(crate) fn of(name: &str, text: &str, registry: &Registry) -> Result<Stack, String> {
+    let flow = flow_of(name, "", text, registry)?;
+    Ok(named(name, flow))
+}
+
+fn named(name: &str, flow: FlowStack) -> Stack {
+    Stack {
         name: Some(name.to_owned()),
         ..flow.stack
-    })
+    }
 }
 
 /// What is wrong with a capture filter, in the syntax of pcap-filter(7).
@@ -46,6 +56,10 @@ pub(crate) struct FlowStack {
 /// # Errors
 /// What is wrong with it, with its place in the text.
 pub(crate) fn flow(name: &str, forced: &str, text: &str) -> Result<FlowStack, String> {
+    flow_of(name, forced, text, registry())
+}
+
+fn flow_of(name: &str, forced: &str, text: &str, registry: &Registry) -> Result<FlowStack, String> {
     let mut sources = Sources::default();
     let mut parse = |name: &str, text: &str| {
         let file = sources.add(name, text);
@@ -64,7 +78,7 @@ pub(crate) fn flow(name: &str, forced: &str, text: &str) -> Result<FlowStack, St
         all.nodes.append(&mut body.nodes);
         body.nodes = all.nodes;
     }
-    let checked = check(&Document::of(body), registry());
+    let checked = check(&Document::of(body), registry);
     let found = checked.diagnostics;
     let stack = checked
         .program

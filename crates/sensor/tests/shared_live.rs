@@ -62,7 +62,7 @@ fn main() {
         println!("SKIPPED shared_live: needs root");
         return;
     }
-    let tests: [Test; 8] = [
+    let tests: [Test; 9] = [
         ("two_processes_get_their_own", two_processes_get_their_own),
         ("deaths_disturb_nobody", deaths_disturb_nobody),
         ("a_dead_service_is_noticed", a_dead_service_is_noticed),
@@ -78,6 +78,10 @@ fn main() {
         (
             "a_sensor_serves_programs_beside_its_stacks",
             a_sensor_serves_programs_beside_its_stacks,
+        ),
+        (
+            "programs_and_stacks_have_one_engine",
+            programs_and_stacks_have_one_engine,
         ),
         (
             "credentials_admit_programs_until_they_are_revoked",
@@ -188,10 +192,22 @@ fn stayer() {
         Err(error) => return println!("error {error}"),
     };
     println!("joined");
+    let (mut created, mut packets) = ([0, 0], 0);
     loop {
         match client.next_event(None) {
-            Ok(shared::Next::End(reason)) => return println!("end {reason}"),
-            Ok(_) => {}
+            Ok(shared::Next::End(reason)) => {
+                println!("streams {created:?} packets {packets}");
+                return println!("end {reason}");
+            }
+            Ok(shared::Next::Event(event)) => match event.kind {
+                shared::EventKind::Created => created[0] += 1,
+                shared::EventKind::Terminated => {
+                    created[1] += 1;
+                    packets += event.stream.snapshot().statistics.all.packets;
+                }
+                shared::EventKind::Data(_) => {}
+            },
+            Ok(shared::Next::Idle) => {}
             Err(error) => return println!("error {error}"),
         }
     }
@@ -616,6 +632,7 @@ fn a_sensor_serves_programs_beside_its_stacks(lab: &Lab) {
     let said = flows.reload().unwrap();
     assert_eq!(said[0], "rights have changed");
     assert!(said[1].contains("is not allowed any more"), "{said:?}");
+    assert_eq!(says.next().unwrap().unwrap(), "streams [0, 0] packets 0");
     let last = says.next().unwrap().unwrap();
     assert_eq!(last, "end you have no rights here");
     assert!(stayer.wait().unwrap().success());
@@ -623,8 +640,85 @@ fn a_sensor_serves_programs_beside_its_stacks(lab: &Lab) {
     assert!(sensor.wait().unwrap().success());
 }
 
+/// What `log` gives on of these packets, in any order and without times, with a program beside it or not; what comes of that, and
+/// whether they have one engine.
+fn logged(
+    lab: &Lab,
+    portions: &[Portion],
+    timeout: &str,
+    programs: usize,
+) -> (Vec<String>, Vec<Vec<String>>, bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let text = format!(
+        "socket = \"{0}/sock\"\nuser = \"root\"\n[devices.cable]\ninterface = \"{INTERFACE}\"\n[stacks.log]\nstack = \"\"\"\n\
+         transactions {{ flows = yes{timeout} }} output {{ file = {0}/log }}\n\"\"\"\n",
+        folder.path().display()
+    );
+    std::fs::write(path("sensor.toml"), text).unwrap();
+    let mut sensor = Command::new(std::env::current_exe().unwrap())
+        .arg("sensor")
+        .arg(path("sensor.toml"))
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("the sensor runs", || capture().status().is_ok());
+    let programs: Vec<Process> = (0..programs)
+        .map(|_| Process::start("tcp", "", PLENTY))
+        .collect();
+    replay(lab, portions, 0);
+    let admin = flowgauge_sensor_client::Client::connect(&path("sock")).unwrap();
+    let status = admin.status_with(true).unwrap().devices.remove(0);
+    let is_one = status.shared.iter().any(|shared| {
+        shared.is_engine && shared.stacks == ["log"] && shared.flows.len() == programs.len()
+    });
+    let flows = status.stacks.iter().flat_map(|stack| &stack.flows);
+    assert_eq!(flows.count(), programs.len());
+    drop(admin);
+    drop(sensor.stdin.take());
+    assert!(sensor.wait().unwrap().success());
+    let lines = programs.into_iter().map(Process::end).collect();
+    let log = std::fs::read_to_string(path("log")).unwrap();
+    let mut records: Vec<String> = log.lines().map(timeless).collect();
+    records.sort();
+    (records, lines, is_one)
+}
+
+/// A record without what depends on when its packets came.
+fn timeless(line: &str) -> String {
+    let mut record: serde_json::Value = serde_json::from_str(line).unwrap();
+    let fields = record.as_object_mut().unwrap();
+    fields.retain(|name, _| {
+        let parts = [
+            "time", "start", "end", "duration", "rtt", "flow_id", "latency", "syn",
+        ];
+        !parts.iter().any(|part| name.contains(part))
+    });
+    record.to_string()
+}
+
+/// Where they ask for the same: each gets what it would get alone.
+fn programs_and_stacks_have_one_engine(lab: &Lab) {
+    let portions = trace(Preset::Web, 0.003);
+    let (alone, _, _) = logged(lab, &portions, "", 0);
+    assert!(alone.len() > 100, "{}", alone.len());
+    let wanted = expected("tcp", "", &portions);
+    for (timeout, is_one) in [("", true), (", tcp_timeout = 100s", false)] {
+        let (log, programs, shares) = logged(lab, &portions, timeout, 2);
+        assert_eq!(shares, is_one, "{timeout}");
+        assert_eq!(log, alone, "{timeout}");
+        for lines in programs {
+            assert!(
+                lines.contains(&"complete true balanced true".to_owned()),
+                "{lines:?}"
+            );
+            assert_eq!(streams(&lines), wanted, "{timeout}");
+        }
+    }
+}
+
 /// As they do flows; a program is one among them.
-fn credentials_admit_programs_until_they_are_revoked(_lab: &Lab) {
+fn credentials_admit_programs_until_they_are_revoked(lab: &Lab) {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let mode = std::os::unix::fs::PermissionsExt::from_mode;
@@ -692,7 +786,14 @@ fn credentials_admit_programs_until_they_are_revoked(_lab: &Lab) {
     assert!(stack.flows[0].name.is_some());
     let explained = admin.explain("cable", "").unwrap();
     assert_eq!(explained.last().unwrap(), "allowed");
+    let portions = trace(Preset::Web, 0.002);
+    let through = replay(lab, &portions, 0);
     std::fs::write(path("revoked"), format!("{}\n", credential.ids()[0])).unwrap();
+    // Its streams end as they stand.
+    let (got, wanted) = (says.next().unwrap().unwrap(), expected("", "", &portions));
+    let streams = wanted.len();
+    let told = format!("streams [{streams}, {streams}] packets {through}");
+    assert_eq!(got, told);
     let last = says.next().unwrap().unwrap();
     assert!(
         last.starts_with("end ") && last.contains("revoked"),

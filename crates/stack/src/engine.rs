@@ -6,15 +6,44 @@
 //! does is compiled into the engine's passes; several get the same events one by one.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use flowgauge_flow::FlowRecord;
 use flowgauge_reassembly::DefragmentStatistics;
+use flowgauge_stream::engine as chunks;
 use flowgauge_stream::offload::Verdicts;
 use flowgauge_stream::{BadPayload, Chunk, Handler, Remark, Shard, ShardConfig, Stream, Want};
 use flowgauge_wire::{Batch, Decoded, DecodedBatch, Nanos, PacketDescriptor, Selection};
+use parking_lot::Mutex;
 
 use crate::account::Account;
 use crate::component::Packets;
+
+/// Applications of [streams in chunks](chunks::Engine) that take packets with the subscribers of an engine.
+pub trait Applications: Send {
+    /// They, on the engine's shard, and who gets their events.
+    fn parts(&mut self) -> (&mut chunks::Engine, &mut dyn chunks::Events);
+
+    /// Whether there are any; if they are `shared` with subscribers.
+    fn are_there(&mut self, shared: bool) -> bool;
+}
+
+/// Applications, for who else speaks for them.
+#[derive(Clone)]
+pub struct SharedApplications(pub Arc<Mutex<dyn Applications>>);
+
+impl core::fmt::Debug for SharedApplications {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SharedApplications").finish_non_exhaustive()
+    }
+}
+
+impl SharedApplications {
+    /// Whether nobody else can have what is their engine's.
+    fn are_apart(&self) -> bool {
+        self.0.lock().parts().0.has_long_silence()
+    }
+}
 
 /// The engine that a component asks for.
 #[derive(Clone, Debug)]
@@ -23,6 +52,8 @@ pub struct Required {
     pub config: ShardConfig,
     /// Whether streams are wanted, not flows alone.
     pub streams: bool,
+    /// Applications that are to have the engine with its subscribers.
+    pub applications: Option<SharedApplications>,
 }
 
 impl Required {
@@ -39,6 +70,7 @@ pub struct Engine {
     chosen: Chosen,
     /// Whether it has put streams in order from its beginning.
     streams: bool,
+    applications: Option<SharedApplications>,
 }
 
 impl Engine {
@@ -50,6 +82,7 @@ impl Engine {
             shard: Box::new(Shard::new(config)),
             chosen: Chosen::default(),
             streams: required.streams,
+            applications: required.applications,
         }
     }
 
@@ -57,12 +90,19 @@ impl Engine {
     /// streams in order.
     pub fn does_for(&self, other: &Engine, runs: bool) -> bool {
         let has_streams = self.streams || !other.streams || !runs;
+        let mut applications = self.applications.iter().chain(&other.applications);
+        if applications.any(SharedApplications::are_apart) {
+            return false;
+        }
         has_streams && self.shard.config() == other.shard.config()
     }
 
     /// It does for the subscribers of another one, which has not begun.
     pub fn take_over(&mut self, other: &Engine) {
         self.streams |= other.streams;
+        if other.applications.is_some() {
+            self.applications.clone_from(&other.applications);
+        }
     }
 
     /// What its only subscriber wants of streams, where that is less than all.
@@ -78,7 +118,7 @@ impl Engine {
 
     /// Nobody reads streams any more: what is kept of them goes, and the engine puts none in order.
     pub fn forget_streams(&mut self) {
-        if core::mem::take(&mut self.streams) {
+        if core::mem::take(&mut self.streams) && self.applications.is_none() {
             self.shard.forget_streams();
         }
     }
@@ -98,9 +138,54 @@ impl Engine {
         }
     }
 
+    /// The same for applications, too, if there are some: with the handler of its subscribers, where it is `shared`.
+    pub fn take_for_all<H: Handler>(&mut self, step: &Step<'_, '_>, shared: bool, handler: &mut H) {
+        let Some(SharedApplications(applications)) = self.applications.clone() else {
+            return self.take(step, handler);
+        };
+        let mut applications = applications.lock();
+        if !applications.are_there(shared) {
+            self.applications = None;
+            return self.take(step, handler);
+        }
+        let (engine, events) = applications.parts();
+        let chosen = &mut self.chosen;
+        engine.on(&mut self.shard, !shared, |engine| match *step {
+            Step::Packets(packets) => engine.process_for(&chosen.of(packets), events, handler),
+            Step::Tick(now) => {
+                let tracker = engine.shard().tracker();
+                match tracker.clock() < now && !tracker.is_in_tick(now) {
+                    true => engine.process_for(&idle(now), events, handler),
+                    false => engine.flush(now, events),
+                }
+            }
+            Step::Finish => engine.finish_for(events, handler),
+        });
+    }
+
+    /// The same where only applications have it.
+    pub fn take_for_applications(&mut self, step: &Step<'_, '_>) {
+        self.take_for_all(step, false, &mut chunks::Nobody);
+    }
+
+    /// Does something with its applications, if there are some.
+    pub fn for_applications(
+        &mut self,
+        act: impl FnOnce(&mut chunks::Engine, &mut dyn chunks::Events),
+    ) {
+        if let Some(SharedApplications(applications)) = &self.applications {
+            let mut applications = applications.lock();
+            let (engine, events) = applications.parts();
+            engine.on(&mut self.shard, false, |engine| act(engine, events));
+        }
+    }
+
     /// Ends what has timed out. To be called before [`Engine::show_open`].
     pub fn end_due<H: Handler>(&mut self, handler: &mut H) {
-        self.shard.end_due(handler);
+        if self.applications.is_none() {
+            return self.shard.end_due(handler);
+        }
+        self.for_applications(|engine, events| engine.end_due_for(events, handler));
     }
 
     /// Gives what is open to a handler as if the input was over, and goes on as if it was not.

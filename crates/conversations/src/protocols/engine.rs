@@ -77,6 +77,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         Ok(Some(Required {
             config,
             streams: true,
+            applications: None,
         }))
     }),
     make,

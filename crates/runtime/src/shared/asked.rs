@@ -80,6 +80,8 @@ pub enum Said {
     Lose(Thresholds),
     /// Nothing further is wanted.
     Leave,
+    /// Nothing further may come, and why: the sensor says it.
+    End(String),
     /// What cannot be.
     Refused,
 }

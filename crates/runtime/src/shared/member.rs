@@ -49,8 +49,8 @@ pub(super) struct Member {
     ring: EventWriter,
     /// Creations and terminations behind what is in the ring.
     backlog: Backlog,
-    /// It has left, and is to be told when it has all there is.
-    pub(super) has_left: bool,
+    /// It has left, or has to: what it is told when it has all there is.
+    pub(super) farewell: Option<Answer>,
     memory: u64,
     /// Of memory, what it asked for.
     asked: u64,
@@ -105,7 +105,7 @@ impl Member {
             // It may get as much as it asked for.
             ring: EventWriter::growing(events_for(memory), events_for(program.memory))?,
             backlog: Backlog::default(),
-            has_left: false,
+            farewell: None,
             number,
             connection: program.connection,
             application: Some(application),
@@ -256,17 +256,23 @@ impl Member {
         self.ring.held() + self.backlog.borrowed(&self.ring)
     }
 
-    /// Tells it that nothing comes any more, if it asked for that and has all there was.
+    /// Tells it that nothing comes any more, if it has left and has all there was.
     fn say_goodbye(&mut self) {
-        if self.has_left && self.backlog.is_empty() {
-            self.has_left = false;
-            let _ = send_notice(&self.connection, &Answer::Left);
+        if self.backlog.is_empty()
+            && let Some(farewell) = self.farewell.take()
+        {
+            let _ = send_notice(&self.connection, &farewell);
         }
     }
 
     /// A number of entries that only creations and terminations may use.
     fn reserve(&self) -> u32 {
         self.ring.entries() / 8
+    }
+
+    /// Whether it is of this user, and takes one of the places for applications.
+    pub(super) fn is_of(&self, user: u64) -> bool {
+        self.user == user && self.application.is_some()
     }
 
     pub(super) fn status(&self) -> ClientStatus {

@@ -5,7 +5,7 @@
 //! a chunk that several want is in memory once.
 //!
 //! ```text
-//!                      sensor (its device of the interface)
+//!                      sensor (a stack of its device)
 //!  interface --> ring --> Engine --> Members --+-- Pool: chunks ---- mapped read-only ----+
 //!                            ^                 |                                          |
 //!                            | Service::join,  +-- ring of events 0 -- read-only --> Client (process A)
@@ -15,8 +15,8 @@
 //! ```
 //!
 //! # Who runs it
-//! A sensor that captures the interface. Its [`Service`] has the engine and the memory, and does no more than the thread of the
-//! device has to: connections, requests ([`flowgauge_sensor_client::programs`]), rights and compiled filters are the sensor's.
+//! A sensor that captures the interface. Its [`Service`] has the engine and the memory, and is a component of a stack that runs while
+//! there are programs; it does no more than that has to: connections, requests ([`flowgauge_sensor_client::programs`]), rights and compiled filters are the sensor's.
 //!
 //! Where there is none, the first client takes the name that programs look for, an abstract socket address of the network
 //! namespace, and starts a program with that socket as its standard input ([`ServiceProgram`]);
@@ -78,7 +78,7 @@ pub use error::Error;
 pub use flowgauge_sensor_client::programs::{Chunks, ClientStatistics, ClientStatus};
 pub(crate) use held::HeldChunk;
 pub use layout::SharedPackets;
-pub use service::{Service, Tap, say_last};
+pub use service::{Service, say_last};
 pub use start::{
     ServiceProgram, SharedCapture, inherited_listener, listen, shared_captures, turn_away,
 };

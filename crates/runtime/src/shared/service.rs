@@ -3,13 +3,18 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use flowgauge_capture::{Error as CaptureError, PacketSource, as_source_within};
+use flowgauge_capture::PacketSource;
+use flowgauge_flow::FlowConfig;
 use flowgauge_sensor_client::programs::{ClientStatus, OpenedCapture, SharingStatus, send_notice};
 use flowgauge_sensor_client::protocol::Answer;
-use flowgauge_stream::engine::{Command, Engine, EngineConfig, MAX_APPLICATIONS};
+use flowgauge_stack::engine::Applications;
+use flowgauge_stream::ShardConfig;
+use flowgauge_stream::engine::{
+    ApplicationId, Command, Engine, Events, MAX_APPLICATIONS, Parameter,
+};
 use flowgauge_sys::local::Connection;
 use flowgauge_sys::shared::Pool;
-use flowgauge_wire::{Batch, Ledger};
+use flowgauge_wire::{Ledger, Nanos};
 
 use super::application::admitted;
 use super::asked::{Program, Said};
@@ -35,44 +40,48 @@ pub struct Service {
     pool_bytes: u64,
     /// How long to stay when the last client has gone; without, until the source ends.
     grace: Option<Duration>,
+    /// Whether one user must leave places to others.
+    for_many: bool,
     engine: Engine,
+    /// Whether the engine below is that of stacks, too.
+    is_shared: bool,
     members: Members,
     ledger: Ledger,
-    /// Packets of engines before this one, and those that came while there was nobody.
+    /// Packets that had come before this engine.
     earlier: Ledger,
     /// Since when there is nobody.
     alone: Instant,
     counted: Option<Instant>,
-    /// Whether the last batch was empty.
-    is_idle: bool,
     epoch: u64,
 }
 
 impl Service {
-    /// A service without clients, which together may let so many bytes of chunks wait. When the last one has gone it is over after
+    /// A service without clients, `for_many` users or one, which together may let so many bytes of chunks wait. When the last one has gone it is over after
     /// the `grace`; without, when its source is.
     ///
     /// # Errors
     /// When there is no memory for the pool.
-    pub fn new(pool_bytes: u64, grace: Option<Duration>) -> Result<Service, Error> {
+    pub fn new(pool_bytes: u64, grace: Option<Duration>, for_many: bool) -> Result<Service, Error> {
         // The chunk at hand is nobody's.
         let bytes = pool_bytes.saturating_add(2 * Pool::LARGEST as u64);
         let pool = Pool::new(bytes).map_err(Error::system("make the shared pool"))?;
         Ok(Service {
             pool_bytes,
             grace,
-            engine: Engine::new(EngineConfig::default()),
+            for_many,
+            engine: engine(),
+            is_shared: false,
             members: Members::new(pool),
             ledger: Ledger::default(),
             earlier: Ledger::default(),
             alone: Instant::now(),
             counted: None,
-            is_idle: true,
             epoch: 0,
         })
     }
 
-    /// A program joins, whose flow has this number. Returns what is to be answered, with the pool, the ring and the page.
+    /// A program joins, whose flow has this number, when the source stands so. Returns what is to be answered, with the pool, the
+    /// ring and the page.
     ///
     /// # Errors
     /// Why it cannot.
@@ -80,9 +89,14 @@ impl Service {
         &mut self,
         number: u64,
         program: Program,
+        source: &Ledger,
     ) -> Result<(OpenedCapture, Vec<OwnedFd>), String> {
         let left = self.pool_bytes.saturating_sub(self.members.promised());
         let memory = granted(&program, left)?;
+        self.has_place_for(program.user)?;
+        if !self.can_wait(program.config.inactivity_timeout) {
+            return Err("stacks whose streams end earlier have the same engine".to_owned());
+        }
         let added = match self.members.list.len() < MOST_MEMBERS {
             true => self.engine.add_for_packets(
                 program.config.clone(),
@@ -95,6 +109,12 @@ impl Service {
             let applications = list.iter().filter(|one| one.application.is_some()).count();
             return Err(no_room(list.len(), applications));
         };
+        if self.members.list.is_empty() {
+            self.earlier = Ledger::default();
+            let (packets, bytes) = (source.delivered(), source.delivered_bytes());
+            self.earlier.take(packets, bytes);
+            self.ledger = source.clone();
+        }
         self.epoch += 1;
         let member = Member::new(number, program, application, self.epoch, memory);
         let given = member.and_then(|member| {
@@ -119,6 +139,38 @@ impl Service {
         Ok((opened, files))
     }
 
+    /// Whether streams can be waited for so long: what stacks have in common with programs is theirs.
+    fn can_wait(&self, timeout: Option<Nanos>) -> bool {
+        let FlowConfig {
+            tcp_idle,
+            udp_idle,
+            other_idle,
+            ..
+        } = FlowConfig::default();
+        let least = tcp_idle.min(udp_idle).min(other_idle);
+        !self.is_shared || timeout.is_none_or(|timeout| timeout <= least)
+    }
+
+    /// Whether a user may have one more program: of the places that other users leave at most half, where they are for several
+    /// users.
+    ///
+    /// # Errors
+    /// Why not.
+    fn has_place_for(&self, user: u64) -> Result<(), String> {
+        let list = self.members.list.iter();
+        let (own, others): (Vec<_>, Vec<_>) = list
+            .filter(|member| member.application.is_some())
+            .partition(|member| member.is_of(user));
+        let most = (MAX_APPLICATIONS - others.len()).div_ceil(2);
+        match !self.for_many || own.len() < most {
+            true => Ok(()),
+            false => Err(format!(
+                "{} programs of this user share it already, half of the places that others leave; hint: end some",
+                own.len()
+            )),
+        }
+    }
+
     /// A client asks for something.
     pub fn hear(&mut self, number: u64, said: Said) {
         let Some(at) = self.members.at(number) else {
@@ -131,11 +183,14 @@ impl Service {
                 }
             }
             Said::Change(wanted) => {
+                let can_wait = self.can_wait(wanted.inactivity_timeout);
                 let Some(member) = self.members.list.get_mut(at) else {
                     return;
                 };
                 let agreed = admitted(&wanted, member.wants_data, member.memory());
-                let agreed = agreed.ok().filter(|wanted| member.agrees(wanted));
+                let agreed = agreed
+                    .ok()
+                    .filter(|wanted| can_wait && member.agrees(wanted));
                 let is_made = agreed.is_some_and(|agreed| {
                     // Who has left wants nothing any more.
                     let application = member.application;
@@ -152,7 +207,8 @@ impl Service {
                     member.set_thresholds(thresholds);
                 }
             }
-            Said::Leave => self.leave(at),
+            Said::Leave => self.leave(at, Answer::Left),
+            Said::End(why) => self.leave(at, last(&why)),
             Said::Refused => {
                 if let Some(member) = self.members.list.get_mut(at) {
                     member.refuse_command();
@@ -163,6 +219,10 @@ impl Service {
 
     /// Does what a client says of a stream.
     fn obey(&mut self, at: usize, uid: u64, command: Command) {
+        let can_wait = match command {
+            Command::SetParameter(Parameter::InactivityTimeout(timeout)) => self.can_wait(timeout),
+            _ => true,
+        };
         let Some(member) = self.members.list.get_mut(at) else {
             return;
         };
@@ -173,7 +233,7 @@ impl Service {
         let admitted = match command {
             Command::SetParameter(parameter) => {
                 let now = self.engine.chunk_parameters(uid, application);
-                member.admits(parameter, now)
+                can_wait && member.admits(parameter, now)
             }
             Command::SetPriority(priority) => {
                 member.uses_priority(priority);
@@ -189,16 +249,13 @@ impl Service {
         }
     }
 
-    /// A client wants no further events. It stays until it has read what is there.
-    fn leave(&mut self, at: usize) {
-        let list = &self.members.list;
-        if let Some(application) = list.get(at).and_then(|member| member.application) {
-            // The last partial chunks and the ends of its streams, as at the end of a capture.
-            self.engine.retire(application, &mut self.members);
+    /// A client gets no further events, and then this. It stays until it has read what is there.
+    fn leave(&mut self, at: usize, farewell: Answer) {
+        if let Some(application) = self.members.retire(at) {
+            self.engine.remove(application);
         }
-        self.members.retire(at);
         if let Some(member) = self.members.list.get_mut(at) {
-            member.has_left = true;
+            member.farewell = Some(farewell);
         }
         self.members.settle();
         self.members.show(&self.ledger);
@@ -213,6 +270,10 @@ impl Service {
             self.engine.remove(application);
         }
         self.members.remove(at);
+        if self.members.list.is_empty() {
+            // Nobody is there whom its streams concern.
+            self.engine = engine();
+        }
         // What it had is others' now.
         self.members.share_out(self.pool_bytes);
         self.members.show(&self.ledger);
@@ -230,25 +291,16 @@ impl Service {
         }
     }
 
-    /// The source, whose packets go to the clients, too, as they are read.
-    pub fn tap<'a, S: PacketSource + ?Sized>(&'a mut self, source: &'a mut S) -> Tap<'a, S> {
-        Tap {
-            source,
-            service: self,
+    /// Looks after the counters, and while it is idle after what clients have read. Returns whether the last client has gone,
+    /// and the grace with it.
+    pub fn attend_to<S: PacketSource + ?Sized>(&mut self, source: &mut S, idle: bool) -> bool {
+        self.count(source, idle);
+        if idle {
+            self.members.settle();
         }
-    }
-
-    /// Looks after the counters. Returns whether the last client has gone, and the grace with it.
-    pub fn attend_to<S: PacketSource + ?Sized>(&mut self, source: &mut S) -> bool {
-        self.count(source, self.is_idle);
         if !self.members.list.is_empty() {
             self.alone = Instant::now();
             return false;
-        }
-        if self.engine.ledger().received() > 0 {
-            // Nobody is there whom its streams concern.
-            self.earlier.merge(self.engine.ledger());
-            self.engine = Engine::new(EngineConfig::default());
         }
         // It was started for somebody.
         let grace = self.grace.map(|grace| match self.epoch {
@@ -258,10 +310,24 @@ impl Service {
         grace.is_some_and(|grace| self.alone.elapsed() >= grace)
     }
 
-    /// The capture is over: clients get what is left, and `reason`.
-    pub fn finish<S: PacketSource + ?Sized>(mut self, source: &mut S, reason: &str) {
+    /// The application of a client that has not left.
+    pub fn application(&self, number: u64) -> Option<ApplicationId> {
+        let at = self.members.at(number)?;
+        self.members.list.get(at)?.application
+    }
+
+    /// A step is over: shows the clients what there is, and takes back what they have read.
+    pub fn settle(&mut self) {
+        self.members.settle();
+    }
+
+    /// The capture comes to its end: clients that are slow are waited for.
+    pub fn begin_end(&mut self) {
         self.members.be_patient(LAST_WORDS);
-        self.engine.finish(&mut self.members);
+    }
+
+    /// The capture is over, and so are all streams: clients get what is left, and `reason`.
+    pub fn finish<S: PacketSource + ?Sized>(&mut self, source: &mut S, reason: &str) {
         self.members.settle_all();
         self.count(source, true);
         for member in &self.members.list {
@@ -282,45 +348,31 @@ impl Service {
     }
 }
 
-/// A source whose packets go to the clients of a service, too.
-pub struct Tap<'a, S: ?Sized> {
-    source: &'a mut S,
-    service: &'a mut Service,
+impl Applications for Service {
+    fn parts(&mut self) -> (&mut Engine, &mut dyn Events) {
+        (&mut self.engine, &mut self.members)
+    }
+
+    fn are_there(&mut self, shared: bool) -> bool {
+        self.is_shared = shared;
+        !self.members.list.is_empty()
+    }
 }
 
-impl<S: PacketSource + ?Sized> PacketSource for Tap<'_, S> {
-    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, CaptureError> {
-        let batch = self.source.next_batch()?;
-        if let Some(batch) = &batch {
-            let service = &mut *self.service;
-            service.is_idle = batch.is_empty();
-            match service.members.list.is_empty() {
-                true => {
-                    let bytes = batch.packets.iter().map(|one| u64::from(one.wire_len));
-                    let packets = batch.packets.len() as u64;
-                    service.earlier.take(packets, bytes.sum());
-                }
-                false => {
-                    service.engine.process(batch, &mut service.members);
-                    service.members.settle();
-                }
-            }
-        }
-        Ok(batch)
-    }
-
-    fn ledger(&mut self) -> Ledger {
-        self.source.ledger()
-    }
-
-    as_source_within!(source);
+/// One on the engine of the device's stacks, where these ask for nothing else.
+fn engine() -> Engine {
+    Engine::beside(ShardConfig::default())
 }
 
 /// Tells a program why its capture is over. Its connection ends when it has received that.
 pub fn say_last(connection: &Connection, reason: &str) {
-    let reason = &reason[..reason.floor_char_boundary(LONGEST_REASON)];
-    let _ = send_notice(connection, &Answer::Ended(reason.to_owned()));
+    let _ = send_notice(connection, &last(reason));
     connection.stop_receiving();
+}
+
+fn last(reason: &str) -> Answer {
+    let reason = &reason[..reason.floor_char_boundary(LONGEST_REASON)];
+    Answer::Ended(reason.to_owned())
 }
 
 /// Why there is no room for one more.
@@ -335,7 +387,27 @@ fn no_room(members: usize, applications: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::asked::tests::program;
     use super::*;
+
+    #[test]
+    fn no_user_takes_all_places() {
+        let mut service = Service::new(1 << 30, None, true).unwrap();
+        let mut join = |user: u64, number: u64| {
+            let mut program = program(|asked| (asked.memory, asked.least_memory) = (1 << 20, 0));
+            program.user = user;
+            service.join(number, program, &Ledger::default())
+        };
+        let mut count = |user: u64| {
+            let numbers = 100 * user..;
+            numbers.take_while(|it| join(user, *it).is_ok()).count()
+        };
+        // Of those that others leave half, and one of the last.
+        assert_eq!([1, 2, 3, 4].map(&mut count), [16, 8, 4, 2]);
+        assert_eq!([5, 6, 7].map(&mut count), [1, 1, 0]);
+        let why = join(1, 1).unwrap_err();
+        assert!(why.contains("16 programs of this user"), "{why}");
+    }
 
     #[test]
     fn why_there_is_no_room_is_said() {

@@ -561,6 +561,26 @@ impl Part {
         }
     }
 
+    /// Does something with the engine that a stack subscribes to with its first component. Whether it is here.
+    pub(super) fn with_engine(&mut self, number: usize, act: &mut dyn FnMut(&mut Engine)) -> bool {
+        if !self.members.iter().any(|member| member.number == number) {
+            return false;
+        }
+        let engine = match self.graph.engine().is_some() {
+            true => self.graph.engine_mut(),
+            false => match self.graph.tail_mut() {
+                Next::Subscribers(subscribers) => Some(subscribers.engine_mut()),
+                next => {
+                    let mut parts = next.parts_mut().iter_mut();
+                    return parts.any(|part| part.with_engine(number, act));
+                }
+            },
+        };
+        let found = engine.is_some();
+        engine.into_iter().for_each(act);
+        found
+    }
+
     /// Takes in another one, whose engine its own does for.
     fn take_in(&mut self, mut other: Part, now: Option<Nanos>) {
         self.share_engine();

@@ -482,7 +482,7 @@ impl Runner {
         let threads = self.threads.iter().flat_map(|it| it.shared.iter().cloned());
         let inline = self.inline.parts.iter().map(Part::shared);
         let all = inline.chain(waiting).chain(threads);
-        all.map(|shared| shared.renumbered(&|number| self.stack_of(number)))
+        all.map(|shared| shared.renumbered(&|number| self.stack_of(number).into_iter().collect()))
             .collect()
     }
 

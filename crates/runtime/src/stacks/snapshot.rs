@@ -79,13 +79,13 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// The same with other numbers of stacks; without those that have none.
+    /// The same with other numbers of stacks, some with several; without those that have none.
     #[must_use]
-    pub fn renumbered(self, number: &dyn Fn(usize) -> Option<usize>) -> Shared {
+    pub fn renumbered(self, numbers: &dyn Fn(usize) -> Vec<usize>) -> Shared {
         let next = self.next.into_iter();
         Shared {
-            stacks: self.stacks.into_iter().filter_map(number).collect(),
-            next: next.map(|next| next.renumbered(number)).collect(),
+            stacks: self.stacks.into_iter().flat_map(numbers).collect(),
+            next: next.map(|next| next.renumbered(numbers)).collect(),
             ..self
         }
     }

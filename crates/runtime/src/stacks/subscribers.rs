@@ -47,7 +47,7 @@ enum Work<'a, 'b> {
 impl Work<'_, '_> {
     fn of<H: Handler>(&self, engine: &mut Engine, handler: &mut H) {
         match self {
-            Work::Step(step) => engine.take(step, handler),
+            Work::Step(step) => engine.take_for_all(step, true, handler),
             Work::EndDue => engine.end_due(handler),
             Work::ShowOpen => engine.show_open(handler),
         }

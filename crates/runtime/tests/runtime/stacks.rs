@@ -412,7 +412,11 @@ fn number(settings: &Settings) -> u64 {
 
 fn engine(streams: bool) -> Result<Option<Required>, SettingError> {
     let config = ShardConfig::default();
-    Ok(Some(Required { config, streams }))
+    Ok(Some(Required {
+        config,
+        streams,
+        applications: None,
+    }))
 }
 
 static COMPONENTS: [ComponentInfo; 17] = [

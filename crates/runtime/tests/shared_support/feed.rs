@@ -12,7 +12,7 @@ use flowgauge_runtime::shared::{
 };
 use flowgauge_sensor::{Alone, Sensor};
 use flowgauge_sys::process;
-use flowgauge_wire::{Batch, Ledger, LinkType, Nanos};
+use flowgauge_wire::{BATCH_SIZE, Batch, Ledger, LinkType, Nanos};
 
 use super::{LIMIT, Portion};
 
@@ -21,6 +21,8 @@ pub(crate) struct Feed {
     /// None after an error.
     portions: Option<Receiver<Result<Portion, CaptureError>>>,
     current: Option<Portion>,
+    /// Packets of it that were given.
+    given: usize,
     interfaces: Vec<Interface>,
     ledger: Ledger,
     clock: Nanos,
@@ -31,18 +33,21 @@ impl PacketSource for Feed {
         let Some(portions) = &self.portions else {
             return Ok(None);
         };
+        if self
+            .current
+            .as_ref()
+            .is_some_and(|it| it.packets.len() > self.given)
+        {
+            return Ok(Some(self.next()));
+        }
         match portions.recv_timeout(Duration::from_millis(1)) {
             Ok(Err(error)) => {
                 self.portions = None;
                 Err(error)
             }
             Ok(Ok(portion)) => {
-                for packet in &portion.packets {
-                    self.ledger.take(1, u64::from(packet.wire_len));
-                    self.clock = self.clock.max(packet.time);
-                }
-                self.current = Some(portion);
-                Ok(self.current.as_ref().map(Portion::batch))
+                (self.current, self.given) = (Some(portion), 0);
+                Ok(Some(self.next()))
             }
             Err(RecvTimeoutError::Timeout) => Ok(Some(Batch {
                 memory: &[],
@@ -59,6 +64,21 @@ impl PacketSource for Feed {
 
     fn ledger(&mut self) -> Ledger {
         self.ledger.clone()
+    }
+}
+
+impl Feed {
+    /// As many packets of the portion at hand as a batch has.
+    fn next(&mut self) -> Batch<'_> {
+        let portion = self.current.as_ref().unwrap();
+        let rest = &portion.packets[self.given..];
+        let packets = &rest[..rest.len().min(BATCH_SIZE)];
+        for packet in packets {
+            self.ledger.take(1, u64::from(packet.wire_len));
+            self.clock = self.clock.max(packet.time);
+        }
+        self.given += packets.len();
+        Batch::new(&portion.memory, packets)
     }
 }
 
@@ -93,6 +113,7 @@ impl Shared {
         let source = Feed {
             portions: Some(portions),
             current: None,
+            given: 0,
             interfaces: vec![Interface {
                 link: LinkType::ETHERNET,
                 ..Interface::default()

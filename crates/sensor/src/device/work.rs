@@ -1,6 +1,7 @@
 //! What the thread of a device does.
 
 mod costs;
+mod programs;
 mod reading;
 mod shown;
 
@@ -9,7 +10,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flowgauge_capture::live::{LiveConfig, StopHandle};
-use flowgauge_runtime::shared::Service;
 use flowgauge_runtime::stacks::{Ended, Number as StackNumber, Runner, StackState};
 use flowgauge_sensor_client::layout;
 use flowgauge_sensor_client::protocol::Results;
@@ -19,6 +19,7 @@ use flowgauge_sys::packet::Waker;
 use flowgauge_sys::process;
 use flowgauge_wire::Ledger;
 
+use self::programs::Programs;
 use super::{NewFlow, Opened, Order, Source, State};
 use crate::accounts::{Account, Overload};
 use crate::news::News;
@@ -81,8 +82,8 @@ pub(super) struct Work {
     overload: Overload,
     /// Whether the interface was behind by then.
     was_behind: bool,
-    /// Looks after programs with libscap, where the source is an interface that they may share.
-    service: Option<Service>,
+    /// Programs with libscap, where the source is an interface that they may share.
+    programs: Option<Programs>,
     sharing: Option<Sharing>,
 }
 
@@ -206,7 +207,7 @@ impl Work {
             accounted: Instant::now(),
             overload: Overload::default(),
             was_behind: false,
-            service: None,
+            programs: None,
             sharing,
         };
         work.share();
@@ -320,21 +321,16 @@ impl Work {
                 let _ = answer.send(self.shown(shared));
                 account
             }
-            Order::Join(number, program, answer) => {
-                let joined = match &mut self.service {
-                    Some(service) => service.join(number, *program),
-                    None => Err("its interface is not captured now".to_owned()),
-                };
+            Order::Join(number, program, account, answer) => {
                 // Whoever does not wait any more ends it.
-                let _ = answer.send(joined);
-                None
+                let _ = answer.send(self.join(number, *program, &account));
+                Some(account)
             }
             Order::Hear(number, said, answer) => {
-                if let Some(service) = &mut self.service {
-                    service.hear(number, said);
-                }
+                self.hear(number, said);
                 let _ = answer.send(());
-                None
+                let programs = self.programs.as_ref();
+                programs.and_then(|it| it.account(number).map(Arc::clone))
             }
             Order::Finish | Order::Stop => {
                 self.finish();
@@ -386,11 +382,12 @@ impl Work {
             return;
         }
         self.state = State::Ended;
+        self.begin_end();
+        self.runner.finish();
         self.unshare(match self.stop.is_stopped() {
             true => "it was told to stop",
             false => "the input is over",
         });
-        self.runner.finish();
         self.take_failures();
         let snapshot = self.runner.snapshot();
         let stacks = self.runner.stacks().to_vec();
@@ -571,9 +568,7 @@ impl Work {
     /// Ends flows. Returns the last results of the first.
     fn close(&mut self, flows: &[u64]) -> Option<Results> {
         let mut flows = flows.to_vec();
-        if let Some(service) = &mut self.service {
-            flows.retain(|flow| !service.dismiss(*flow));
-        }
+        flows.retain(|flow| !self.dismiss(*flow));
         if flows.is_empty() {
             return None;
         }
@@ -689,6 +684,8 @@ impl Work {
     fn run_stacks(&mut self, anew: bool) -> Result<Vec<Ended>, String> {
         let stacks = self.always.iter();
         let stacks = stacks.chain(self.served.iter().map(|served| &served.stack));
+        let programs = self.programs.as_ref();
+        let stacks = stacks.chain(programs.and_then(Programs::stack));
         let stacks: Vec<Stack> = stacks.cloned().collect();
         if self.state == State::Ended {
             // What has been read stays to be asked for.
@@ -723,6 +720,11 @@ impl Work {
             let its = running.next_if(|(_, it)| it.name == served.stack.name);
             served.at = its.map(|(at, _)| at);
             served.readers.set_patience(self.patience);
+        }
+        if let Some(programs) = &mut self.programs {
+            let is_its = |it: &Stack| it.name.as_deref() == Some(programs::NAME);
+            let its = running.next_if(|(_, it)| is_its(it));
+            programs.set_place(its.map(|(at, _)| at));
         }
         if has_failed {
             self.tell();

@@ -219,9 +219,10 @@ fn open_changed(
     Ok(opened)
 }
 
-/// Has devices end flows.
+/// Has devices end flows. Programs go by themselves.
 pub(super) fn close(devices: &BTreeMap<String, Arc<Device>>, ended: Ended) {
-    for (number, flow) in ended {
+    let stacks = ended.into_iter().filter(|(_, flow)| flow.stack().is_some());
+    for (number, flow) in stacks {
         if let Some(device) = devices.get(&flow.device) {
             device.close(None, vec![number]);
         }

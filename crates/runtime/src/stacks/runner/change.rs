@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use flowgauge_stack::engine::Engine;
 use flowgauge_stack::{ComponentFailure, Program, Stack};
 use flowgauge_wire::Nanos;
 
@@ -136,6 +137,24 @@ impl Runner {
         self.prepare();
         self.spawn()?;
         Ok(Change { ended, was, at })
+    }
+
+    /// Does something with the engine that a stack subscribes to with its first component, between two batches. Whether there is
+    /// one.
+    pub fn with_engine(&mut self, stack: usize, act: &mut dyn FnMut(&mut Engine)) -> bool {
+        let Some(number) = self.members.get(stack).map(|member| member.number) else {
+            return false;
+        };
+        self.pause();
+        let others = self.waiting.iter_mut().filter_map(|it| it.work.lane());
+        let mut lanes = core::iter::once(&mut self.inline).chain(others);
+        let found = lanes.any(|lane| {
+            let mut parts = lane.parts.iter_mut();
+            parts.any(|part| part.with_engine(number, act))
+        });
+        self.prepare();
+        self.spawn_or_fail();
+        found
     }
 
     /// Has the threads that take packets of the source come back with what they do, when they have done what was read.

@@ -16,6 +16,7 @@ impl Work {
     /// they wait.
     pub(super) fn account(&mut self) {
         let is_live = self.interface.is_some();
+        self.account_programs();
         for served in &mut self.served {
             let Some(at) = served.at else {
                 continue;

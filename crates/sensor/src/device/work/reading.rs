@@ -1,23 +1,18 @@
-//! Where a device's packets come from, and the programs that share them.
-
-use flowgauge_runtime::shared::Service;
+//! Where a device's packets come from.
 
 use super::super::{State, open_live};
-use super::Work;
+use super::{Work, programs};
 
 impl Work {
-    /// Takes a batch through the stacks, and to programs that share it.
+    /// Takes a batch through the stacks.
     pub(super) fn read(&mut self) {
         let source = &mut *self.source;
-        let step = match &mut self.service {
-            Some(service) => self.runner.step(&mut service.tap(source)),
-            None => self.runner.step(source),
-        };
+        let step = self.runner.step(source);
         let is_away = matches!(step, Ok(None)) && !self.stop.is_stopped();
         match step {
             Ok(Some(step)) => {
-                let mut service = self.service.as_mut();
-                let is_left = service.as_mut().is_some_and(|it| it.attend_to(source));
+                let programs = self.programs.as_ref();
+                let is_left = programs.is_some_and(|it| it.attend_to(source, step.packets == 0));
                 if is_left && self.served.is_empty() {
                     self.end();
                 }
@@ -33,30 +28,15 @@ impl Work {
             Err(error) => self.note(&error),
         }
         self.take_failures();
+        if let Some(failed) = self.failures.get(programs::NAME) {
+            let why = failed.what.clone();
+            self.unshare(&why);
+        }
     }
 
     /// Whether it ends with those who share it.
     fn lingers(&self) -> bool {
         (self.sharing.as_ref()).is_some_and(|sharing| sharing.grace.is_some())
-    }
-
-    /// Lets programs share the interface.
-    pub(super) fn share(&mut self) {
-        let Some(sharing) = &self.sharing else {
-            return;
-        };
-        match Service::new(sharing.memory, sharing.grace) {
-            Ok(service) => self.service = Some(service),
-            Err(error) => self.note(error.to_string()),
-        }
-    }
-
-    /// Programs that share it get what is left, and why no more comes.
-    pub(super) fn unshare(&mut self, otherwise: &str) {
-        if let Some(service) = self.service.take() {
-            let reason = self.errors.last().map_or(otherwise, String::as_str);
-            service.finish(&mut *self.source, reason);
-        }
     }
 
     /// Opens an interface that went away, if it is there again.

@@ -1,10 +1,10 @@
 //! How a device is, for who asks.
 
 use flowgauge_runtime::stacks::Shared;
-use flowgauge_sensor_client::programs::{ClientStatus, SharingStatus};
 use flowgauge_sensor_client::protocol::{FlowStatus, StackStatus};
 use flowgauge_stack::Stack;
 
+use super::programs::{self, Programs};
 use super::{Work, name_of};
 use crate::device::{Shown, ShownStack};
 
@@ -49,15 +49,11 @@ impl Work {
                 failure: failed.map(|failed| served.explain(failed)),
             }
         });
-        let sharing = self.service.as_ref().zip(self.sharing.as_ref());
-        let sharing = sharing.map(|(service, sharing)| SharingStatus {
-            interface: sharing.interface.clone(),
-            ..service.status()
+        let programs = self.programs.iter();
+        let programs = programs.flat_map(|it| {
+            let programs = it.status().programs.into_iter();
+            programs.map(|program| it.shown(&program))
         });
-        let programs = sharing
-            .iter()
-            .flat_map(|it| &it.programs)
-            .map(shown_program);
         let stacks: Vec<ShownStack> = always.chain(served).chain(programs).collect();
         let shared = match shared {
             true => self.shared(&stacks),
@@ -65,7 +61,7 @@ impl Work {
         };
         Shown {
             shared,
-            sharing,
+            sharing: self.programs.as_ref().map(Programs::status),
             state: self.state,
             is_behind: self.source.is_behind(),
             errors: self.errors.clone(),
@@ -74,38 +70,20 @@ impl Work {
         }
     }
 
-    /// What is computed once for which of these stacks.
+    /// What is computed once for which of these stacks, of which programs are the last.
     fn shared(&self, stacks: &[ShownStack]) -> Vec<Shared> {
-        let place = |stack: &Stack| {
+        let others = self.always.len() + self.served.len();
+        let places = |stack: &Stack| {
             let name = name_of(stack);
-            stacks.iter().position(|shown| shown.status.stack == name)
+            if name == programs::NAME {
+                return (others..stacks.len()).collect();
+            }
+            let place = stacks.iter().position(|shown| shown.status.stack == name);
+            place.into_iter().collect::<Vec<usize>>()
         };
-        let places: Vec<_> = self.runner.stacks().iter().map(place).collect();
+        let all: Vec<_> = self.runner.stacks().iter().map(places).collect();
         let shared = self.runner.shared().into_iter();
-        let place = |stack: usize| *places.get(stack)?;
-        shared.map(|shared| shared.renumbered(&place)).collect()
-    }
-}
-
-/// A program with libscap as a flow.
-fn shown_program(program: &ClientStatus) -> ShownStack {
-    let flow = FlowStatus {
-        flow: program.flow,
-        user: program.user,
-        process: program.process,
-        seconds: program.seconds,
-        lost: program.statistics.lost_events(),
-        waiting: program.held,
-        ..FlowStatus::default()
-    };
-    ShownStack {
-        status: StackStatus {
-            stack: format!("flow {}", program.flow),
-            flows: vec![flow],
-            components: vec![format!("streams for {}", program.name)],
-            ..StackStatus::default()
-        },
-        hidden: 0,
-        failure: None,
+        let places = |stack: usize| all.get(stack).cloned().unwrap_or_default();
+        shared.map(|shared| shared.renumbered(&places)).collect()
     }
 }
