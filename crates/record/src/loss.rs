@@ -24,7 +24,7 @@ record! {
     late Unsigned Packets "LATE" 4 = it.late, "TCP segments with payload behind the highest sequence number: out of order or retransmitted";
     ttl Unsigned "TTL" 4 = it.ttl, "time to live of the first packet";
     ended Unsigned "ENDED" 4 = u64::from(it.has_ended), "1: the flow paused for the timeout, or the observation is over; 0: it goes on";
-    marks Text = it.marks, "selected packets since the record before: identity@nanoseconds since the first packet, then packets, repeats and bytes up to it";
+    marks Text = it.marks, "selected packets since the record before: identity@nanoseconds since the first packet, then packets, repeats and bytes up to it, and a sum of the last eight packets";
 }
 
 /// What a point saw of one direction of a flow.

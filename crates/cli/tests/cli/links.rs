@@ -238,7 +238,7 @@ fn what_two_points_saw_of_flows_is_compared_in_a_third_process() {
         .map(|field| row[field].as_u64().unwrap())
     };
     let (stack, command) = (total(&by_stack), total(&by_command));
-    // Of observers that go on, what they see in their first and last 0.1 s is not compared.
+    // Of observers that go on, what they see in their first and last 0.1 s is not compared, nor short flows that were under way.
     for at in [0, 3, 4, 5] {
         assert_eq!(stack[at], command[at], "{stack:?} {command:?}");
     }
@@ -249,7 +249,7 @@ fn what_two_points_saw_of_flows_is_compared_in_a_third_process() {
             "{stack:?} {command:?}"
         );
     }
-    assert!(stack[6] < 20, "{stack:?}");
+    assert!(stack[6] < 40, "{stack:?}");
     let count = |file: &str| {
         place
             .good(&format!("packets --json -r {file}"))
