@@ -2,6 +2,35 @@
 //!
 //! [`Tree`] stands between both: objects by their identifiers, read in order and set in two phases. The
 //! tables implement it and do no I/O; the subagent asks it for whatever its master asks for.
+//!
+//! # From packets to objects
+//! ```text
+//!  batch --> layers of the directory --> conversation --> gathered packets, octets, tick
+//!             (paths, layers)             (observe)              |  when somebody looks, or rows have to go
+//!                                                                v
+//!  Tree <-- declared columns <-- rows in order <-- hosts, pairs, protocols, stations (store, stations, tables)
+//!            (mib, declared)      (order)                        ^
+//!                                                                |  begin, end, bound them
+//!  sets --> control rows --> effects, jobs (reports, histories, alarms)
+//! ```
+//!
+//! # Where the RFCs leave a choice
+//! - Octets are the larger of the frame's length and 60, and 4 for the check sequence. Frames with errors are not seen.
+//! - Of two ports that both are of known protocols, the lower one counts.
+//! - Headers between IPv6 and its transport are no layers of the directory. LLC behind a VLAN tag is none, either.
+//! - Link layers other than Ethernet count as `ether2` of the same type; they have no stations and map no addresses.
+//! - The wildcard `*ether2` counts over Ethernet II, SNAP and vendor SNAP; it is in protocolDist from the start and can be
+//!   switched on for hosts and matrices.
+//! - Where there is no room, the least recently used row goes; of stations (RFC 2819) the oldest one. Frames are dropped
+//!   only where the bound is 0.
+//! - A walk with a time filter passes once through the rows of its mark and goes on with the next control row's at mark 0.
+//! - A report has no rows whose rate is 0. A report that ends long after its time, as no packet came, is empty.
+//!
+//! # What is not there
+//! Filter and capture (RFC 2819, groups 7 and 8), token ring, the media-independent group of RFC 3273, data sources and
+//! port copies of RFC 2613; sessions that TFTP announces (tracksSessions is accepted as a parameter, but only packets to
+//! its port count); layers above applications (RFC 3395); super-packets of segmentation offload in parts (they count
+//! as one frame); objects of other agents in alarms and user histories; the purge of rows when sysUpTime wraps.
 
 #![forbid(unsafe_code)]
 

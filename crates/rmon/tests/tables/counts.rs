@@ -9,7 +9,7 @@ use crate::model::Model;
 use crate::traces::{Packet, count, traces, walk};
 
 /// ifIndex of the interface.
-const INTERFACE: u32 = 7;
+pub(crate) const INTERFACE: u32 = 7;
 
 /// sysUpTime of the first packet.
 const START: u64 = 100;
@@ -59,7 +59,8 @@ fn seen(probe: &mut Probe, mark: u32) -> BTreeMap<Oid, Value> {
     seen
 }
 
-fn compare(name: &str, probe: &mut Probe, model: &Model, mark: u32) {
+/// Compares all tables at a time mark.
+pub(crate) fn compare(name: &str, probe: &mut Probe, model: &Model, mark: u32) {
     let (seen, expected) = (seen(probe, mark), model.objects(mark));
     let differs = |(one, other): &(&(&Oid, &Value), &(&Oid, &Value))| one != other;
     let (one, other): (Vec<_>, Vec<_>) = (seen.iter().collect(), expected.iter().collect());

@@ -7,6 +7,7 @@ mod corpora;
 mod counts;
 mod fragments;
 mod frames;
+mod hostile;
 mod jobs;
 mod model;
 mod sets;
