@@ -84,7 +84,6 @@ pub enum Refused {
 pub const MOST: usize = 16_384;
 
 const COUNTS_FRAGMENTS: [u8; 2] = [0x01, 0x80];
-const TRACKS_SESSIONS: [u8; 2] = [0x02, 0x40];
 
 /// Protocols by LocalIndex and by identifier.
 #[derive(Clone, Debug)]
@@ -239,7 +238,7 @@ impl Directory {
             (parent, kind, format!("{}.{name}", above.name))
         };
         let parameter = parameters.last().copied().unwrap_or(0);
-        if !can_have(kind, &id, parameter) {
+        if !can_have(kind, parameter) {
             return Err(Refused::Unknown);
         }
         let addresses = match kind {
@@ -370,12 +369,6 @@ impl Entry {
         let parameter = self.parameters.last();
         parameter.is_some_and(|parameter| COUNTS_FRAGMENTS.contains(parameter))
     }
-
-    /// Whether sessions that it announces count as it.
-    pub(crate) fn tracks_sessions(&self) -> bool {
-        let parameter = self.parameters.last();
-        parameter.is_some_and(|parameter| TRACKS_SESSIONS.contains(parameter))
-    }
 }
 
 /// An index of protocolDirTable: both strings with their lengths before (RFC 2895, 3.1).
@@ -413,15 +406,11 @@ fn kind(above: Kind, layer: [u8; 4]) -> Option<Kind> {
     }
 }
 
-/// Whether the last layer can have this octet of parameters: countsFragments of IP, tracksSessions of TFTP. RFC 2895
-/// numbers bits from the most significant one while its examples write them from the least: both are taken.
-fn can_have(kind: Kind, id: &[u8], parameter: u8) -> bool {
-    const TFTP: [u8; 8] = [0, 0, 0, 17, 0, 0, 0, 69];
-    match kind {
-        _ if parameter == 0 => true,
-        Kind::Ipv4 | Kind::Ipv6 => COUNTS_FRAGMENTS.contains(&parameter),
-        _ => id.ends_with(&TFTP) && TRACKS_SESSIONS.contains(&parameter),
-    }
+/// Whether the last layer can have this octet of parameters: countsFragments of IP. RFC 2895 numbers bits from the most
+/// significant one while its examples write them from the least: both are taken.
+fn can_have(kind: Kind, parameter: u8) -> bool {
+    let is_ip = matches!(kind, Kind::Ipv4 | Kind::Ipv6);
+    parameter == 0 || is_ip && COUNTS_FRAGMENTS.contains(&parameter)
 }
 
 #[cfg(test)]

@@ -28,9 +28,9 @@
 //!
 //! # What is not there
 //! Filter and capture (RFC 2819, groups 7 and 8), token ring, the media-independent group of RFC 3273, data sources and
-//! port copies of RFC 2613; sessions that TFTP announces (tracksSessions is accepted as a parameter, but only packets to
-//! its port count); layers above applications (RFC 3395); super-packets of segmentation offload in parts (they count
-//! as one frame); objects of other agents in alarms and user histories; the purge of rows when sysUpTime wraps.
+//! port copies of RFC 2613; sessions that TFTP announces (the parameter tracksSessions is refused); layers above
+//! applications (RFC 3395); super-packets of segmentation offload in parts (they count as one frame); objects of other
+//! agents in alarms and user histories; the purge of rows when sysUpTime wraps.
 
 #![forbid(unsafe_code)]
 

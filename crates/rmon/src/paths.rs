@@ -55,8 +55,6 @@ pub(crate) struct Paths {
     ports: Box<[u64; 1024]>,
     /// Whether some protocol has later fragments counted for those above it.
     pub(crate) fragments: bool,
-    /// Whether some protocol has the sessions it announces counted as it.
-    pub(crate) sessions: bool,
 }
 
 impl Default for Paths {
@@ -67,7 +65,6 @@ impl Default for Paths {
             steps: HashMap::default(),
             ports: Box::new([0; 1024]),
             fragments: false,
-            sessions: false,
         }
     }
 }
@@ -90,7 +87,6 @@ impl Paths {
         self.fragments = directory.iter().any(|(_, entry)| {
             matches!(entry.kind, Kind::Ipv4 | Kind::Ipv6) && entry.counts_fragments()
         });
-        self.sessions = directory.iter().any(|(_, entry)| entry.tracks_sessions());
         self.states.push(State {
             active: vec![0],
             ended: Vec::new(),
