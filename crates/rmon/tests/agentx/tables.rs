@@ -6,7 +6,7 @@ use flowgauge_capture::PacketSource as _;
 use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_rmon::agentx::Address;
 use flowgauge_rmon::{Oid, Probe, Tree, Value};
-use flowgauge_wire::{DecodedBatch, Decoder, Nanos};
+use flowgauge_wire::{Batch, DecodedBatch, Decoder, Nanos, PacketDescriptor};
 
 use crate::net_snmp::{READER, Snmpd, WRITER, is_there};
 use crate::session::{Agent, now, root};
@@ -20,10 +20,17 @@ fn probe() -> Probe {
     let mut source = flowgauge_capture::open_reader(Cursor::new(file), "").unwrap();
     let (mut decoder, mut decoded) = (Decoder::default(), DecodedBatch::new());
     while let Some(batch) = source.next_batch().unwrap() {
+        // The tables' clock is the subagent's.
+        let time = Nanos(now() * 10_000_000);
+        let packets = batch
+            .packets
+            .iter()
+            .map(|packet| PacketDescriptor { time, ..*packet });
+        let packets: Vec<_> = packets.collect();
+        let batch = Batch::new(batch.memory, &packets);
         decoder.decode_batch(&batch, &mut decoded);
         probe.observe(&batch, &decoded);
     }
-    probe.tick(Nanos(now() * 10_000_000));
     probe
 }
 
@@ -106,6 +113,7 @@ fn managers_make_and_destroy_control_rows_also_across_a_restart() {
     );
     active(&snmpd.lines("snmpget", READER, &["-Oqv", &status]));
     // Time marks begin anew with the master: what was before has none, and is shown for 0 alone.
+    agent.tree.lock().tick(Nanos(now() * 10_000_000));
     let hosts = root().child(&[14, 2, 1, 4, 1]);
     assert!(!walked(&snmpd, &hosts.child(&[0])).is_empty());
     assert_eq!(
