@@ -100,7 +100,7 @@ fn main() {
     };
     let root: Oid = "1.3.6.1.2.1.16".parse().unwrap();
     // It opens its session, and registers what it has.
-    master.bulk(root.clone(), 1);
+    while master.bulk(root.clone(), 1).error != 0 {}
     loop {
         // When the tables of a file are complete, a walk is begun by a line on standard input.
         if std::io::stdin().read_line(&mut String::new()).unwrap() == 0 {
