@@ -4,7 +4,7 @@
     cargo build --release -p flowgauge-cli && cargo build --release -p flowgauge-rmon --example walk
     bench/figures/rmon.py target/release/flowgauge target/release/examples/walk [PACKETS]
 
-Prints the table of docs/rmon.md. snmpd is one of its own on the loopback interface; it ends what it started.
+Prints a table. snmpd is one of its own on the loopback interface; it ends what it started.
 """
 import os
 import subprocess
