@@ -72,10 +72,10 @@ impl Backends {
         };
         match attacher.attach(source) {
             Ok(source) => Box::new(source),
-            Err((source, error)) => {
+            Err(refused) => {
+                let (source, error) = *refused;
                 without(&error);
-                self.statistics.clear();
-                self.attachers.clear();
+                *self = Backends::default();
                 Box::new(source)
             }
         }

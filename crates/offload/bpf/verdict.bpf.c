@@ -71,6 +71,7 @@ struct settings {
 };
 
 enum { ALL, HEADERS, NONE };
+enum { SYNS = 1 << 16 };
 enum { HAS_SEQ = 1 << 16, HAS_ACK = 1 << 17 };
 enum { FIN = 1, SYN = 2, RST = 4, ACK = 16 };
 
@@ -105,6 +106,15 @@ struct {
 	UINT(max_entries, 1);
 	UINT(map_flags, BPF_F_MMAPABLE);
 } setting SEC(".maps");
+
+// When a SYN came last for flows of a hash: user space has a verdict wait until it has seen that one.
+struct {
+	UINT(type, BPF_MAP_TYPE_ARRAY);
+	TYPE(key, __u32);
+	TYPE(value, __u64);
+	UINT(max_entries, SYNS);
+	UINT(map_flags, BPF_F_MMAPABLE);
+} syns SEC(".maps");
 
 // What the filter before it goes on with: `verdict`.
 struct {
@@ -270,6 +280,12 @@ INLINE void count(struct __sk_buff *skb, const struct packet *packet, struct sid
 	__sync_fetch_and_add(&side->packets, 1);
 }
 
+INLINE __u32 hash(const struct key *key) {
+	__u64 ports = (__u64)key->low_port << 32 | key->high_port;
+	__u64 sum = key->low[0] + 3 * key->low[1] + 5 * key->high[0] + 7 * key->high[1] + ports;
+	return sum * 0x9e3779b97f4a7c15ULL >> 48;
+}
+
 SEC("socket")
 int verdict(struct __sk_buff *skb) {
 	__u32 snap = skb->cb[0], zero = 0;
@@ -283,8 +299,14 @@ int verdict(struct __sk_buff *skb) {
 		slot = 0;
 	// Control packets always pass.
 	if (packet.flags & (FIN | SYN | RST)) {
-		if (slot && (packet.flags & (SYN | ACK)) == SYN)
-			slot->ended = 1;
+		if ((packet.flags & (SYN | ACK)) == SYN) {
+			__u32 at = hash(&packet.key);
+			__u64 *last = lookup(&syns, &at);
+			if (last)
+				*last = now();
+			if (slot)
+				slot->ended = 1;
+		}
 		return snap;
 	}
 	__u32 direction = packet.direction & 1;

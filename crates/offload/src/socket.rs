@@ -30,6 +30,8 @@ pub const DEFAULT_FLOWS: u32 = 1 << 17;
 const GRACE: Duration = Duration::from_millis(10);
 /// The map of what filters go on with.
 const NEXT: &str = "next";
+/// Words of the map `syns`.
+const SYNS: usize = 1 << 16;
 /// Bytes of a key in the kernel's table: those of [`FlowKey`] without its context.
 const KEY: usize = 40;
 
@@ -69,6 +71,8 @@ struct Counters {
     withheld: AtomicU64,
     withheld_bytes: AtomicU64,
     cut: AtomicU64,
+    /// All packets until then have been processed, in nanoseconds since 1970.
+    shown: AtomicU64,
 }
 
 /// Reads what a backend has done, wherever that is.
@@ -101,6 +105,9 @@ pub struct SocketFilter {
     slots: SharedArray,
     dirty: SharedArray,
     setting: SharedArray,
+    syns: SharedArray,
+    /// Verdicts on flows of which a SYN is on its way, which may begin another connection.
+    waiting: HashMap<FlowKey, (OffloadFlow, [Wanted; 2])>,
     /// The slots of flows under a verdict.
     flows: HashMap<FlowKey, u32>,
     owners: Vec<Option<Owner>>,
@@ -159,6 +166,8 @@ impl SocketFilter {
             slots: shared(map("slots")?, count * SLOT)?,
             dirty: shared(map("dirty")?, count / 64)?,
             setting: shared(map("setting")?, 3)?,
+            syns: shared(map("syns")?, SYNS)?,
+            waiting: HashMap::new(),
             kernel,
             flows: HashMap::new(),
             owners: Vec::new(),
@@ -202,6 +211,21 @@ impl SocketFilter {
         self.epoch = epoch;
         let word = u64::from(mode(self.others)) << 32 | u64::from(epoch);
         self.setting.words()[0].store(word, Ordering::Release);
+    }
+
+    /// Whether a SYN may be on its way that user space has not seen: what is said of a flow ends with it.
+    fn is_unsettled(&self, key: &FlowKey, since_boot: u64) -> bool {
+        let last = self.syns.words()[hash(key)].load(Ordering::Acquire);
+        last != 0 && since_boot.wrapping_add(last) > self.counters.shown.load(Ordering::Acquire)
+    }
+
+    /// Takes a verdict of less than others have.
+    fn take(&mut self, flow: OffloadFlow, wanted: [Wanted; 2], since_boot: u64) {
+        if self.is_unsettled(&flow.key, since_boot) && self.waiting.len() < self.owners.len() {
+            self.waiting.insert(flow.key, (flow, wanted));
+        } else if self.install(flow, wanted).is_none() {
+            self.counters.refused.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// A slot for a flow, under this verdict. Nothing where there is none, or the kernel refuses.
@@ -288,15 +312,16 @@ impl Attacher {
     /// kept away, too, as far as that has been told.
     ///
     /// # Errors
-    /// The capture, which goes on without, and [`Error::Interface`] where the program cannot read its packets,
+    /// The capture, which goes on without it, and [`Error::Interface`] where the program cannot read its packets,
     /// [`Error::Filter`], [`Error::System`].
-    pub fn attach(&self, source: LiveSource) -> Result<Offloaded, (LiveSource, Error)> {
+    pub fn attach(&self, source: LiveSource) -> Result<Offloaded, Box<(LiveSource, Error)>> {
         match self.try_attach(&source) {
             Ok(()) => Ok(Offloaded {
                 source,
-                withheld: StatisticsReader(Arc::clone(&self.counters)),
+                counters: Arc::clone(&self.counters),
+                last: 0,
             }),
-            Err(error) => Err((source, error)),
+            Err(error) => Err(Box::new((source, error))),
         }
     }
 
@@ -320,12 +345,22 @@ impl Attacher {
 #[derive(Debug)]
 pub struct Offloaded {
     source: LiveSource,
-    withheld: StatisticsReader,
+    counters: Arc<Counters>,
+    /// The time of the last packet, or until which there was none.
+    last: u64,
 }
 
 impl PacketSource for Offloaded {
     fn next_batch(&mut self) -> Result<Option<Batch<'_>>, flowgauge_capture::Error> {
-        self.source.next_batch()
+        // Who asks for more has processed what came.
+        self.counters.shown.store(self.last, Ordering::Release);
+        let batch = self.source.next_batch()?;
+        if let Some(batch) = &batch {
+            let last = batch.packets.last().map(|packet| packet.time);
+            let last = last.or(batch.now).map_or(0, |time| time.0);
+            self.last = self.last.max(last);
+        }
+        Ok(batch)
     }
 
     fn interfaces(&self) -> &[Interface] {
@@ -338,7 +373,7 @@ impl PacketSource for Offloaded {
 
     fn ledger(&mut self) -> Ledger {
         let mut ledger = self.source.ledger();
-        let withheld = self.withheld.read();
+        let withheld = StatisticsReader(Arc::clone(&self.counters)).read();
         ledger.take(withheld.withheld, withheld.withheld_bytes);
         ledger
     }
@@ -357,12 +392,16 @@ impl Offload for SocketFilter {
             }
             (Verdict::Less(wanted), _) => {
                 self.retire(&flow.key);
-                if self.install(*flow, wanted).is_none() {
-                    self.counters.refused.fetch_add(1, Ordering::Relaxed);
-                }
+                self.waiting.remove(&flow.key);
+                self.take(*flow, wanted, since_boot());
             }
             (Verdict::Resume | Verdict::Forget, Some(_)) if is_own => self.retire(&flow.key),
-            (Verdict::Resume | Verdict::Forget, _) => {}
+            (Verdict::Resume | Verdict::Forget, _) => {
+                let waiting = self.waiting.get(&flow.key);
+                if waiting.is_some_and(|(waiting, _)| waiting.uid == flow.uid) {
+                    self.waiting.remove(&flow.key);
+                }
+            }
         }
         let flows = self.flows.len() as u64;
         self.counters.flows.store(flows, Ordering::Relaxed);
@@ -389,9 +428,25 @@ impl Offload for SocketFilter {
             }
         }
         self.settle(since_boot, give);
+        for (flow, wanted) in core::mem::take(&mut self.waiting).into_values() {
+            self.take(flow, wanted, since_boot);
+        }
         let cut = self.setting.words()[2].load(Ordering::Relaxed);
         self.counters.cut.store(cut, Ordering::Relaxed);
     }
+}
+
+/// As the kernel's program computes it.
+fn hash(key: &FlowKey) -> usize {
+    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+    let (low, high) = (&key.low.0, &key.high.0);
+    let ports = u64::from(key.low_port) << 32 | u64::from(key.high_port);
+    let sum = word(&low[..8])
+        .wrapping_add(word(&low[8..]).wrapping_mul(3))
+        .wrapping_add(word(&high[..8]).wrapping_mul(5))
+        .wrapping_add(word(&high[8..]).wrapping_mul(7))
+        .wrapping_add(ports);
+    (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
 }
 
 /// As the kernel's program has it.

@@ -166,7 +166,7 @@ fn kernel(
     let mut filter = SocketFilter::load(1 << 12, true).unwrap();
     let statistics = filter.statistics();
     let attached = filter.attacher().unwrap().attach(source);
-    let mut source = attached.unwrap_or_else(|(_, error)| panic!("{error}"));
+    let mut source = attached.unwrap_or_else(|refused| panic!("{}", refused.1));
     filter.others(others);
     for (flow, wanted) in told {
         filter.verdict(flow, Verdict::Less(*wanted));
@@ -355,7 +355,7 @@ fn filters_let_through_what_they_do_without() {
         let source = lab.run(|| LiveSource::open(&config)).unwrap();
         let filter = SocketFilter::load(64, false).unwrap();
         let attached = filter.attacher().unwrap().attach(source);
-        let mut source = attached.unwrap_or_else(|(_, error)| panic!("{expression}: {error}"));
+        let mut source = attached.unwrap_or_else(|refused| panic!("{expression}: {}", refused.1));
         for portion in frames.chunks(PORTION) {
             let all: Vec<&[u8]> = portion.iter().map(Vec::as_slice).collect();
             sender.send_all(&all).unwrap();
@@ -405,4 +405,89 @@ fn the_object_is_of_the_source() {
         ),
         "make it anew: crates/offload/bpf/make.sh"
     );
+}
+
+/// A segment of one connection, as a frame.
+fn segment(flags: u8, payload: &[u8]) -> Vec<u8> {
+    let total = 40 + payload.len() as u16;
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
+    frame.extend(total.to_be_bytes());
+    frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 198, 51, 100, 7]);
+    frame.extend([
+        4, 0, 0, 80, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 1, 0, 0, 0, 0, 0,
+    ]);
+    frame.extend(payload);
+    frame
+}
+
+/// What was said of a connection does not hold for the next one on its ports, not even where that began before it was said.
+#[test]
+fn a_verdict_waits_for_a_syn_that_is_on_its_way() {
+    const SYN: u8 = 2;
+    const DATA: u8 = 24;
+    let Some(lab) = Lab::new(MTU) else {
+        return;
+    };
+    let sender = lab.sender("fg0");
+    let config = LiveConfig {
+        tick_ms: 5,
+        retire_ms: 4,
+        ..LiveConfig::new("fg1")
+    };
+    let source = lab.run(|| LiveSource::open(&config)).unwrap();
+    let mut filter = SocketFilter::load(64, false).unwrap();
+    let attached = filter.attacher().unwrap().attach(source);
+    let mut source = attached.unwrap_or_else(|refused| panic!("{}", refused.1));
+    let send = |frames: &[Vec<u8>]| {
+        let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+        sender.send_all(&frames).unwrap();
+    };
+    // What has come since the last call, and what was kept away.
+    let mut look = |filter: &mut SocketFilter, expected: usize| {
+        let (mut passed, mut kept) = (Vec::new(), 0);
+        for _ in 0..500 {
+            take(&mut source, &mut passed, 2);
+            if passed.len() >= expected {
+                break;
+            }
+        }
+        take(&mut source, &mut passed, 3);
+        filter.poll(&mut |_, both| kept += both[0].packets + both[1].packets);
+        (passed.len(), kept)
+    };
+    let key = {
+        let frames = [segment(DATA, b"x")];
+        let (mut decoder, mut decoded) = (Decoder::default(), DecodedBatch::default());
+        let mut key = None;
+        batches(&frames, |batch| {
+            decoder.decode_batch(batch, &mut decoded);
+            key = Some(decoded.packets[0].key);
+        });
+        key.unwrap()
+    };
+    let nothing = Wanted {
+        packets: Packets::None,
+        sequence: Sequence::Off,
+        from: u64::MAX,
+    };
+    let less = Verdict::Less([nothing; 2]);
+    let (first, second) = (OffloadFlow { key, uid: 1 }, OffloadFlow { key, uid: 2 });
+    // The engine has not seen the SYN when it says this of the connection before it, which it then forgets.
+    send(&[segment(SYN, b""), segment(DATA, b"one")]);
+    filter.verdict(&first, less);
+    send(&[segment(DATA, b"two")]);
+    filter.verdict(&first, Verdict::Forget);
+    assert_eq!(look(&mut filter, 3), (3, 0));
+    send(&[segment(DATA, b"three")]);
+    assert_eq!(look(&mut filter, 1), (1, 0));
+    // What it says of one whose SYN it has seen holds, at once or with the next batch.
+    send(&[segment(SYN, b"")]);
+    filter.verdict(&second, less);
+    send(&[segment(DATA, b"four")]);
+    assert_eq!(look(&mut filter, 2), (2, 0));
+    send(&[segment(DATA, b"five"), segment(DATA, b"six")]);
+    assert_eq!(look(&mut filter, 0), (0, 2));
+    // Until the next SYN.
+    send(&[segment(SYN, b""), segment(DATA, b"seven")]);
+    assert_eq!(look(&mut filter, 2), (2, 0));
 }

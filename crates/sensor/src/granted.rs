@@ -515,6 +515,7 @@ fn is_within(header: &str, place: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use flowgauge_credential::RightsTable as _;
     use flowgauge_credential::{Layer, Limits};
 
     use super::*;
