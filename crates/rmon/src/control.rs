@@ -454,7 +454,8 @@ impl Probe {
         if row.control == Control::UserHistoryObject && row.before.as_ref() != Some(after) {
             return self.check_object(&row.index, after);
         }
-        if after.active || row.before.is_none() {
+        // What takes memory is bounded before it is active, too.
+        if after.active || row.before.is_none() || row.control == Control::UserHistory {
             return self.check_row(row.control, &row.index, after);
         }
         Ok(())

@@ -79,6 +79,17 @@ impl Probe {
         rows.collect()
     }
 
+    /// Rows of hosts and conversations that were given up for others, as the tables were full.
+    pub fn evicted(&self) -> u64 {
+        let hosts = self.tables.hosts.values();
+        let hosts = hosts.map(|table| (&table.store.network, &table.store.application));
+        let pairs = self.tables.matrices.values();
+        let pairs = pairs.map(|table| (&table.store.network, &table.store.application));
+        let both = hosts.chain(pairs);
+        both.map(|(network, application)| network.deletes + application.deletes)
+            .sum()
+    }
+
     /// Hosts in no order, with a row for each protocol counted of them, for each control row of hlHost.
     pub fn hosts(&mut self) -> Vec<HostCounts> {
         self.settle();

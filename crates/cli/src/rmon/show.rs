@@ -42,8 +42,15 @@ pub(super) fn run(options: &RmonShowOptions) -> Result<(), Failure> {
     let pace = Pace::new(false);
     let clock = Clock::default();
     let mut kept = Kept::default();
-    let outcome = count(&mut opened, &tables, &clock, pace, &mut kept, &control);
-    write(options, &mut tables.into_inner(), &mut writer);
+    let mut outcome = count(&mut opened, &tables, &clock, pace, &mut kept, &control);
+    let mut probe = tables.into_inner();
+    write(options, &mut probe, &mut writer);
+    let evicted = probe.evicted();
+    if evicted > 0 {
+        outcome.notes.push(format!(
+            "the tables were full, and {evicted} rows of hosts and conversations are not in them"
+        ));
+    }
     failure::of_writer(&mut writer)?;
     outcome.conclude(&options.output.common)
 }

@@ -421,7 +421,7 @@ fn a_credential_gives_rights_at_an_agent_until_it_is_revoked() {
     let _agent = place.start(words.split(' ').chain([address.as_str()]), "agent at");
     let admin = |name: &str, credential: &str, words: &[&str]| {
         let credential = ["--credential", credential];
-        let given = credential.into_iter().filter(|_| credential[1] != "");
+        let given = credential.into_iter().filter(|_| !credential[1].is_empty());
         let words: Vec<&str> = given.chain(words.iter().copied()).collect();
         place.admin(name, &words)
     };

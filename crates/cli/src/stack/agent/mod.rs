@@ -218,7 +218,9 @@ impl Agent {
             process,
         } = remembered;
         let asker = self.access.asker(definition.who.clone())?;
-        allowed(&definition, &asker, Action::Start)?;
+        // It may have come by either.
+        let started = allowed(&definition, &asker, Action::Start);
+        started.or_else(|_| allowed(&definition, &asker, Action::Configure))?;
         // It notices that its agent is gone; what it holds is needed.
         let until = Instant::now() + ORPHAN_WAIT;
         while is_stack(process) && Instant::now() < until {
