@@ -1,5 +1,7 @@
 //! The kernel keeps away what the model does, and counts it as that: frames sent over a virtual cable.
 
+#![allow(clippy::unwrap_used)]
+
 #[path = "../../../tests/shared/card.rs"]
 mod card;
 #[path = "../../../tests/shared/corpora.rs"]
