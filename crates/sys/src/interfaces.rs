@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsRawFd as _;
+
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 /// A network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,6 +79,15 @@ pub fn list() -> io::Result<Vec<NetworkInterface>> {
     }
     // SAFETY: what getifaddrs returned, freed once; nothing refers to it any more.
     unsafe { libc::freeifaddrs(first) };
+    // Of an interface without a link-layer address (tun) the list has none. Labels of addresses are none, either.
+    let unknown = |one: &&mut NetworkInterface| one.index == 0 && !one.name.contains(':');
+    for interface in found.values_mut().filter(unknown) {
+        if let (Some(index), Ok(hardware)) =
+            (index_of(&interface.name), hardware_of(&interface.name))
+        {
+            (interface.index, interface.hardware) = (index, hardware);
+        }
+    }
     let mut interfaces: Vec<_> = found.into_values().filter(|one| one.index != 0).collect();
     interfaces.sort_by_key(|interface| interface.index);
     Ok(interfaces)
@@ -132,6 +144,29 @@ unsafe fn ip(address: *const libc::sockaddr) -> Option<IpAddr> {
             _ => None,
         }
     }
+}
+
+/// The ARP hardware type of an interface.
+fn hardware_of(name: &str) -> io::Result<u16> {
+    let socket = net::socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    // SAFETY: ifreq is plain integers and pointers, for which zeroes are valid.
+    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
+    let room = request.ifr_name.len() - 1;
+    for (place, byte) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
+        *place = byte.cast_signed() as libc::c_char;
+    }
+    // SAFETY: the request outlives the call, which reads the name in it and writes a socket address.
+    let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) };
+    if status < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has written it.
+    Ok(unsafe { request.ifr_ifru.ifru_hwaddr.sa_family })
 }
 
 /// The name of the interface with this index.

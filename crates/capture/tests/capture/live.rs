@@ -502,6 +502,18 @@ fn loopback_is_seen_once() {
     }
 }
 
+/// It has no link-layer address, and frames without a link header.
+#[test]
+fn a_tun_interface_is_captured_on() {
+    let Some(lab) = Lab::new(1500) else { return };
+    lab.ip("tuntap add tun0 mode tun");
+    lab.ip("link set tun0 up");
+    let source = lab
+        .run(|| LiveSource::open(&LiveConfig::new("tun0")))
+        .unwrap();
+    assert_eq!(source.interfaces()[0].link, LinkType::RAW);
+}
+
 #[test]
 fn any_tells_interfaces_apart() {
     let Some(lab) = Lab::new(1500) else { return };
