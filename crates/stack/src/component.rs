@@ -675,6 +675,11 @@ pub trait Component: Send {
         false
     }
 
+    /// Of what subscribes to an engine: whether it counts packets itself, so that all of them have to come.
+    fn counts_packets(&self) -> bool {
+        false
+    }
+
     /// Of what subscribes to an engine: the step is over, and what waits is given on. `None`: it has an engine of
     /// another kind itself.
     fn end_step(&mut self, _step: &Step<'_, '_>, _engine: Option<&Shard>, _out: &mut dyn Outlet) {}

@@ -254,6 +254,10 @@ impl Handler for Both<'_> {
 }
 
 impl Component for Report {
+    fn counts_packets(&self) -> bool {
+        true
+    }
+
     fn start(&mut self) -> Result<(), Failure> {
         // What cannot be written to is found before the capture begins.
         let path = match self.shared.path.as_deref() {

@@ -747,7 +747,10 @@ impl Part {
                 return;
             }
             if let Next::Subscribers(subscribers) = self.graph.tail_mut() {
-                return subscribers.engine_mut().set_offload(own);
+                let mut parts = subscribers.parts().iter();
+                if !parts.any(|part| part.graph.counts_packets()) {
+                    return subscribers.engine_mut().set_offload(own);
+                }
             }
         }
         let all = own.map_or(all, core::slice::from_ref);

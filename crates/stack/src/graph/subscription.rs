@@ -52,6 +52,9 @@ impl<T: Tail> Graph<T> {
 
     /// Has its engine, or its first component, tell what it wants of flows; returns whether one does.
     pub fn set_offload(&mut self, verdicts: &Verdicts) -> bool {
+        if self.counts_packets() {
+            return false;
+        }
         if let Some(engine) = self.engine_mut() {
             engine.set_offload(verdicts);
             return true;
@@ -59,6 +62,13 @@ impl<T: Tail> Graph<T> {
         let first = self.entry.map(|entry| &mut self.nodes[entry.index()]);
         let first = first.and_then(|node| node.component.as_mut());
         first.is_some_and(|component| component.set_offload(verdicts))
+    }
+
+    /// Whether its first component counts packets itself.
+    pub fn counts_packets(&self) -> bool {
+        let first = self.entry.map(|entry| &self.nodes[entry.index()]);
+        let first = first.and_then(|node| node.component.as_ref());
+        first.is_some_and(|component| component.counts_packets())
     }
 
     /// Takes out the engine that its first component subscribes to: whoever has it drives it, and gives the graph what comes of it.
