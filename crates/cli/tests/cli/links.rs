@@ -416,6 +416,7 @@ fn a_credential_gives_rights_at_an_agent_until_it_is_revoked() {
          --function input --function count --most-flows 1 -w guest.cred",
     );
     place.good("credential attenuate guest.cred --packets headers -w headers.cred");
+    place.good("credential attenuate guest.cred --device eth7 -w eth7.cred");
     let address = place.address();
     let words = "stack agent --rights rights --folder stacks --identity agent --listen";
     let _agent = place.start(words.split(' ').chain([address.as_str()]), "agent at");
@@ -451,6 +452,7 @@ fn a_credential_gives_rights_at_an_agent_until_it_is_revoked() {
             "bounds what is seen",
         ),
         ("guest", "guest.cred", &["stop", "long"], "requests to"),
+        ("guest", "eth7.cred", &["show", "long"], "only on eth7"),
         ("guest", "", &["show", "long"], "guest has no rights here"),
         (
             "viewer",

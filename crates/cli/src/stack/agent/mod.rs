@@ -322,6 +322,13 @@ impl Agent {
             );
         }
         let name = word("name");
+        if !matches!(action, Action::List | Action::Start) {
+            let definition = self.with(name, |job| Ok(job.definition.clone()))?;
+            may_reach(&definition, &asker, action)?;
+            if action == Action::Restart {
+                self.access.asker(definition.who)?;
+            }
+        }
         match action {
             Action::List => Ok(json!({"stacks": self.jobs.lock().describe()})),
             Action::Show => self.with(name, |job| {
@@ -355,11 +362,11 @@ impl Agent {
         }
     }
 
-    fn with(
+    fn with<T>(
         &self,
         name: &str,
-        work: impl FnOnce(&mut Job) -> Result<Value, Refused>,
-    ) -> Result<Value, Refused> {
+        work: impl FnOnce(&mut Job) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
         let mut jobs = self.jobs.lock();
         match jobs.all.get_mut(name) {
             Some(job) => work(job),
@@ -369,7 +376,7 @@ impl Agent {
 
     fn start(&self, name: &str, definition: Definition) -> Result<Value, Refused> {
         let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if name.is_empty() || name.len() > 64 || !name.chars().all(is_good) {
+        if name.starts_with('.') || !(1..=64).contains(&name.len()) || !name.chars().all(is_good) {
             return Err(Refused::new(format!("\"{name}\" is no name for a stack")));
         }
         let by = definition.by().to_owned();
@@ -571,7 +578,7 @@ fn allowed(definition: &Definition, asker: &Asker<Rights>, action: Action) -> Re
     }
     let program = compile(definition)?;
     let by = definition.by();
-    let mut interfaces: BTreeSet<&str> = definition.interfaces.iter().map(String::as_str).collect();
+    let interfaces = interfaces_of(definition, &program);
     let nodes = || program.stacks.iter().flat_map(|stack| stack.nodes.iter());
     for node in nodes() {
         for setting in node.settings.iter() {
@@ -580,10 +587,6 @@ fn allowed(definition: &Definition, asker: &Asker<Rights>, action: Action) -> Re
             // What it says on standard output is kept.
             for path in option.kind.paths(text).filter(|path| *path != "-") {
                 stays_within(path)?;
-            }
-            let is_source = node.info.input == Input::Nothing;
-            if is_source && option.name == "interface" && !text.is_empty() {
-                interfaces.insert(text);
             }
             if matches!(option.name, "to" | "listen" | "kafka") && !asker.rights.network {
                 let error = format!("{by} may not use the network ({})", node.label);
@@ -641,6 +644,35 @@ fn stays_within(file: &str) -> Result<(), Refused> {
     }
     Err(Refused::new(format!("{file}: not in the agent's folder"))
         .with_hint("files of stacks are in the agent's --folder, by relative names"))
+}
+
+/// What a stack captures on.
+fn interfaces_of<'a>(definition: &'a Definition, program: &'a Program) -> BTreeSet<&'a str> {
+    let given = definition.interfaces.iter().map(String::as_str);
+    let nodes = program.stacks.iter().flat_map(|stack| stack.nodes.iter());
+    let sources = nodes.filter(|node| node.info.input == Input::Nothing);
+    let named = sources.filter_map(|node| node.settings.text("interface"));
+    given.chain(named.filter(|name| !name.is_empty())).collect()
+}
+
+/// Whether somebody may have something to do with a stack: a credential for some devices is one for what captures there.
+fn may_reach(
+    definition: &Definition,
+    asker: &Asker<Rights>,
+    action: Action,
+) -> Result<(), Refused> {
+    let program = compile(definition)?;
+    let only = [&["device", "request"], STANDING].concat();
+    let judge = |facts: Facts| {
+        let allowed = asker.may(&facts.request(action.into()), Some(&only));
+        allowed.map_err(|denial| Refused::new(denial.to_string()).with_hint(RIGHTS))
+    };
+    let interfaces = interfaces_of(definition, &program);
+    if interfaces.is_empty() {
+        return judge(Facts::default());
+    }
+    let mut interfaces = interfaces.into_iter();
+    interfaces.try_for_each(|interface| judge(Facts::default().on(interface)))
 }
 
 /// The components of a stack.
