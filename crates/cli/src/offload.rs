@@ -25,8 +25,14 @@ impl Backends {
     /// Something else among the options has to see all packets.
     pub(crate) fn new(input: &InputOptions) -> Result<(Backends, Vec<Verdicts>), Failure> {
         let mut backends = Backends::default();
-        if input.offload == Offload::None || input.interface.is_empty() {
+        if input.offload == Offload::None {
             return Ok((backends, Vec::new()));
+        }
+        if input.interface.is_empty() {
+            return Err(Failure::usage(
+                "--offload keeps packets away on interfaces, and none is captured on",
+                "leave it out, or name one with -i",
+            ));
         }
         let refused = if input.dedup.is_some() {
             Some("--dedup")

@@ -35,7 +35,7 @@ impl Error {
         match self {
             Error::Filter(_) => "leave --offload out, or take a filter without it",
             _ => {
-                "flowgauge doctor says what this kernel can do; all results are the same without, at more CPU time"
+                "it takes CAP_BPF, CAP_NET_ADMIN and Linux 5.12 (flowgauge doctor); all results are the same without, at more CPU time"
             }
         }
     }

@@ -84,7 +84,7 @@ pub enum LoadError {
     },
     /// The table has no such column, or it cannot be set to this.
     #[error(
-        "row {row}: {column} cannot be set to this value\nhint: columns are named as in the MIB module; numbers without, other values with quotes"
+        "row {row}: {column} is no column that can be set, or not to this value\nhint: columns are named as in the MIB module; numbers without, other values with quotes"
     )]
     Column {
         /// Number of the row in the file, from 1.
@@ -106,6 +106,15 @@ pub enum LoadError {
         /// The likely cause.
         hint: &'static str,
     },
+}
+
+impl LoadError {
+    fn is_of_what_is_gone(&self) -> bool {
+        let LoadError::Refused { error, .. } = self else {
+            return false;
+        };
+        *error == SetError::InconsistentValue
+    }
 }
 
 impl Probe {
@@ -141,12 +150,13 @@ impl Probe {
         toml::to_string(&file).unwrap_or_default()
     }
 
-    /// Sets control rows from text that [`Probe::save`] has written, or that has been written by hand.
+    /// Sets control rows from text that [`Probe::save`] has written, or that has been written by hand. Returns why rows stay inactive that
+    /// name an interface, row or object that is not there (any more).
     ///
     /// # Errors
     /// If the text has another form, names what is not there, or has a row that a manager could not set. Rows before
     /// that stay.
-    pub fn load(&mut self, text: &str) -> Result<(), LoadError> {
+    pub fn load(&mut self, text: &str) -> Result<Vec<LoadError>, LoadError> {
         let file: File = toml::from_str(text)?;
         // Objects of user histories come with the rows of those, which have to be inactive for it.
         let (objects, rows): (Vec<_>, Vec<_>) = file
@@ -160,12 +170,17 @@ impl Probe {
         for (at, row) in &objects {
             self.load_row(at + 1, row, true)?;
         }
+        let mut inactive = Vec::new();
         for (at, row) in &rows {
             if row.state == State::Active && row.table != Control::Directory.name() {
-                self.load_row(at + 1, row, true)?;
+                match self.load_row(at + 1, row, true) {
+                    // What it names may come again: an interface has another number each time.
+                    Err(error) if error.is_of_what_is_gone() => inactive.push(error),
+                    loaded => loaded?,
+                }
             }
         }
-        Ok(())
+        Ok(inactive)
     }
 
     fn load_row(&mut self, number: usize, row: &Row, activate: bool) -> Result<(), LoadError> {

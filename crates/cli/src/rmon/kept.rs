@@ -30,13 +30,16 @@ impl Kept<'_> {
                     "--config names a file of control rows; an empty one will do",
                 )
             })?;
-            probe.load(&text).map_err(|error| {
+            let inactive = probe.load(&text).map_err(|error| {
                 let text = error.to_string();
                 let (what, hint) = text
                     .split_once("\nhint: ")
                     .unwrap_or((&text, "docs/rmon.md says what a file of control rows holds"));
                 Failure::usage(format!("{name}: {what}"), hint)
             })?;
+            for row in inactive {
+                say!("flowgauge: warning: {name}: {row}\nThe row is not active.");
+            }
         }
         let changes = probe.changes();
         Ok(Kept { file, changes })

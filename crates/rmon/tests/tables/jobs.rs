@@ -372,20 +372,32 @@ fn bad_files_are_refused_with_what_and_where() {
             ),
             "wrongValue",
         ),
-        (
-            row(
-                "hlHostControlTable",
-                "9",
-                "hlHostControlDataSource = \"1.3.6.1.2.1.2.2.1.1.5\"",
-            ),
-            "inconsistentValue",
-        ),
     ] {
         let mut probe = Probe::new();
         probe.add_interface(1, SPEED);
         let error = probe.load(&text).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
+    // Of an interface that is gone the row stays, and begins when a manager has it do so.
+    let gone = row(
+        "hlHostControlTable",
+        "9",
+        "hlHostControlDataSource = \"1.3.6.1.2.1.2.2.1.1.5\"",
+    );
+    let mut probe = Probe::new();
+    probe.add_interface(1, SPEED);
+    let inactive = probe.load(&gone).unwrap();
+    assert_eq!(inactive.len(), 1);
+    assert!(
+        inactive[0].to_string().contains("inconsistentValue"),
+        "{}",
+        inactive[0]
+    );
+    assert!(
+        probe.save().contains("state = \"inactive\""),
+        "{}",
+        probe.save()
+    );
 }
 
 /// Stations by MAC address: in the order of their creation without gaps, by address, and reported once.
