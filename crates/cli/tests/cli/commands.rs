@@ -486,12 +486,12 @@ fn memory_bounds_flows_groups_hashes_and_lists() {
         &["report"],
     ] {
         let arguments = [command, &["--memory", "16M", "-r", flood]].concat();
-        let output = run_within(109_000, &arguments);
+        let output = run_within(113_000, &arguments);
         assert_eq!(output.status.code(), Some(0), "{command:?}");
         assert!(stderr(&output).contains("flows were ended early"));
     }
     // What the limit means: it cannot be done without a bound.
-    let output = run_within(109_000, &["flows", "-r", flood]);
+    let output = run_within(113_000, &["flows", "-r", flood]);
     assert_ne!(output.status.code(), Some(0));
 }
 
