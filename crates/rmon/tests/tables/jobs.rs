@@ -358,11 +358,11 @@ fn bad_files_are_refused_with_what_and_where() {
         (row("hlHostControlTable", "0", ""), "noCreation"),
         (
             row("hlHostControlTable", "9", "hlHostControlOwner = 3"),
-            "hlHostControlOwner cannot",
+            "hlHostControlOwner is no column",
         ),
         (
             row("hlHostControlTable", "9", "owner = \"x\""),
-            "owner cannot",
+            "owner is no column",
         ),
         (
             row(
