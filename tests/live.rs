@@ -107,7 +107,7 @@ fn the_same_as_from_the_file(command: &str, options: &[&str], ignored: &[&str]) 
             let program = Program::start(&lab, &live);
             // What was read by then says what is wanted of the rest.
             let portion = if options.contains(&"--offload") {
-                100
+                400
             } else {
                 usize::MAX
             };
