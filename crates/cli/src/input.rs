@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicU64;
 use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
 use flowgauge_capture::live::{LiveConfig, LiveSource, MergedSource};
 use flowgauge_capture::{Deduplicated, Deduplicator, Filtered, Limit, PacketSource, SnapLen};
+use flowgauge_offload::Backends;
 use flowgauge_sys::files;
 use flowgauge_sys::interfaces::{index_of, name_of};
 use flowgauge_sys::{privileges, process};
@@ -19,7 +20,6 @@ use flowgauge_wire::LinkType;
 use crate::anonymize::Forced;
 use crate::control::Control;
 use crate::failure::Failure;
-use crate::offload::Backends;
 use crate::options::{InputOptions, Offload};
 use crate::say::{count, say};
 
@@ -277,7 +277,10 @@ fn open_interfaces(
         let group = LiveSource::open_group(config, workers);
         let group = group.map_err(|error| Failure::opening(&error))?;
         let group = group.into_iter().map(|source| source.stopped_by(stop()));
-        group.map(|source| backends.attach(source)).collect()
+        (0..)
+            .zip(group)
+            .map(|(ring, source)| backends.attach(ring, source))
+            .collect()
     } else {
         backends.refuse();
         let group = MergedSource::open_group(&configs, workers);

@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod backends;
 mod classic;
 mod error;
 mod slots;
 mod socket;
 
+pub use backends::Backends;
 pub use error::Error;
 pub use socket::{Attacher, DEFAULT_FLOWS, Offloaded, SocketFilter, Statistics, StatisticsReader};

@@ -318,6 +318,7 @@ impl Attacher {
         match self.try_attach(&source) {
             Ok(()) => Ok(Offloaded {
                 source,
+                before: StatisticsReader(Arc::clone(&self.counters)).read(),
                 counters: Arc::clone(&self.counters),
                 last: 0,
             }),
@@ -346,6 +347,8 @@ impl Attacher {
 pub struct Offloaded {
     source: LiveSource,
     counters: Arc<Counters>,
+    /// What was kept away of captures before this one.
+    before: Statistics,
     /// The time of the last packet, or until which there was none.
     last: u64,
 }
@@ -373,8 +376,14 @@ impl PacketSource for Offloaded {
 
     fn ledger(&mut self) -> Ledger {
         let mut ledger = self.source.ledger();
-        let withheld = StatisticsReader(Arc::clone(&self.counters)).read();
-        ledger.take(withheld.withheld, withheld.withheld_bytes);
+        let (now, before) = (
+            StatisticsReader(Arc::clone(&self.counters)).read(),
+            &self.before,
+        );
+        ledger.take(
+            now.withheld - before.withheld,
+            now.withheld_bytes - before.withheld_bytes,
+        );
         ledger
     }
 }

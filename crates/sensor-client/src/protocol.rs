@@ -297,6 +297,9 @@ pub struct DeviceStatus {
     /// Whether half of the interface's ring waits to be taken.
     #[serde(default)]
     pub is_behind: bool,
+    /// Of an interface: what is kept away in the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offload: Option<OffloadStatus>,
     /// What is wrong with it.
     pub errors: Vec<String>,
     /// Its stacks and flows.
@@ -307,6 +310,24 @@ pub struct DeviceStatus {
     /// Programs with libscap, where they may have its streams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<SharingStatus>,
+}
+
+/// Packets that nothing on a device wants, which are kept away before they are copied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OffloadStatus {
+    /// Packets that were kept away. They are among those received and delivered.
+    pub packets: u64,
+    /// ... and their bytes on the wire.
+    pub bytes: u64,
+    /// Packets of which only headers came.
+    pub cut: u64,
+    /// Flows of which less than all is wanted now.
+    pub flows: u64,
+    /// Flows of which everything came because there was no room for them.
+    pub not_taken: u64,
+    /// Why nothing is kept away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<String>,
 }
 
 /// Components that are computed once for some flows.

@@ -106,6 +106,8 @@ pub struct DeviceConfig {
     pub promiscuous: bool,
     /// Bytes of chunks that programs with libscap may let wait, all together; 0: they capture for themselves.
     pub shared_memory: u64,
+    /// What keeps packets away that nothing on the device wants.
+    pub offload: Offload,
 }
 
 impl Default for DeviceConfig {
@@ -121,6 +123,7 @@ impl Default for DeviceConfig {
             buffer: 64 << 20,
             promiscuous: true,
             shared_memory: most_memory().min(1 << 30),
+            offload: Offload::Auto,
         }
     }
 }
@@ -134,6 +137,18 @@ pub enum Speed {
     Full,
     /// In their time: a packet comes as long after the first as it was captured after it.
     Real,
+}
+
+/// What keeps packets away from a device before they are copied.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Offload {
+    /// A program on the socket of the interface, where the kernel takes it.
+    Auto,
+    /// Nothing: all packets come.
+    None,
+    /// As `Auto`, and without it the device cannot be opened.
+    Socket,
 }
 
 /// A stack that always runs.
@@ -349,6 +364,12 @@ impl DeviceConfig {
             return Some((
                 "hold and speed are for files".to_owned(),
                 "name the files, or leave both out",
+            ));
+        }
+        if is_file && self.offload == Offload::Socket {
+            return Some((
+                "offload is for interfaces: of files there is nothing to keep away".to_owned(),
+                "leave it out",
             ));
         }
         if self.workers == 0 || self.workers > 256 {

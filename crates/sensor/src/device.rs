@@ -13,13 +13,15 @@ use std::time::Duration;
 
 use flowgauge_capture::live::{LiveConfig, LiveSource, StopHandle};
 use flowgauge_capture::{Error, Filtered, PacketSource, SnapLen, open_reader};
+use flowgauge_offload::Backends;
 use flowgauge_runtime::shared::{Program as CaptureProgram, Said};
 use flowgauge_runtime::stacks::{Runner, RunnerOptions, SetupError, Shared};
 use flowgauge_sensor_client::programs::{OpenedCapture, SharingStatus};
 use flowgauge_sensor_client::protocol::{
-    DeviceStatus, FlowStatus, Results, SharedStatus, StackStatus,
+    DeviceStatus, FlowStatus, OffloadStatus, Results, SharedStatus, StackStatus,
 };
 use flowgauge_stack::{Program, SettingError, Stack};
+use flowgauge_stream::offload::Verdicts;
 use flowgauge_sys::files::HandedInput;
 use flowgauge_sys::packet::Waker;
 use flowgauge_wire::{Ledger, LinkType, Place};
@@ -27,7 +29,7 @@ use parking_lot::Mutex;
 
 use self::work::Work;
 use crate::accounts::{Account, Who};
-use crate::config::{DeviceConfig, Speed};
+use crate::config::{DeviceConfig, Offload, Speed};
 use crate::news::News;
 use crate::orders::Orders;
 use crate::paced::Paced;
@@ -55,6 +57,9 @@ pub(crate) struct Opened {
     links: Vec<LinkType>,
     /// Where it is an interface: it is opened again when it has gone away.
     live: Option<LiveConfig>,
+    /// What keeps packets away, and where it is told what is wanted.
+    backends: Backends,
+    verdicts: Vec<Verdicts>,
     stop: StopHandle,
     orders: Arc<Orders<Order>>,
     /// How long it waits for a flow's user who does not read; `None`: not at all.
@@ -75,9 +80,22 @@ fn live(interface: &str, config: &DeviceConfig) -> LiveConfig {
     }
 }
 
-fn open_live(config: &LiveConfig, stop: &StopHandle, waker: Waker) -> Result<Source, Error> {
+fn open_live(
+    config: &LiveConfig,
+    backends: &mut Backends,
+    stop: &StopHandle,
+    waker: Waker,
+) -> Result<Source, Error> {
     let source = LiveSource::open(config)?;
-    Ok(Box::new(source.stopped_by(stop.clone()).woken_by(waker)))
+    Ok(backends.attach(0, source.stopped_by(stop.clone()).woken_by(waker)))
+}
+
+/// What keeps packets away from an interface.
+fn backends(config: &DeviceConfig, is_live: bool) -> (Backends, Vec<Verdicts>) {
+    match is_live && config.offload != Offload::None {
+        true => Backends::load(1),
+        false => Default::default(),
+    }
 }
 
 fn orders(name: &str) -> Result<Arc<Orders<Order>>, Error> {
@@ -110,9 +128,10 @@ impl Opened {
         let stop = StopHandle::default();
         let orders = orders(name)?;
         let live = config.interface(name).map(|it| live(it, config));
+        let (mut backends, verdicts) = backends(config, live.is_some());
         let (source, describes): (Source, String) = match &live {
             Some(live) => (
-                open_live(live, &stop, orders.waker())?,
+                open_live(live, &mut backends, &stop, orders.waker())?,
                 format!("interface {}", live.interface),
             ),
             None => {
@@ -132,6 +151,13 @@ impl Opened {
                 (source, format!("files {}", names.join(", ")))
             }
         };
+        if let (Offload::Socket, Some(error)) = (config.offload, backends.lacks()) {
+            return Err(Error::Interface {
+                name: name.to_owned(),
+                reason: error.to_string(),
+                hint: format!("{}; offload = \"auto\" does without", error.hint()),
+            });
+        }
         Ok(Opened {
             config: config.clone(),
             links: links(&*source),
@@ -139,6 +165,8 @@ impl Opened {
             describes,
             patience: live.is_none().then_some(PATIENCE),
             live,
+            backends,
+            verdicts,
             stop,
             orders,
             is_own: false,
@@ -157,6 +185,8 @@ impl Opened {
             source,
             describes: format!("interface {name}"),
             live: None,
+            backends: Backends::default(),
+            verdicts: Vec::new(),
             stop: StopHandle::default(),
             orders: orders(name)?,
             patience: None,
@@ -178,6 +208,8 @@ impl Opened {
             describes,
             links,
             live: None,
+            backends: Backends::default(),
+            verdicts: Vec::new(),
             stop: StopHandle::default(),
             patience: Some(Duration::MAX),
             is_own: true,
@@ -196,6 +228,7 @@ impl Opened {
         let options = RunnerOptions {
             workers: usize::from(self.config.workers),
             is_live: self.config.files.is_empty(),
+            offload: self.verdicts.clone(),
             ..RunnerOptions::default()
         };
         let always = stacks.clone();
@@ -317,6 +350,7 @@ pub(crate) struct Shown {
     ledger: Ledger,
     errors: Vec<String>,
     is_behind: bool,
+    offload: Option<OffloadStatus>,
     stacks: Vec<ShownStack>,
     /// Of `stacks`, by their places.
     shared: Vec<Shared>,
@@ -550,6 +584,7 @@ impl Device {
         status.delivered = shown.ledger.delivered();
         status.delivered_bytes = shown.ledger.delivered_bytes();
         status.is_behind = shown.is_behind;
+        status.offload = shown.offload;
         let places = Place::ALL
             .iter()
             .map(|place| (place, shown.ledger.at(*place)));

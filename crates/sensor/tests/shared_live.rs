@@ -33,7 +33,7 @@ use flowgauge_stream::engine::Cutoff;
 use flowgauge_sys::privileges;
 
 use frames::lab::Lab;
-use shared_support::{LIMIT, Portion, Stories, Story, alone_from, trace};
+use shared_support::{LIMIT, Portion, Stories, Story, alone_from, smaller, trace};
 
 const INTERFACE: &str = "fg1";
 
@@ -62,7 +62,7 @@ fn main() {
         println!("SKIPPED shared_live: needs root");
         return;
     }
-    let tests: [Test; 9] = [
+    let tests: [Test; 10] = [
         ("two_processes_get_their_own", two_processes_get_their_own),
         ("deaths_disturb_nobody", deaths_disturb_nobody),
         ("a_dead_service_is_noticed", a_dead_service_is_noticed),
@@ -82,6 +82,10 @@ fn main() {
         (
             "programs_and_stacks_have_one_engine",
             programs_and_stacks_have_one_engine,
+        ),
+        (
+            "what_nothing_wants_is_kept_away",
+            what_nothing_wants_is_kept_away,
         ),
         (
             "credentials_admit_programs_until_they_are_revoked",
@@ -715,6 +719,70 @@ fn programs_and_stacks_have_one_engine(lab: &Lab) {
             assert_eq!(streams(&lines), wanted, "{timeout}");
         }
     }
+}
+
+/// What stacks make of the packets, and who opens a flow that wants all in the middle, with packets kept away or not: records in
+/// any order and without times, and how many packets were kept away.
+fn with_offload(lab: &Lab, portions: &[Portion], offload: &str) -> (Vec<String>, u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let text = format!(
+        "socket = \"{0}/sock\"\nuser = \"root\"\n[devices.cable]\ninterface = \"{INTERFACE}\"\noffload = \"{offload}\"\n\
+         [stacks.cut]\nstack = \"streams {{ cutoff = 1000, hash = yes }} output {{ file = {0}/cut }}\"\n\
+         [stacks.log]\nstack = \"transactions output {{ file = {0}/log }}\"\n",
+        folder.path().display()
+    );
+    std::fs::write(path("sensor.toml"), text).unwrap();
+    let mut sensor = Command::new(std::env::current_exe().unwrap())
+        .arg("sensor")
+        .arg(path("sensor.toml"))
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("the sensor runs", || capture().status().is_ok());
+    let admin = flowgauge_sensor_client::Client::connect(&path("sock")).unwrap();
+    let kept_away = || {
+        let device = admin.status().unwrap().devices.remove(0);
+        assert_eq!(device.offload.is_some(), offload == "auto");
+        let offload = device.offload.unwrap_or_default();
+        assert_eq!(offload.lacks, None);
+        offload.packets
+    };
+    let thirds: Vec<&[Portion]> = portions.chunks(portions.len().div_ceil(3)).collect();
+    let mut through = replay(lab, thirds[0], 0);
+    let before = kept_away();
+    let flow = admin.open("cable", "count", &[]).unwrap();
+    let sent = replay(lab, thirds[1], through) - through;
+    through += sent;
+    assert_eq!(kept_away(), before, "all packets are wanted");
+    let counted = flow.close().unwrap().components[0].value.clone();
+    assert_eq!(counted, Some(sent.into()));
+    replay(lab, thirds[2], through);
+    let after = kept_away();
+    assert_eq!(before > 0 && after > before, offload == "auto");
+    drop(admin);
+    drop(sensor.stdin.take());
+    assert!(sensor.wait().unwrap().success());
+    let files = ["cut", "log"].map(|name| std::fs::read_to_string(path(name)).unwrap());
+    let mut records: Vec<String> = files
+        .iter()
+        .flat_map(|it| it.lines().map(timeless))
+        .collect();
+    records.sort();
+    (records, after)
+}
+
+/// Stacks have the records of all packets, and a flow that wants all has all from when it is opened.
+fn what_nothing_wants_is_kept_away(lab: &Lab) {
+    let portions = smaller(&trace(Preset::Mix, 0.003), 100);
+    let (wanted, _) = with_offload(lab, &portions, "none");
+    assert!(wanted.len() > 100, "{}", wanted.len());
+    let (records, kept_away) = with_offload(lab, &portions, "auto");
+    println!(
+        "{kept_away} of {} packets were kept away",
+        shared_support::packets_of(&portions)
+    );
+    assert_eq!(records, wanted);
 }
 
 /// As they do flows; a program is one among them.

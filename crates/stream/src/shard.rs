@@ -248,7 +248,9 @@ impl Shard {
 
     /// Does what a handler wants ([`Handler::want`]), now. Returns whether there is such a stream.
     pub fn want<H: Handler>(&mut self, want: Want, handler: &mut H) -> bool {
-        self.streams.want(want, handler)
+        let is_known = self.streams.want(want, handler);
+        self.tell_wants();
+        is_known
     }
 
     /// What is wanted of streams, where that is less than all.

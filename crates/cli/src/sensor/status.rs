@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use flowgauge_sensor_client::protocol::{
-    DeviceStatus, FlowStatus, SharedStatus, StackStatus, Status,
+    DeviceStatus, FlowStatus, OffloadStatus, SharedStatus, StackStatus, Status,
 };
 
 use super::{json, print};
@@ -117,6 +117,7 @@ fn device_lines(
             rate(device.delivered_bytes, was.delivered_bytes) * 8e-6
         ));
     }
+    lines.extend(device.offload.iter().map(offload_text));
     let refused = device.refused.iter();
     lines.extend(refused.map(|(place, packets)| format!("  {packets} packets: {place}")));
     lines.extend(
@@ -146,6 +147,17 @@ fn device_lines(
                 .iter()
                 .map(|failure| format!("    failed: {failure}")),
         );
+    }
+}
+
+/// What is kept away.
+fn offload_text(offload: &OffloadStatus) -> String {
+    match &offload.lacks {
+        Some(why) => format!("  nothing is kept away: {why}"),
+        None => format!(
+            "  {} packets kept away in the kernel ({} bytes), {} cut to headers; {} flows under a verdict, {} not taken",
+            offload.packets, offload.bytes, offload.cut, offload.flows, offload.not_taken
+        ),
     }
 }
 

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use flowgauge_offload::Backends;
 use flowgauge_record::results::{ResultRow, Value};
 use flowgauge_record::text::TimeWriter;
 use flowgauge_runtime::stacks::{
@@ -23,7 +24,7 @@ use crate::control::{Control, Hangup};
 use crate::engine;
 use crate::failure::Failure;
 use crate::input::{self, Opened, Source};
-use crate::offload::Backends;
+use crate::offload;
 use crate::options::{CommonOptions, InputOptions};
 use crate::preset::{with_options, with_stack_options};
 use crate::progress::Progress;
@@ -98,7 +99,7 @@ impl Running {
         if program.stacks.iter().any(|stack| stack.has_source()) {
             control.begin();
         }
-        let (mut backends, verdicts) = Backends::new(input)?;
+        let (mut backends, verdicts) = offload::load(input)?;
         let options = RunnerOptions {
             workers: input.workers.map_or(1, usize::from),
             is_live: !input.interface.is_empty(),
@@ -124,6 +125,7 @@ impl Running {
             hint: error.hint().map(with_options_of(names_components)),
         })?;
         let opened = open(input, &mut runner, &control, &mut backends)?;
+        offload::note(&backends);
         if !common.quiet && own::changes() > 0 && leaves_own_out(input, runner.stacks()) {
             say!(
                 "note: packets of this program's own links are left out of what interfaces have (place own of the ledger); \
@@ -221,7 +223,7 @@ impl Running {
                 self.outcome.streams.get_or_insert_default().add(streams);
             }
         }
-        summary.extend(self.backends.summary());
+        summary.extend(offload::summary(&self.backends));
         self.outcome.summary = summary;
         self.outcome.statistics = self.statistics(&snapshot);
     }

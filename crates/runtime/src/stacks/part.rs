@@ -739,21 +739,31 @@ impl Part {
         self.graph.tail_mut().parts_mut()
     }
 
-    /// Tells what its engine wants of flows, or that it wants all packets: those of one thread are told by `own` if that is.
+    /// Tells what its engine wants of flows, and which of its parts want all packets: those of one thread are told by `own` if
+    /// that is.
     pub(super) fn set_offload(&mut self, all: &[Verdicts], own: Option<usize>) {
         let own = own.and_then(|own| all.get(own));
-        if let Some(own) = own {
-            if self.graph.set_offload(own) {
-                return;
-            }
-            if let Next::Subscribers(subscribers) = self.graph.tail_mut() {
-                let mut parts = subscribers.parts().iter();
-                if !parts.any(|part| part.graph.counts_packets()) {
-                    return subscribers.engine_mut().set_offload(own);
-                }
-            }
-        }
         let all = own.map_or(all, core::slice::from_ref);
+        let mut counts_packets = self.graph.counts_packets();
+        if let Some(own) = own {
+            if let Next::Subscribers(subscribers) = self.graph.tail_mut() {
+                subscribers.engine_mut().set_offload(own);
+                // Each may go, and the engine stay.
+                let counting = subscribers.parts_mut().iter_mut();
+                return counting
+                    .filter(|part| part.graph.counts_packets())
+                    .for_each(|part| part.want_all(all));
+            }
+            counts_packets |= !self.graph.set_offload(own);
+        } else {
+            counts_packets = true;
+        }
+        if counts_packets {
+            self.want_all(all);
+        }
+    }
+
+    fn want_all(&mut self, all: &[Verdicts]) {
         self.interests = all.iter().map(Verdicts::interest).collect();
     }
 

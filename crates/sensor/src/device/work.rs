@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flowgauge_capture::live::{LiveConfig, StopHandle};
+use flowgauge_offload::Backends;
 use flowgauge_runtime::stacks::{Ended, Number as StackNumber, Runner, StackState};
 use flowgauge_sensor_client::layout;
 use flowgauge_sensor_client::protocol::Results;
@@ -48,6 +49,7 @@ pub(super) struct Work {
     source: Source,
     /// Where it is one: it is opened again when it has gone away.
     interface: Option<LiveConfig>,
+    backends: Backends,
     stop: StopHandle,
     orders: Arc<Orders<Order>>,
     /// Until when packets come first.
@@ -184,6 +186,7 @@ impl Work {
             news,
             runner,
             interface: opened.live,
+            backends: opened.backends,
             source: opened.source,
             stop: opened.stop,
             waker: opened.orders.waker(),
@@ -210,6 +213,7 @@ impl Work {
             programs: None,
             sharing,
         };
+        work.tell_of_backends();
         work.share();
         work
     }

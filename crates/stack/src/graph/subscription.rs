@@ -52,9 +52,6 @@ impl<T: Tail> Graph<T> {
 
     /// Has its engine, or its first component, tell what it wants of flows; returns whether one does.
     pub fn set_offload(&mut self, verdicts: &Verdicts) -> bool {
-        if self.counts_packets() {
-            return false;
-        }
         if let Some(engine) = self.engine_mut() {
             engine.set_offload(verdicts);
             return true;

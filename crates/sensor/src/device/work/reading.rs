@@ -1,5 +1,7 @@
 //! Where a device's packets come from.
 
+use flowgauge_sensor_client::protocol::OffloadStatus;
+
 use super::super::{State, open_live};
 use super::{Work, programs};
 
@@ -44,7 +46,9 @@ impl Work {
         let Some(interface) = &self.interface else {
             return;
         };
-        match open_live(interface, &self.stop, self.waker.clone()) {
+        let (stop, waker) = (&self.stop, self.waker.clone());
+        let did_without = self.backends.lacks().is_some();
+        match open_live(interface, &mut self.backends, stop, waker) {
             Ok(source) => {
                 self.earlier.merge(&self.source.ledger());
                 self.source = source;
@@ -53,8 +57,36 @@ impl Work {
                 self.errors.clear();
                 self.share();
                 self.tell_news("the interface is back");
+                if !did_without {
+                    self.tell_of_backends();
+                }
             }
             Err(error) => self.note(&error),
         }
+    }
+
+    /// Tells who runs the sensor if nothing is kept away that could be.
+    pub(super) fn tell_of_backends(&self) {
+        if let Some(error) = self.backends.lacks() {
+            let hint = error.hint();
+            self.tell_news(&format!("nothing is kept away: {error}; hint: {hint}"));
+        }
+    }
+
+    /// What is kept away, or why nothing is.
+    pub(super) fn kept_away(&self) -> Option<OffloadStatus> {
+        let lacks = self.backends.lacks().map(|error| OffloadStatus {
+            lacks: Some(error.to_string()),
+            ..OffloadStatus::default()
+        });
+        let statistics = self.backends.statistics();
+        lacks.or(statistics.map(|it| OffloadStatus {
+            packets: it.withheld,
+            bytes: it.withheld_bytes,
+            cut: it.cut,
+            flows: it.flows,
+            not_taken: it.refused,
+            lacks: None,
+        }))
     }
 }

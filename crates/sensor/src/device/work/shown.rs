@@ -64,6 +64,7 @@ impl Work {
             sharing: self.programs.as_ref().map(Programs::status),
             state: self.state,
             is_behind: self.source.is_behind(),
+            offload: self.kept_away(),
             errors: self.errors.clone(),
             stacks,
             ledger: self.ledger(),

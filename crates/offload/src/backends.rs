@@ -1,0 +1,74 @@
+//! Backends of a capture.
+
+use flowgauge_capture::PacketSource;
+use flowgauge_capture::live::LiveSource;
+use flowgauge_stream::offload::Verdicts;
+
+use crate::error::Error;
+use crate::socket::{Attacher, DEFAULT_FLOWS, SocketFilter, Statistics, StatisticsReader};
+
+/// The backends of a capture, one for each of its rings: loaded before these are opened, which may be more than once.
+#[derive(Debug, Default)]
+pub struct Backends {
+    rings: Vec<(Attacher, StatisticsReader)>,
+    lacks: Option<Error>,
+}
+
+impl Backends {
+    /// Those of as many rings, and where it is told what is wanted of the flows of each. Where the kernel takes none there are
+    /// none, and [`Backends::lacks`] says why.
+    pub fn load(rings: usize) -> (Backends, Vec<Verdicts>) {
+        let loaded = (0..rings).map(|_| {
+            let filter = SocketFilter::load(DEFAULT_FLOWS, false)?;
+            let ring = (filter.attacher()?, filter.statistics());
+            Ok((ring, Verdicts::new(filter)))
+        });
+        match loaded.collect::<Result<Vec<_>, Error>>() {
+            Ok(loaded) => {
+                let (rings, verdicts) = loaded.into_iter().unzip();
+                (Backends { rings, lacks: None }, verdicts)
+            }
+            Err(error) => (Backends::none(error), Vec::new()),
+        }
+    }
+
+    fn none(error: Error) -> Backends {
+        Backends {
+            rings: Vec::new(),
+            lacks: Some(error),
+        }
+    }
+
+    /// Puts the backend of a ring before it, if there is one. Where that cannot be there is none from then on.
+    pub fn attach(&mut self, ring: usize, source: LiveSource) -> Box<dyn PacketSource + Send> {
+        let Some((attacher, _)) = self.rings.get(ring) else {
+            return Box::new(source);
+        };
+        match attacher.attach(source) {
+            Ok(source) => Box::new(source),
+            Err(refused) => {
+                let (source, error) = *refused;
+                *self = Backends::none(error);
+                Box::new(source)
+            }
+        }
+    }
+
+    /// There are none: it is a capture on several interfaces.
+    pub fn refuse(&mut self) {
+        if !self.rings.is_empty() {
+            *self = Backends::none(Error::Interface);
+        }
+    }
+
+    /// Why nothing is kept away.
+    pub fn lacks(&self) -> Option<&Error> {
+        self.lacks.as_ref()
+    }
+
+    /// What they have done together, if there are some.
+    pub fn statistics(&self) -> Option<Statistics> {
+        let all = self.rings.iter().map(|(_, reader)| reader.read());
+        all.reduce(Statistics::and)
+    }
+}
