@@ -35,7 +35,7 @@
  * anywhere, a signal handler included; scap_get_stats(), scap_error() and scap_errbuf() from any thread; the
  * functions that take a stream_t from a callback; and, from any thread, [ours] scap_set_cutoff(),
  * scap_add_cutoff_direction(), scap_add_cutoff_class(), scap_add_priority_class(), scap_add_policy() and
- * scap_set_parameter() with all but SCAP_SHARE: they hold for streams that begin from then on, inactivity timeout, base
+ * scap_set_parameter() with all but SCAP_SHARE and SCAP_OFFLOAD: they hold for streams that begin from then on, inactivity timeout, base
  * threshold and overload cutoff for all. In a shared capture policies stay as they are: what is put together there is
  * put together once for all.
  * Everything else answers SCAP_ESTATE.
@@ -113,7 +113,11 @@ enum scap_parameter {
     /* 1: the capture of an interface is shared with other processes that capture there, if it can be; 0: this
      * process captures for itself. The environment variable FLOWGAUGE_SHARE=0 says the same. Default: 1. Where it
      * could not be shared scap_errbuf says why, while scap_error is 0. Not for single streams. */
-    SCAP_SHARE = 9
+    SCAP_SHARE = 9,
+    /* [ours] 1: what is behind a cutoff, and streams that were discarded, the kernel does not copy, where it can
+     * (CAP_BPF, Linux 5.12); all counts as without. 0: all comes. The environment variable FLOWGAUGE_OFFLOAD=0 says the
+     * same. Default: 1. Of a shared capture who has the interface decides. Not for single streams. */
+    SCAP_OFFLOAD = 10
 };
 
 /* Which copy counts where segments overlap: that which the receiver's system would keep. */
@@ -308,7 +312,9 @@ typedef struct scap_stats {
                             * events; where programs share a capture, known at the end */
     uint64_t requests_lost; /* what was asked for (cutoffs, priorities, parameters) and the process that captures for several
                              * programs refused, or was too slow to hear */
-    uint64_t reserved[6];
+    uint64_t pkts_kept_away; /* of those received: not wanted, and not copied by the kernel (SCAP_OFFLOAD); of a shared
+                              * capture 0 */
+    uint64_t reserved[5];
 } scap_stats_t;
 
 /* Called for an event of a stream. */

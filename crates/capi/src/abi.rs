@@ -18,6 +18,7 @@ pub(crate) mod parameter {
     pub(crate) const REASSEMBLY_MODE: c_int = 7;
     pub(crate) const REASSEMBLY_POLICY: c_int = 8;
     pub(crate) const SHARE: c_int = 9;
+    pub(crate) const OFFLOAD: c_int = 10;
 }
 
 /// `enum scap_status`.
@@ -157,7 +158,8 @@ pub struct RawStats {
     pub(crate) memory_size: u64,
     pub(crate) streams_lost: u64,
     pub(crate) requests_lost: u64,
-    pub(crate) reserved: [u64; 6],
+    pub(crate) pkts_kept_away: u64,
+    pub(crate) reserved: [u64; 5],
 }
 
 #[cfg(test)]
@@ -199,7 +201,7 @@ mod tests {
             headers, reserved);
         layout!(RawStats, "scap_stats_t": bytes, pkts, dropped, discarded, captured, pkts_received, pkts_delivered,
             pkts_lost, pkts_refused, chunks, chunk_bytes, chunks_lost, chunk_bytes_lost, streams_created, streams_terminated, memory_used,
-            memory_high, memory_size, streams_lost, requests_lost, reserved);
+            memory_high, memory_size, streams_lost, requests_lost, pkts_kept_away, reserved);
         let numbers = [
             ("SCAP_INACTIVITY_TIMEOUT", parameter::INACTIVITY_TIMEOUT),
             ("SCAP_CHUNK_SIZE", parameter::CHUNK_SIZE),
@@ -210,6 +212,7 @@ mod tests {
             ("SCAP_REASSEMBLY_MODE", parameter::REASSEMBLY_MODE),
             ("SCAP_REASSEMBLY_POLICY", parameter::REASSEMBLY_POLICY),
             ("SCAP_SHARE", parameter::SHARE),
+            ("SCAP_OFFLOAD", parameter::OFFLOAD),
             ("SCAP_STATUS_ACTIVE", status::ACTIVE),
             ("SCAP_STATUS_CLOSED_FIN", status::CLOSED_FIN),
             ("SCAP_STATUS_CLOSED_RST", status::CLOSED_RST),

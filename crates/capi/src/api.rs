@@ -203,7 +203,7 @@ pub extern "C" fn scap_set_parameter(sc: *mut RawHandle, parameter: c_int, value
     on_handle("scap_set_parameter", sc, |handle| {
         match Parameter::new(parameter, value)? {
             // It is too late for that.
-            parameter @ Parameter::Share(_) => {
+            parameter @ (Parameter::Share(_) | Parameter::Offload(_)) => {
                 handle.configure(|setup| setup.settings.set(parameter))
             }
             parameter => handle.adjust(|settings| settings.set(parameter)),

@@ -22,6 +22,9 @@ const WORKERS_PER_SHARD: usize = 4;
 const ALL_RINGS: u64 = 512 << 20;
 const LEAST_RING: u64 = 8 << 20;
 
+/// With 0 the kernel keeps nothing away.
+const OFFLOAD_SWITCH: &str = "FLOWGAUGE_OFFLOAD";
+
 /// Captures until the end of input, or until the handle is asked to stop.
 ///
 /// # Errors
@@ -57,6 +60,7 @@ fn run_alone(handle: &Handle, device: Device, settings: &Settings) -> Result<(),
         .shards(shards)
         .workers(workers)
         .pin(workers > 0)
+        .keep_away(settings.offload && !share::is_off(OFFLOAD_SWITCH))
         .controlled_by(handle.control.clone())
         .application(application(settings)?, move |_thread| {
             Program::new(Scene::new(token, need_packets, false), callbacks)
@@ -185,7 +189,8 @@ pub(crate) fn statistics(progress: &Progress) -> RawStats {
         memory_size: 0,
         streams_lost: lost.streams,
         requests_lost: lost.commands,
-        reserved: [0; 6],
+        pkts_kept_away: engine.withheld.packets,
+        reserved: [0; 5],
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) workers: usize,
     /// Whether the capture of an interface may be shared.
     pub(crate) share: bool,
+    /// Whether the kernel may keep away what is not wanted.
+    pub(crate) offload: bool,
     pub(crate) callbacks: Callbacks,
 }
 
@@ -65,6 +67,7 @@ pub(crate) enum Parameter {
     BaseThresholdPercent(u32),
     OverloadCutoff(Option<u64>),
     Share(bool),
+    Offload(bool),
 }
 
 impl Settings {
@@ -78,6 +81,7 @@ impl Settings {
                 ..Application::default()
             },
             share: true,
+            offload: true,
             ..Settings::default()
         }
     }
@@ -133,6 +137,7 @@ impl Settings {
             }
             Parameter::OverloadCutoff(cutoff) => self.wanted.overload_cutoff = cutoff,
             Parameter::Share(share) => self.share = share,
+            Parameter::Offload(offload) => self.offload = offload,
         }
         Ok(())
     }
@@ -178,6 +183,9 @@ impl Parameter {
             }
             parameter::SHARE => {
                 return range("SCAP_SHARE", 0, 1).map(|share| Parameter::Share(share == 1));
+            }
+            parameter::OFFLOAD => {
+                return range("SCAP_OFFLOAD", 0, 1).map(|offload| Parameter::Offload(offload == 1));
             }
             other => {
                 return Err(Failure::new(
@@ -342,6 +350,7 @@ mod tests {
         assert_eq!(code(parameter::REASSEMBLY_POLICY, 14), Code::Argument);
         assert_eq!(code(0, 1), Code::Parameter);
         assert_eq!(code(parameter::SHARE, 2), Code::Argument);
+        assert_eq!(code(parameter::OFFLOAD, -1), Code::Argument);
         assert_eq!(code(10, 1), Code::Parameter);
     }
 

@@ -27,8 +27,12 @@ pub(crate) enum Joined {
 
 /// Whether a program wants to share the captures of interfaces.
 pub(crate) fn is_wanted(settings: &Settings) -> bool {
-    let is_off = std::env::var_os(SWITCH).is_some_and(|value| value == "0");
-    settings.share && !is_off
+    settings.share && !is_off(SWITCH)
+}
+
+/// Whether the environment says no.
+pub(crate) fn is_off(switch: &str) -> bool {
+    std::env::var_os(switch).is_some_and(|value| value == "0")
 }
 
 /// Joins the shared capture on `interface`.

@@ -13,6 +13,7 @@ mod frames;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -53,7 +54,7 @@ fn main() {
     }
     let folder = scratch("shared");
     let scene = Scene::new(&folder);
-    let tests: [Test; 8] = [
+    let tests: [Test; 9] = [
         (
             "the_death_of_one_disturbs_nobody",
             the_death_of_one_disturbs_nobody,
@@ -63,6 +64,10 @@ fn main() {
             where_there_is_no_service_each_captures,
         ),
         ("a_program_may_capture_alone", a_program_may_capture_alone),
+        (
+            "what_is_behind_a_cutoff_is_kept_away",
+            what_is_behind_a_cutoff_is_kept_away,
+        ),
         (
             "who_wants_packets_shares_with_who_does_not",
             who_wants_packets_shares_with_who_does_not,
@@ -393,6 +398,50 @@ fn a_program_may_capture_alone(_: &Lab, scene: &Scene) {
     assert!(alone.stop().contains("returned 0\nerror 0\nmessage \n"));
     sharing.stop();
     wait_until("the service ends", || packet_sockets().1 == 0);
+}
+
+/// Contents and statistics are those of all packets.
+fn what_is_behind_a_cutoff_is_kept_away(lab: &Lab, scene: &Scene) {
+    /// Frames of which nothing is known when they are sent.
+    const PORTION: usize = 40;
+
+    let [(all, none), (cut, kept)] = ["0", "1"].map(|offload| {
+        let environment = [
+            ("FLOWGAUGE_SHARE", "0"),
+            ("FLOWGAUGE_OFFLOAD", offload),
+            ("TELL_CUTOFF", "200"),
+        ];
+        let mut program = scene.start(&environment);
+        let child = program.0.as_mut().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut said = String::new();
+        wait_until("it captures", || packet_sockets() == (true, 1));
+        let sender = lab.sender("fg0");
+        let mut sent = 0;
+        for frames in scene.frames.chunks(PORTION) {
+            let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+            sender.send_all(&frames).unwrap();
+            sent += frames.len();
+            let seen = format!("seen {sent}");
+            for line in lines.by_ref() {
+                let line = line.unwrap();
+                if line == seen {
+                    break;
+                }
+                said = said + &line + "\n";
+            }
+        }
+        program.signal("TERM");
+        lines.for_each(|line| said = core::mem::take(&mut said) + &line.unwrap() + "\n");
+        assert!(said.contains("returned 0\nerror 0\n"), "{said}");
+        assert!(program.0.take().unwrap().wait().unwrap().success());
+        wait_until("it ends", || packet_sockets().1 == 0);
+        let kept = said.lines().find_map(|line| line.strip_prefix("kept "));
+        (streams(&said), kept.unwrap().parse::<u64>().unwrap())
+    });
+    println!("{kept} of {} packets were kept away", scene.frames.len());
+    assert!(none == 0 && kept > 50, "{none}, {kept}");
+    assert_eq!(cut, all);
 }
 
 /// Connections at once, how many there are, each with as many segments, and every which of them is important.

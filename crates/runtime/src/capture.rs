@@ -97,6 +97,7 @@ pub struct Capture {
     workers: usize,
     cores: Cores,
     offload: Vec<Verdicts>,
+    keeps_away: bool,
     patient: Option<bool>,
     control: Control,
 }
@@ -147,6 +148,7 @@ impl Capture {
             workers: 0,
             cores: Cores::any(),
             offload: Vec::new(),
+            keeps_away: false,
             patient: None,
             control: Control::default(),
         }
@@ -209,6 +211,14 @@ impl Capture {
     #[must_use]
     pub fn offload(mut self, offload: Vec<Verdicts>) -> Capture {
         self.offload = offload;
+        self
+    }
+
+    /// Whether the kernel keeps away from an interface what no application wants, where it can: what is behind their cutoffs, and
+    /// streams that they discarded. It counts all the same; [`EngineStatistics::withheld`] says how much that was.
+    #[must_use]
+    pub fn keep_away(mut self, keeps_away: bool) -> Capture {
+        self.keeps_away = keeps_away;
         self
     }
 

@@ -7,6 +7,7 @@ use std::thread;
 
 use flowgauge_capture::live::LiveSource;
 use flowgauge_capture::{Filtered, PacketSource, open_all};
+use flowgauge_offload::Backends;
 use flowgauge_stream::engine::{Budget, Engine, EngineStatistics, Events, MAX_APPLICATIONS};
 use flowgauge_wire::Ledger;
 
@@ -62,14 +63,19 @@ impl Prepared {
                 expression => Box::new(Filtered::new(source, expression)?),
             })
         };
+        let mut offload = capture.offload;
         let (mut sources, live): (Vec<Source>, bool) = match capture.input {
             Input::Files(paths) => (vec![filtered(open_all(&paths)?)?], false),
             Input::Interface(mut config) => {
                 filter.clone_into(&mut config.filter);
+                let mut backends = Backends::default();
+                if capture.keeps_away {
+                    (backends, offload) = Backends::load(shards);
+                }
                 let group = LiveSource::open_group(&config, shards)?;
-                let sources = group
-                    .into_iter()
-                    .map(|source| Box::new(source.stopped_by(stop.clone())) as Source);
+                let sources = (0..)
+                    .zip(group)
+                    .map(|(ring, source)| backends.attach(ring, source.stopped_by(stop.clone())));
                 (sources.collect(), true)
             }
             Input::Sources { sources, live } => {
@@ -108,7 +114,7 @@ impl Prepared {
         }
         // Of a source that several share no engine sees all flows.
         if !is_divided {
-            for (engine, verdicts) in engines.iter_mut().zip(&capture.offload) {
+            for (engine, verdicts) in engines.iter_mut().zip(&offload) {
                 engine.set_offload(verdicts);
             }
         }

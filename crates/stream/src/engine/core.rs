@@ -527,6 +527,7 @@ impl Core {
             bytes: withheld.payload_bytes,
         };
         self.statistics.all += counts(withheld.packets);
+        self.statistics.withheld += counts(withheld.packets);
         let record = stream.and_then(|id| self.records.get(id));
         let is_unwanted = record.is_some_and(|record| record.flags.has(RecordFlags::UNWANTED));
         match stream.filter(|_| !is_unwanted) {

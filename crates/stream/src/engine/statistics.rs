@@ -110,6 +110,8 @@ pub struct EngineStatistics {
     pub dropped: Counts,
     /// Not wanted.
     pub discarded: Counts,
+    /// Of `all`, what was kept away before it came here ([`offload`](crate::offload)).
+    pub withheld: Counts,
     /// Data events.
     pub chunks: u64,
     /// Bytes in them, repeated ones and those for several applications counted each time.
@@ -159,6 +161,7 @@ impl EngineStatistics {
         self.all += part.all;
         self.dropped += part.dropped;
         self.discarded += part.discarded;
+        self.withheld += part.withheld;
         self.chunks += part.chunks;
         self.chunk_bytes += part.chunk_bytes;
         self.in_place += part.in_place;
