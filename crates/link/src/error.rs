@@ -203,7 +203,10 @@ impl Error {
             },
             Error::Protocol { .. } => "is it a Flowgauge of the same version?",
             Error::Silent { .. } => "is the machine up, and the network?",
-            Error::Closed { .. } | Error::TooLarge { .. } => return None,
+            Error::Closed { .. } => {
+                "its log says why: it may have as many connections from here as one address may have"
+            }
+            Error::TooLarge { .. } => return None,
         };
         Some(hint.to_owned())
     }

@@ -25,7 +25,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct Client {
     transport: Arc<Transport>,
-    /// How long the answer of a sensor elsewhere may take.
+    /// How long an answer may take.
     patience: Duration,
 }
 
@@ -178,7 +178,7 @@ impl Client {
         }
     }
 
-    /// The same connection, where the answer of a sensor elsewhere may take so long.
+    /// The same connection, where an answer may take so long.
     #[must_use]
     pub fn with_patience(&self, patience: Duration) -> Client {
         Client {
@@ -221,7 +221,7 @@ impl Client {
     ) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
         let asked = serde_json::to_vec(request).map_err(io::Error::from)?;
         let answered = match &*self.transport {
-            Transport::Local(local) => local.ask(&asked, files)?,
+            Transport::Local(local) => local.ask(&asked, files, self.patience)?,
             Transport::Remote(_) if !files.is_empty() => {
                 let refusal = Refusal::with_hint(
                     "files of this machine cannot be handed to a sensor of another one",
@@ -487,12 +487,13 @@ impl Local {
         &self,
         request: &[u8],
         files: &[BorrowedFd<'_>],
+        patience: Duration,
     ) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
         let connection = &self.connection;
         let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = send(connection, request, files);
         // Who was turned away is told why.
-        let answer = receive_answer(connection, PATIENCE);
+        let answer = receive_answer(connection, patience);
         if answer.is_err() {
             // What comes late would be taken for the next answer.
             connection.shut_down();

@@ -7,9 +7,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowgauge_capture::live::{LiveConfig, LiveSource, StopHandle};
 use flowgauge_capture::{Error, Filtered, PacketSource, SnapLen, open_reader};
@@ -34,6 +34,7 @@ use crate::news::News;
 use crate::orders::Orders;
 use crate::paced::Paced;
 use crate::readers::{FlowRing, Readers};
+use crate::rings::Rings;
 use crate::sharing::Sharing;
 
 /// Where packets come from.
@@ -46,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long who asks a device waits for its thread. A client waits longer.
 const ANSWER: Duration = Duration::from_secs(20);
 /// ... and who only looks how it is.
-const LOOK: Duration = Duration::from_secs(2);
+pub(crate) const LOOK: Duration = Duration::from_secs(2);
 
 /// A source that is open, for a device that does not run yet.
 pub(crate) struct Opened {
@@ -57,6 +58,8 @@ pub(crate) struct Opened {
     links: Vec<LinkType>,
     /// Where it is an interface: it is opened again when it has gone away.
     live: Option<LiveConfig>,
+    /// Where each of its workers has a ring: these, and what the workers read.
+    rings: Option<(Rings, Vec<Source>)>,
     /// What keeps packets away, and where it is told what is wanted.
     backends: Backends,
     verdicts: Vec<Verdicts>,
@@ -80,20 +83,30 @@ fn live(interface: &str, config: &DeviceConfig) -> LiveConfig {
     }
 }
 
+/// Opens an interface: a ring for each worker. The only one the device's thread reads, which is woken when something is asked.
 fn open_live(
     config: &LiveConfig,
+    workers: u16,
     backends: &mut Backends,
     stop: &StopHandle,
     waker: Waker,
-) -> Result<Source, Error> {
-    let source = LiveSource::open(config)?;
-    Ok(backends.attach(0, source.stopped_by(stop.clone()).woken_by(waker)))
+) -> Result<Vec<Source>, Error> {
+    let rings = LiveSource::open_group(config, usize::from(workers))?;
+    let rings = (0..).zip(rings).map(|(ring, source)| {
+        let source = source.stopped_by(stop.clone());
+        let source = match workers {
+            1 => source.woken_by(waker.clone()),
+            _ => source,
+        };
+        backends.attach(ring, source)
+    });
+    Ok(rings.collect())
 }
 
 /// What keeps packets away from an interface.
 fn backends(config: &DeviceConfig, is_live: bool) -> (Backends, Vec<Verdicts>) {
     match is_live && config.offload != Offload::None {
-        true => Backends::load(1),
+        true => Backends::load(config.workers.into()),
         false => Default::default(),
     }
 }
@@ -129,11 +142,22 @@ impl Opened {
         let orders = orders(name)?;
         let live = config.interface(name).map(|it| live(it, config));
         let (mut backends, verdicts) = backends(config, live.is_some());
+        let mut rings = None;
         let (source, describes): (Source, String) = match &live {
-            Some(live) => (
-                open_live(live, &mut backends, &stop, orders.waker())?,
-                format!("interface {}", live.interface),
-            ),
+            Some(live) => {
+                let workers = config.workers;
+                let mut sources = open_live(live, workers, &mut backends, &stop, orders.waker())?;
+                let source = match sources.pop() {
+                    Some(source) if sources.is_empty() => source,
+                    last => {
+                        sources.extend(last);
+                        let (known, read) = Rings::new(sources, &stop);
+                        rings = Some((known.clone(), read));
+                        Box::new(known)
+                    }
+                };
+                (source, format!("interface {}", live.interface))
+            }
             None => {
                 let files = flowgauge_capture::expand(&config.files)?;
                 let mut source: Source = flowgauge_capture::open_all(&files)?;
@@ -165,6 +189,7 @@ impl Opened {
             describes,
             patience: live.is_none().then_some(PATIENCE),
             live,
+            rings,
             backends,
             verdicts,
             stop,
@@ -185,6 +210,7 @@ impl Opened {
             source,
             describes: format!("interface {name}"),
             live: None,
+            rings: None,
             backends: Backends::default(),
             verdicts: Vec::new(),
             stop: StopHandle::default(),
@@ -208,6 +234,7 @@ impl Opened {
             describes,
             links,
             live: None,
+            rings: None,
             backends: Backends::default(),
             verdicts: Vec::new(),
             stop: StopHandle::default(),
@@ -218,7 +245,7 @@ impl Opened {
 
     /// Starts the device with its stacks. If it `holds`, packets come when it is started.
     pub(crate) fn start(
-        self,
+        mut self,
         name: &str,
         stacks: Vec<Stack>,
         sharing: Option<Sharing>,
@@ -228,11 +255,15 @@ impl Opened {
         let options = RunnerOptions {
             workers: usize::from(self.config.workers),
             is_live: self.config.files.is_empty(),
-            offload: self.verdicts.clone(),
+            fans_out: self.rings.is_some(),
+            offload: core::mem::take(&mut self.verdicts),
             ..RunnerOptions::default()
         };
         let always = stacks.clone();
-        let runner = Runner::new(Program { stacks }, &options)?;
+        let mut runner = Runner::new(Program { stacks }, &options)?;
+        if let Some((_, sources)) = &mut self.rings {
+            runner.fan_out(core::mem::take(sources));
+        }
         let links = self.links.clone();
         let state = match holds {
             true => State::Holding,
@@ -374,6 +405,13 @@ enum State {
     Ended,
 }
 
+fn answered<T>(answer: &Receiver<T>, limit: Duration) -> Result<T, String> {
+    answer.recv_timeout(limit).map_err(|error| match error {
+        RecvTimeoutError::Timeout => BUSY.to_owned(),
+        RecvTimeoutError::Disconnected => GONE.to_owned(),
+    })
+}
+
 /// The device does not answer, or is not there any more.
 const GONE: &str = "the device has ended";
 const BUSY: &str = "the device does not answer: its stacks keep it busy, or wait for something";
@@ -394,11 +432,20 @@ impl Device {
         if !self.orders.send(who, order(sender)) {
             return Err(GONE.to_owned());
         }
-        let answer = answer.recv_timeout(limit);
-        answer.map_err(|error| match error {
-            RecvTimeoutError::Timeout => BUSY.to_owned(),
-            RecvTimeoutError::Disconnected => GONE.to_owned(),
-        })
+        answered(&answer, limit)
+    }
+
+    /// Asks how it is, for a user; what is computed once for whom, if that is `shared`.
+    pub(crate) fn look(&self, account: &Arc<Account>, shared: bool) -> Receiver<Shown> {
+        let (sender, answer) = mpsc::channel();
+        let show = Order::Show {
+            account: Some(Arc::clone(account)),
+            shared,
+            answer: sender,
+        };
+        // Of one that is gone nothing comes.
+        self.orders.send(Some(account.who()), show);
+        answer
     }
 
     /// Makes the components of a stack that is to run here, which its thread then has not to do.
@@ -407,7 +454,7 @@ impl Device {
     /// One that cannot be made.
     pub(crate) fn prepare(&self, stack: &mut Stack) -> Result<(), SettingError> {
         let workers = usize::from(self.config.workers);
-        stack.place(workers, self.config.files.is_empty());
+        stack.place(workers, self.is_live());
         match self.links.is_empty() {
             true => stack.prepare(&[LinkType::ETHERNET]),
             false => stack.prepare(&self.links),
@@ -546,26 +593,22 @@ impl Device {
         self.orders.send(None, Order::Start);
     }
 
-    /// How it is, as a user asks, who sees flows of others if `sees_all`, and what the configuration has run.
+    /// How it is, as a user [has asked](Device::look), who sees flows of others if `sees_all`, and what the configuration has run.
     pub(crate) fn status(
         &self,
         name: &str,
-        account: &Arc<Account>,
+        who: Who,
         sees_all: bool,
-        shared: bool,
+        asked: &Receiver<Shown>,
+        until: Instant,
     ) -> DeviceStatus {
-        let who = account.who();
-        let show = |answer| Order::Show {
-            account: Some(Arc::clone(account)),
-            shared,
-            answer,
-        };
         let mut status = DeviceStatus {
             device: name.to_owned(),
             source: self.describes.clone(),
             ..DeviceStatus::default()
         };
-        let shown = match self.ask(Some(who), LOOK, show) {
+        let left = until.saturating_duration_since(Instant::now());
+        let shown = match answered(asked, left) {
             Ok(shown) => shown,
             Err(error) => {
                 let state = if error == GONE { "failed" } else { "busy" };

@@ -18,6 +18,7 @@ mod people;
 mod readers;
 mod results;
 mod rights;
+mod rings;
 mod sensor;
 mod session;
 mod sharing;

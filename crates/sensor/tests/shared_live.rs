@@ -46,6 +46,8 @@ type Test = (&'static str, fn(&Lab));
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let wanted = arguments.first().filter(|one| !one.starts_with('-'));
+    let wanted = wanted.cloned();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["service", interface] => return service(interface),
         ["client", filter, cutoff, memory] => return client(filter, cutoff, memory),
@@ -93,6 +95,9 @@ fn main() {
         ),
     ];
     for (name, test) in tests {
+        if wanted.as_ref().is_some_and(|wanted| !name.contains(wanted)) {
+            continue;
+        }
         let Some(lab) = Lab::new(9000) else { return };
         println!("test {name} ...");
         lab.run(|| test(&lab));
@@ -723,11 +728,16 @@ fn programs_and_stacks_have_one_engine(lab: &Lab) {
 
 /// What stacks make of the packets, and who opens a flow that wants all in the middle, with packets kept away or not: records in
 /// any order and without times, and how many packets were kept away.
-fn with_offload(lab: &Lab, portions: &[Portion], offload: &str) -> (Vec<String>, u64) {
+fn with_offload(
+    lab: &Lab,
+    portions: &[Portion],
+    offload: &str,
+    workers: u16,
+) -> (Vec<String>, u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let text = format!(
-        "socket = \"{0}/sock\"\nuser = \"root\"\n[devices.cable]\ninterface = \"{INTERFACE}\"\noffload = \"{offload}\"\n\
+        "socket = \"{0}/sock\"\nuser = \"root\"\n[devices.cable]\ninterface = \"{INTERFACE}\"\noffload = \"{offload}\"\nworkers = {workers}\n\
          [stacks.cut]\nstack = \"streams {{ cutoff = 1000, hash = yes }} output {{ file = {0}/cut }}\"\n\
          [stacks.log]\nstack = \"transactions output {{ file = {0}/log }}\"\n",
         folder.path().display()
@@ -751,12 +761,16 @@ fn with_offload(lab: &Lab, portions: &[Portion], offload: &str) -> (Vec<String>,
     let thirds: Vec<&[Portion]> = portions.chunks(portions.len().div_ceil(3)).collect();
     let mut through = replay(lab, thirds[0], 0);
     let before = kept_away();
-    let flow = admin.open("cable", "count", &[]).unwrap();
+    // The second has all packets on one thread.
+    let flows = ["count", "start_stop count"];
+    let flows = flows.map(|flow| admin.open("cable", flow, &[]).unwrap());
     let sent = replay(lab, thirds[1], through) - through;
     through += sent;
     assert_eq!(kept_away(), before, "all packets are wanted");
-    let counted = flow.close().unwrap().components[0].value.clone();
-    assert_eq!(counted, Some(sent.into()));
+    for flow in flows {
+        let counted = flow.close().unwrap().components.pop().unwrap();
+        assert_eq!(counted.value, Some(sent.into()));
+    }
     replay(lab, thirds[2], through);
     let after = kept_away();
     assert_eq!(before > 0 && after > before, offload == "auto");
@@ -775,14 +789,14 @@ fn with_offload(lab: &Lab, portions: &[Portion], offload: &str) -> (Vec<String>,
 /// Stacks have the records of all packets, and a flow that wants all has all from when it is opened.
 fn what_nothing_wants_is_kept_away(lab: &Lab) {
     let portions = smaller(&trace(Preset::Mix, 0.003), 100);
-    let (wanted, _) = with_offload(lab, &portions, "none");
+    let (wanted, _) = with_offload(lab, &portions, "none", 1);
     assert!(wanted.len() > 100, "{}", wanted.len());
-    let (records, kept_away) = with_offload(lab, &portions, "auto");
-    println!(
-        "{kept_away} of {} packets were kept away",
-        shared_support::packets_of(&portions)
-    );
-    assert_eq!(records, wanted);
+    let all = shared_support::packets_of(&portions);
+    for (offload, workers) in [("auto", 1), ("none", 2), ("auto", 2)] {
+        let (records, kept_away) = with_offload(lab, &portions, offload, workers);
+        println!("{offload}, {workers} workers: {kept_away} of {all} packets were kept away");
+        assert_eq!(records, wanted, "{offload}, {workers} workers");
+    }
 }
 
 /// As they do flows; a program is one among them.

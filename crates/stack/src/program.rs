@@ -82,6 +82,18 @@ pub struct Stage {
     pub thread: Option<NodeId>,
 }
 
+impl Stage {
+    /// One without components.
+    pub const fn nothing(is_parallel: bool) -> Stage {
+        Stage {
+            from: None,
+            until: None,
+            is_parallel,
+            thread: None,
+        }
+    }
+}
+
 /// Why a stack, from a component on, does not run on several cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequential {

@@ -12,6 +12,9 @@ use crate::failure::Failure;
 use crate::options::{SensorFlowsOptions, StatusOptions};
 use crate::sensor_agent::{connect, failed};
 
+/// How long a sensor may take to say how it is: it waits for devices itself, but not so long.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Shows devices, stacks and flows.
 ///
 /// # Errors
@@ -20,7 +23,7 @@ pub(super) fn run(options: &StatusOptions) -> Result<(), Failure> {
     /// To the upper left, and nothing of what was there.
     const CLEARED: &str = "\x1b[H\x1b[J";
 
-    let client = connect(&options.sensor)?;
+    let client = connect(&options.sensor)?.with_patience(PATIENCE);
     let clears = options.watch.is_some() && std::io::stdout().is_terminal();
     let mut before: Option<(Instant, Status)> = None;
     loop {
@@ -177,7 +180,7 @@ fn flow_text(flow: &FlowStatus) -> String {
 /// # Errors
 /// What went wrong, for the user.
 pub(super) fn flows(options: &SensorFlowsOptions) -> Result<(), Failure> {
-    let client = connect(&options.sensor)?;
+    let client = connect(&options.sensor)?.with_patience(PATIENCE);
     let status = client.status_with(options.shared).map_err(failed)?;
     let mut lines = Vec::new();
     for device in &status.devices {

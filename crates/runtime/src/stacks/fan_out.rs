@@ -33,9 +33,18 @@ pub struct SourceReport {
 pub(super) struct Reading {
     state: Mutex<SourceReport>,
     is_over: AtomicBool,
+    /// It goes on where no stack wants packets.
+    lasts: bool,
 }
 
 impl Reading {
+    pub(super) fn new(lasts: bool) -> Reading {
+        Reading {
+            lasts,
+            ..Reading::default()
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, SourceReport> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,7 +85,7 @@ pub(super) fn run_own(
     let ending = Ending(reading, common);
     let mut answered = Answered::default();
     let mut batches: u64 = 0;
-    while lane.wants_packets() {
+    while reading.lasts || lane.wants_packets() {
         if board.is_paused() {
             reading.lock().ledger = source.ledger();
             core::mem::forget(ending);

@@ -51,6 +51,8 @@ pub struct RunnerOptions {
     pub cores: Cores,
     /// The source of packets cannot wait: components that handle streams in chunks do so beside their engines.
     pub is_live: bool,
+    /// Each worker reads a source of its own ([`Runner::fan_out`]) until that ends, whatever stacks there are.
+    pub fans_out: bool,
     /// Where it is told what the stacks want of flows, for each worker: what its packets come through.
     pub offload: Vec<Verdicts>,
 }
@@ -61,6 +63,7 @@ impl Default for RunnerOptions {
             workers: 1,
             cores: Cores::any(),
             is_live: false,
+            fans_out: false,
             offload: Vec::new(),
         }
     }
@@ -79,9 +82,6 @@ pub enum SetupError {
     /// A thread cannot be started.
     #[error("{0}")]
     Thread(ThreadFailure),
-    /// Each worker reads a source of its own, and a new stack needs all packets on one thread.
-    #[error("a new stack needs all packets on one thread, and each worker has a source of its own")]
-    Alone,
     /// Threads have not read as much of the source as others: [`Runner::settle`] comes first.
     #[error("some threads have not read as much as others")]
     Unsettled,
@@ -93,7 +93,6 @@ impl SetupError {
         match self {
             SetupError::Setting(error) => error.hint.as_deref(),
             SetupError::Start(failure) => failure.failure.failure.hint.as_deref(),
-            SetupError::Alone => Some("end the run and begin another"),
             SetupError::Thread(_) | SetupError::Unsettled => None,
         }
     }
@@ -128,6 +127,8 @@ pub struct Runner {
     apart: Option<Apart>,
     cores: Cores,
     is_live: bool,
+    /// [`RunnerOptions::fans_out`].
+    lasts: bool,
     offload: Vec<Verdicts>,
     is_finished: bool,
 }
@@ -216,11 +217,18 @@ impl Runner {
             apart: None,
             cores: options.cores.clone(),
             is_live: options.is_live,
+            lasts: options.fans_out,
             offload: options.offload.clone(),
             is_finished: false,
         };
         let (stacks, common) = (&runner.stacks, &runner.common);
-        let made = Made::new(stacks, &runner.members, &|_| true, workers, common);
+        let made = Made::new(
+            stacks,
+            &runner.members,
+            &|_| true,
+            (workers, options.fans_out),
+            common,
+        );
         let mut made = made.map_err(SetupError::Setting)?;
         made.start(&|| common.has_failures());
         if let Some(failure) = common.take_failures().into_iter().next() {
@@ -720,12 +728,11 @@ impl Work {
         }
     }
 
-    /// The part that does not.
-    fn own_part(&mut self) -> Option<&mut Part> {
+    fn parts(&mut self) -> &mut [Part] {
         match self {
-            Work::Behind(behind, ..) => Some(&mut behind.part),
-            Work::Source(part) => Some(part),
-            Work::Lane(_) | Work::Own(..) | Work::Apart(..) => None,
+            Work::Lane(lane) | Work::Own(lane, ..) | Work::Apart(lane, ..) => &mut lane.parts,
+            Work::Behind(behind, ..) => core::slice::from_mut(&mut behind.part),
+            Work::Source(part) => core::slice::from_mut(part),
         }
     }
 

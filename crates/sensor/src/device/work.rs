@@ -27,6 +27,7 @@ use crate::news::News;
 use crate::orders::Orders;
 use crate::readers::{FlowRing, Number, Readers};
 use crate::results::{is_shared, now, results, since};
+use crate::rings::Rings;
 use crate::sharing::Sharing;
 use crate::text::FORCED_FAILS;
 
@@ -34,6 +35,8 @@ use crate::text::FORCED_FAILS;
 const LOOK: Duration = Duration::from_secs(1);
 /// ... and one whose readers have no room. Numbers are told as often.
 const WAIT: Duration = Duration::from_millis(1);
+/// ... and one whose workers read, while no packets come.
+const TICK: Duration = Duration::from_millis(super::TICK_MS as u64);
 /// While packets come what is asked takes a ninth of the time at most: who asks much does not keep packets waiting.
 const PAUSES: u32 = 8;
 /// How often it is looked what users cost.
@@ -49,6 +52,10 @@ pub(super) struct Work {
     source: Source,
     /// Where it is one: it is opened again when it has gone away.
     interface: Option<LiveConfig>,
+    /// Where each worker reads one of its rings.
+    rings: Option<Rings>,
+    /// Packets that these had.
+    seen: u64,
     backends: Backends,
     stop: StopHandle,
     orders: Arc<Orders<Order>>,
@@ -186,6 +193,8 @@ impl Work {
             news,
             runner,
             interface: opened.live,
+            rings: opened.rings.map(|(rings, _)| rings),
+            seen: 0,
             backends: opened.backends,
             source: opened.source,
             stop: opened.stop,
@@ -272,7 +281,8 @@ impl Work {
 
     /// Whether packets come before what is asked.
     fn has_packets_first(&self) -> bool {
-        self.state == State::Reading && self.idle == 0 && Instant::now() < self.busy_until
+        let reads = self.state == State::Reading && self.rings.is_none();
+        reads && self.idle == 0 && Instant::now() < self.busy_until
     }
 
     /// How long it may wait for an order.
@@ -281,8 +291,12 @@ impl Work {
             WAIT
         } else if self.state != State::Reading {
             LOOK
-        } else {
+        } else if self.rings.is_none() {
             Duration::ZERO
+        } else if self.idle == 0 {
+            WAIT
+        } else {
+            TICK
         }
     }
 
@@ -387,8 +401,11 @@ impl Work {
         }
         self.state = State::Ended;
         self.begin_end();
+        let was_stopped = self.stop.is_stopped();
+        // Workers with a ring each read until they are stopped.
+        self.stop.stop();
         self.runner.finish();
-        self.unshare(match self.stop.is_stopped() {
+        self.unshare(match was_stopped {
             true => "it was told to stop",
             false => "the input is over",
         });

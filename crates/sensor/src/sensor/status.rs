@@ -10,7 +10,7 @@ use flowgauge_sys::process;
 
 use super::{Asker, Sensor, What};
 use crate::accounts::Who;
-use crate::device::Device;
+use crate::device::{Device, LOOK};
 use crate::granted::Granted;
 use crate::sharing::Capturing;
 
@@ -45,9 +45,15 @@ impl Sensor {
         }
         let who = asker.who();
         let account = self.account(asker, rights);
-        let devices = devices.iter();
-        let devices =
-            devices.map(|(name, device)| device.status(name, &account, rights.admin, shared));
+        // Devices that do not answer are waited for together.
+        let asked = devices
+            .iter()
+            .map(|(_, device)| device.look(&account, shared));
+        let asked: Vec<_> = asked.collect();
+        let until = Instant::now() + LOOK;
+        let devices = devices.iter().zip(&asked);
+        let devices = devices
+            .map(|((name, device), asked)| device.status(name, who, rights.admin, asked, until));
         let mut devices: Vec<DeviceStatus> = devices.collect();
         let stacks = devices.iter_mut().flat_map(|device| &mut device.stacks);
         for flow in stacks.flat_map(|stack| &mut stack.flows) {

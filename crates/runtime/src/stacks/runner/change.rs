@@ -65,7 +65,7 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// [`SetupError::Setting`], [`SetupError::Alone`], [`SetupError::Unsettled`]: nothing has changed.
+    /// [`SetupError::Setting`], [`SetupError::Unsettled`]: nothing has changed.
     /// [`SetupError::Thread`].
     pub fn replace(&mut self, program: Program) -> Result<Change, SetupError> {
         if let Some(apart) = &self.apart
@@ -112,11 +112,9 @@ impl Runner {
             was.push(known);
         }
         let is_new = |index: usize| was[index].is_none();
-        let made = Made::new(&stacks, &members, &is_new, self.workers, &self.common);
+        let workers = (self.workers, self.fans_out());
+        let made = Made::new(&stacks, &members, &is_new, workers, &self.common);
         let mut made = made.map_err(SetupError::Setting)?;
-        if self.fans_out() && made.alone.iter().any(|(_, parts)| !parts.is_empty()) {
-            return Err(SetupError::Alone);
-        }
         self.numbers = number;
         self.pause();
         let lanes = self.waiting.iter_mut().filter_map(|it| it.work.lane());
@@ -146,12 +144,9 @@ impl Runner {
             return false;
         };
         self.pause();
-        let others = self.waiting.iter_mut().filter_map(|it| it.work.lane());
-        let mut lanes = core::iter::once(&mut self.inline).chain(others);
-        let found = lanes.any(|lane| {
-            let mut parts = lane.parts.iter_mut();
-            parts.any(|part| part.with_engine(number, act))
-        });
+        let others = self.waiting.iter_mut().flat_map(|it| it.work.parts());
+        let mut parts = self.inline.parts.iter_mut().chain(others);
+        let found = parts.any(|part| part.with_engine(number, act));
         self.prepare();
         self.spawn_or_fail();
         found

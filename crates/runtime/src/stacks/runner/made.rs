@@ -47,7 +47,7 @@ fn on_a_way(stacks: &[Stack], workers: usize) -> usize {
 }
 
 /// The name of a worker's thread.
-fn name_of(worker: usize) -> String {
+pub(super) fn name_of(worker: usize) -> String {
     format!("fg-stack-{worker}")
 }
 
@@ -78,7 +78,8 @@ impl Entrance {
 }
 
 impl Made {
-    /// Makes the components of those of the stacks that are `new`. `members` says who each stack is.
+    /// Makes the components of those of the stacks that are `new`, for so many workers, each of which has a source of its own if
+    /// they `fan_out`. `members` says who each stack is.
     ///
     /// # Errors
     /// A component that cannot be made of its settings.
@@ -86,7 +87,7 @@ impl Made {
         stacks: &[Stack],
         members: &[Member],
         is_new: &dyn Fn(usize) -> bool,
-        workers: usize,
+        (workers, fan_out): (usize, bool),
         common: &Arc<Common>,
     ) -> Result<Made, SettingError> {
         let mut made = Made {
@@ -98,6 +99,11 @@ impl Made {
         let all = || stacks.iter().zip(members);
         for (_, (stack, member)) in all().enumerate().filter(|(index, _)| is_new(*index)) {
             let mut stages = stack.stages(workers > 1);
+            let takes_all = stages.first().is_some_and(|first| !first.is_parallel);
+            if fan_out && takes_all && !stack.has_source() {
+                // Nobody has all packets: it stands behind all workers.
+                stages.insert(0, Stage::nothing(true));
+            }
             let Some(stage) = stages.first().copied() else {
                 continue;
             };
@@ -117,15 +123,7 @@ impl Made {
             if stage.is_parallel && entrance.drops.is_some() {
                 // Of several threads all messages are needed to put a batch together: what is to be
                 // dropped is dropped behind that.
-                stages.insert(
-                    0,
-                    Stage {
-                        from: None,
-                        until: None,
-                        is_parallel: false,
-                        thread: None,
-                    },
-                );
+                stages.insert(0, Stage::nothing(false));
                 entrance = Entrance {
                     waiting: WAITING,
                     gathers: true,
@@ -235,7 +233,7 @@ impl Made {
 
     fn parts(&mut self) -> impl Iterator<Item = &mut Part> {
         let alone = self.alone.iter_mut().flat_map(|(_, parts)| parts);
-        let behind = self.waiting.iter_mut().filter_map(|it| it.work.own_part());
+        let behind = self.waiting.iter_mut().flat_map(|it| it.work.parts());
         self.workers.iter_mut().flatten().chain(alone).chain(behind)
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use flowgauge_capture::{Error, PacketSource};
 use flowgauge_wire::DecodeOptions;
 
+use super::made::name_of;
 use super::{Kind, Lane, Order, Pace, Reader, Reading, Runner, SourceReport, Step, Waiting, Work};
 use crate::stacks::lane::ends_group;
 
@@ -39,42 +40,36 @@ impl Runner {
     /// Gives each worker a source of its own instead of [`Runner::step`]; where there are fewer sources
     /// than workers, some workers have none. Both directions of a flow must come from the same source.
     pub fn fan_out(&mut self, sources: Vec<Box<dyn PacketSource + Send>>) {
-        if self.inline.worker.take().is_some() {
-            let rest = Lane::new(None, self.inline.now);
-            let lane = Lane {
-                worker: Some(0),
-                ..core::mem::replace(&mut self.inline, rest)
+        for (worker, source) in sources.into_iter().enumerate() {
+            let name = name_of(worker);
+            let at = self.waiting.iter().position(|other| other.name == name);
+            let at = at.unwrap_or_else(|| {
+                let mut lane = Lane::new(Some(worker), self.inline.now);
+                if self.inline.worker == Some(worker) {
+                    self.inline.worker = None;
+                    lane.parts = core::mem::take(&mut self.inline.parts);
+                }
+                self.starts_later(Waiting::new(name, Kind::OfPackets, Work::Lane(lane)));
+                self.waiting.len() - 1
+            });
+            let work = &mut self.waiting[at].work;
+            let Some(lane) = work.lane() else {
+                continue;
             };
-            let name = "fg-stack-0".to_owned();
-            self.starts_later(Waiting::new(name, Kind::OfPackets, Work::Lane(lane)));
+            let rest = Lane::new(None, lane.now);
+            let lane = core::mem::replace(lane, rest);
+            let reading = Arc::new(Reading::new(self.lasts));
+            self.readings.push(Arc::clone(&reading));
+            let reader = Box::new(Reader::new(DecodeOptions::default()));
+            *work = Work::Own(lane, source, reader, reading);
         }
-        let mut sources = sources.into_iter();
-        let waiting = core::mem::take(&mut self.waiting).into_iter();
-        self.waiting = waiting
-            .map(|waiting| {
-                let work = match waiting.work {
-                    Work::Lane(mut lane) => match sources.next() {
-                        Some(source) => {
-                            lane.worker = None;
-                            let reading = Arc::new(Reading::default());
-                            self.readings.push(Arc::clone(&reading));
-                            Work::Own(
-                                lane,
-                                source,
-                                Box::new(Reader::new(DecodeOptions::default())),
-                                reading,
-                            )
-                        }
-                        None => Work::Lane(lane),
-                    },
-                    Work::Behind(behind, entries, _) if entries.len() > 1 => {
-                        Work::Behind(behind, entries, Order::AsItComes)
-                    }
-                    other => other,
-                };
-                Waiting { work, ..waiting }
-            })
-            .collect();
+        for waiting in &mut self.waiting {
+            if let Work::Behind(_, entries, order) = &mut waiting.work
+                && entries.len() > 1
+            {
+                *order = Order::AsItComes;
+            }
+        }
         self.prepare();
     }
 

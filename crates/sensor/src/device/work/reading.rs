@@ -1,24 +1,33 @@
 //! Where a device's packets come from.
 
+use std::time::Duration;
+
 use flowgauge_sensor_client::protocol::OffloadStatus;
 
 use super::super::{State, open_live};
 use super::{Work, programs};
+use crate::rings::Rings;
 
 impl Work {
-    /// Takes a batch through the stacks.
+    /// Takes a batch through the stacks, or looks what workers do that read themselves.
     pub(super) fn read(&mut self) {
-        let source = &mut *self.source;
-        let step = self.runner.step(source);
+        let step = match self.rings.is_some() {
+            true => Ok(self.look()),
+            false => {
+                let step = self.runner.step(&mut *self.source);
+                step.map(|step| step.map(|step| step.packets))
+            }
+        };
         let is_away = matches!(step, Ok(None)) && !self.stop.is_stopped();
         match step {
-            Ok(Some(step)) => {
+            Ok(Some(packets)) => {
                 let programs = self.programs.as_ref();
-                let is_left = programs.is_some_and(|it| it.attend_to(source, step.packets == 0));
+                let is_left =
+                    programs.is_some_and(|it| it.attend_to(&mut *self.source, packets == 0));
                 if is_left && self.served.is_empty() {
                     self.end();
                 }
-                self.tell_now_and_then(step.packets > 0);
+                self.tell_now_and_then(packets > 0);
             }
             Ok(None) if is_away && self.interface.is_some() && !self.lingers() => {
                 let why = "the interface has gone away";
@@ -36,6 +45,19 @@ impl Work {
         }
     }
 
+    /// Packets that workers have read since it was looked last; `None`: nothing comes any more, or the interface is away.
+    fn look(&mut self) -> Option<u64> {
+        // Which starts them.
+        self.runner.wait(Duration::ZERO);
+        for error in self.runner.sources().errors {
+            self.note(&error);
+        }
+        let seen = self.source.ledger().received();
+        let new = seen.saturating_sub(core::mem::replace(&mut self.seen, seen));
+        let is_away = self.rings.as_ref().is_some_and(Rings::are_away);
+        (self.runner.is_reading() && !is_away).then_some(new)
+    }
+
     /// Whether it ends with those who share it.
     fn lingers(&self) -> bool {
         (self.sharing.as_ref()).is_some_and(|sharing| sharing.grace.is_some())
@@ -48,10 +70,15 @@ impl Work {
         };
         let (stop, waker) = (&self.stop, self.waker.clone());
         let did_without = self.backends.lacks().is_some();
-        match open_live(interface, &mut self.backends, stop, waker) {
-            Ok(source) => {
-                self.earlier.merge(&self.source.ledger());
-                self.source = source;
+        let workers = self.rings.as_ref().map_or(1, Rings::count);
+        match open_live(interface, workers, &mut self.backends, stop, waker) {
+            Ok(mut sources) => {
+                if let Some(rings) = &self.rings {
+                    rings.go_on(sources);
+                } else if let Some(source) = sources.pop() {
+                    self.earlier.merge(&self.source.ledger());
+                    self.source = source;
+                }
                 self.state = State::Reading;
                 // What was wrong is in the log.
                 self.errors.clear();
