@@ -26,7 +26,8 @@ const LOOKED_AT: u16 = DecodeFlags::FRAGMENT.0
     | DecodeFlags::REASSEMBLED.0
     | DecodeFlags::TRANSPORT.0
     | DecodeFlags::BAD_CHECKSUM.0
-    | DecodeFlags::EXCLUDED.0;
+    | DecodeFlags::EXCLUDED.0
+    | DecodeFlags::CUT.0;
 
 /// Flow flags of connections that take the slow path.
 const SLOW: u16 = FlowFlags::HOLES[0] | FlowFlags::HOLES[1] | FlowFlags::CUT[0] | FlowFlags::CUT[1];
@@ -189,7 +190,6 @@ impl Flow {
             == state(TcpState::BOTH_ESTABLISHED, FlowFlags::LIVE)
             && packet.window != 0
             && packet.seq == self.hot.next_seq[side]
-            && packet.payload_captured == packet.payload_len
             && packet.ack.wrapping_sub(self.sides[side].acked) <= FAR as u32
             && delta(self.hot.next_seq[1 - side], packet.ack) >= 0
     }

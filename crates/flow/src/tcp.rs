@@ -16,7 +16,7 @@
 //! simultaneous open does not start a new flow, and a RST outside the window changes the state but
 //! does not end the flow.
 
-use flowgauge_wire::{Decoded, Nanos, TcpFlags};
+use flowgauge_wire::{DecodeFlags, Decoded, Nanos, TcpFlags};
 
 use crate::extra::{Extra, HOLES};
 use crate::flow::{Flow, FlowFlags, GAPS, ZERO_WINDOWS};
@@ -478,7 +478,7 @@ fn sequence(flow: &mut Flow, extra: Option<&mut Extra>, segment: &Segment, packe
     if segment.rst || segment.syn {
         return;
     }
-    if packet.payload_captured < packet.payload_len {
+    if packet.flags.contains(DecodeFlags::CUT) {
         flow.hot.flags.set(FlowFlags::CUT[side]);
     }
     let Some(extra) = extra else { return };

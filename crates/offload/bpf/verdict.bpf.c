@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What of a packet is copied into a capture's ring, by the verdict on its flow. Attached to packet sockets behind a program
-// that filters and puts the snap length into cb[0].
+// What of a packet is copied into a capture's ring, by the verdict on its flow. `verdict` is attached to packet sockets behind a
+// program that filters and puts the snap length into cb[0]; `mirror` to an interface of which nobody needs the packets otherwise.
 //
 // User space writes verdicts into `slots`, and reads there what was kept away. Only it writes `flows`.
 
@@ -12,7 +12,10 @@
 #define UINT(name, value) int (*name)[value]
 #define TYPE(name, value) value *name
 
-static long (*const load_bytes)(const void *skb, __u32 from, void *to, __u32 len) = (void *)BPF_FUNC_skb_load_bytes;
+typedef long (*loader)(const void *context, __u32 from, void *to, __u32 len);
+static long (*const of_skb)(const void *skb, __u32 from, void *to, __u32 len) = (void *)BPF_FUNC_skb_load_bytes;
+static long (*const of_xdp)(const void *frame, __u32 from, void *to, __u32 len) = (void *)BPF_FUNC_xdp_load_bytes;
+static __u64 (*const length)(const void *frame) = (void *)BPF_FUNC_xdp_get_buff_len;
 static void *(*const lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static __u64 (*const now)(void) = (void *)BPF_FUNC_ktime_get_ns;
 
@@ -65,7 +68,8 @@ struct settings {
 	__u32 others;
 	// Whether packets with VLAN tags are of the same flows as those without.
 	__u32 vlans;
-	__u32 reserved;
+	// Whether the table has flows.
+	__u32 flows;
 	// Packets of which only headers were copied.
 	__u64 cut;
 };
@@ -125,8 +129,12 @@ struct {
 } next SEC(".maps");
 
 struct packet {
-	struct key key;
-	__u32 direction;
+	__u64 source[2];
+	__u64 destination[2];
+	__u16 from;
+	__u16 to;
+	__u8 protocol;
+	__u8 version;
 	__u32 ip_len;
 	__u32 payload;
 	// Where the payload begins in the frame.
@@ -137,76 +145,87 @@ struct packet {
 	__u32 window;
 };
 
+enum { ETHERNET = 14, IPV4 = 20, IPV6 = 40, TCP = 20, UDP = 8 };
+enum { HEADERS_LEN = ETHERNET + IPV4 + TCP };
+
 INLINE __u16 be16(const __u8 *at) { return (__u16)at[0] << 8 | at[1]; }
 INLINE __u32 be32(const __u8 *at) { return (__u32)be16(at) << 16 | be16(at + 2); }
 
-// The smaller end first, by address and port.
-INLINE void order(struct packet *packet, const __u64 *source, const __u64 *destination, __u16 from, __u16 to) {
+// The smaller end first, by address and port. Returns the direction.
+INLINE __u32 order(const struct packet *packet, struct key *key) {
+	const __u64 *source = packet->source, *destination = packet->destination;
 	__u64 a = __builtin_bswap64(source[0]), b = __builtin_bswap64(destination[0]);
 	if (a == b) {
 		a = __builtin_bswap64(source[1]);
 		b = __builtin_bswap64(destination[1]);
 	}
-	int swaps = a == b ? from > to : a > b;
-	struct key *key = &packet->key;
+	int swaps = a == b ? packet->from > packet->to : a > b;
 	key->low[0] = swaps ? destination[0] : source[0];
 	key->low[1] = swaps ? destination[1] : source[1];
 	key->high[0] = swaps ? source[0] : destination[0];
 	key->high[1] = swaps ? source[1] : destination[1];
-	key->low_port = swaps ? to : from;
-	key->high_port = swaps ? from : to;
-	packet->direction = swaps;
+	key->low_port = swaps ? packet->to : packet->from;
+	key->high_port = swaps ? packet->from : packet->to;
+	key->protocol = packet->protocol;
+	key->version = packet->version;
+	key->reserved = 0;
+	return swaps;
 }
 
 // Whether a packet is one of TCP or UDP, not fragmented, whose headers are whole.
-INLINE int decode(struct __sk_buff *skb, struct packet *packet, int vlans) {
-	__u8 bytes[40];
-	__u64 source[2], destination[2];
-	__u32 at = 14;
-	if (skb->vlan_present && !vlans)
-		return 0;
-	if (load_bytes(skb, 12, bytes, 2))
-		return 0;
-	__u16 protocol = be16(bytes);
-	for (int tags = 0; tags < 2; tags++) {
-		if (protocol != 0x8100 && protocol != 0x88a8)
-			break;
-		if (!vlans || load_bytes(skb, at, bytes, 4))
+INLINE int decode(const void *frame, __u32 len, loader load, struct packet *packet, int vlans) {
+	// One load has all of most packets. IP headers stand at even words.
+	__u8 buffer[2 + HEADERS_LEN] __attribute__((aligned(8)));
+	__u8 *bytes = buffer + 2, *ip = bytes + ETHERNET, *transport = ip + IPV4;
+	__u32 at = ETHERNET;
+	if (len >= HEADERS_LEN) {
+		if (load(frame, 0, bytes, HEADERS_LEN))
 			return 0;
-		protocol = be16(bytes + 2);
+	} else if (len < ETHERNET + IPV4 + UDP || load(frame, 0, bytes, ETHERNET + IPV4 + UDP)) {
+		return 0;
+	}
+	__u16 type = be16(bytes + 12);
+	if (type == 0x8100 || type == 0x88a8) {
+		if (!vlans)
+			return 0;
+		type = be16(ip + 2);
 		at += 4;
+		if (type == 0x8100 || type == 0x88a8) {
+			type = be16(ip + 6);
+			at += 4;
+		}
+		if (len < at + IPV6 ? load(frame, at, ip, IPV4 + UDP) : load(frame, at, ip, IPV6))
+			return 0;
 	}
 	__u32 end;
-	struct key *key = &packet->key;
-	if (protocol == 0x0800) {
-		if (load_bytes(skb, at, bytes, 20) || bytes[0] >> 4 != 4 || (bytes[0] & 15) < 5)
-			return 0;
+	if (type == 0x0800) {
+		__u32 header = (ip[0] & 15) * 4;
 		// More fragments, or not the first.
-		if (be16(bytes + 6) & 0x3fff)
+		if (ip[0] >> 4 != 4 || header < IPV4 || be16(ip + 6) & 0x3fff)
 			return 0;
-		packet->ip_len = be16(bytes + 2);
+		packet->ip_len = be16(ip + 2);
 		end = at + packet->ip_len;
-		at += (bytes[0] & 15) * 4;
-		key->version = 4;
-		key->protocol = bytes[9];
-		source[0] = destination[0] = 0;
-		source[1] = __builtin_bswap64(0xffff00000000ULL | be32(bytes + 12));
-		destination[1] = __builtin_bswap64(0xffff00000000ULL | be32(bytes + 16));
-	} else if (protocol == 0x86dd) {
-		if (load_bytes(skb, at, bytes, 40) || bytes[0] >> 4 != 6)
+		at += header;
+		packet->version = 4;
+		packet->protocol = ip[9];
+		packet->source[0] = packet->destination[0] = 0;
+		packet->source[1] = __builtin_bswap64(0xffff00000000ULL | be32(ip + 12));
+		packet->destination[1] = __builtin_bswap64(0xffff00000000ULL | be32(ip + 16));
+	} else if (type == 0x86dd) {
+		if (len < at + IPV6 || ip[0] >> 4 != 6)
 			return 0;
-		__u16 length = be16(bytes + 4);
-		packet->ip_len = 40 + length;
+		__u16 length = be16(ip + 4);
+		packet->ip_len = IPV6 + length;
 		end = at + packet->ip_len;
-		__u8 next = bytes[6];
-		__builtin_memcpy(source, bytes + 8, 16);
-		__builtin_memcpy(destination, bytes + 24, 16);
-		at += 40;
+		__u8 next = ip[6];
+		__builtin_memcpy(packet->source, ip + 8, 16);
+		__builtin_memcpy(packet->destination, ip + 24, 16);
+		at += IPV6;
 		for (int headers = 0; headers < 4; headers++) {
 			// Hop-by-hop options, routing, destination options.
 			if (next != 0 && next != 43 && next != 60)
 				break;
-			if (load_bytes(skb, at, bytes, 2))
+			if (load(frame, at, bytes, 2))
 				return 0;
 			next = bytes[0];
 			at += (bytes[1] + 1) * 8;
@@ -214,52 +233,54 @@ INLINE int decode(struct __sk_buff *skb, struct packet *packet, int vlans) {
 		// A jumbogram has its length elsewhere.
 		if (length == 0)
 			return 0;
-		key->version = 6;
-		key->protocol = next;
+		packet->version = 6;
+		packet->protocol = next;
 	} else {
 		return 0;
 	}
 	// Of a frame that is not whole user space says what that means.
-	if (end > skb->len)
+	if (end > len)
 		return 0;
-	__u32 header = 8;
-	if (key->protocol == 6) {
-		if (load_bytes(skb, at, bytes, 20) || bytes[12] >> 4 < 5)
+	int is_tcp = packet->protocol == 6, is_there = at == ETHERNET + IPV4 && len >= HEADERS_LEN;
+	if (!is_tcp && packet->protocol != 17)
+		return 0;
+	if (!is_there && (is_tcp ? load(frame, at, transport, TCP) : load(frame, at, transport, UDP)))
+		return 0;
+	__u32 header = UDP;
+	if (is_tcp) {
+		header = (transport[12] >> 4) * 4;
+		if (header < TCP)
 			return 0;
-		header = (bytes[12] >> 4) * 4;
-		packet->seq = be32(bytes + 4);
-		packet->ack = be32(bytes + 8);
-		packet->flags = bytes[13];
-		packet->window = be16(bytes + 14);
-	} else if (key->protocol == 17) {
-		if (load_bytes(skb, at, bytes, 8))
-			return 0;
+		packet->seq = be32(transport + 4);
+		packet->ack = be32(transport + 8);
+		packet->flags = transport[13];
+		packet->window = be16(transport + 14);
+	} else {
 		// Without one all there is; what is behind it is no payload.
-		__u32 length = be16(bytes + 4);
-		if (length != 0 && length < 8)
+		__u32 length = be16(transport + 4);
+		if (length != 0 && length < UDP)
 			return 0;
 		if (length != 0 && at + length < end)
 			end = at + length;
-	} else {
-		return 0;
 	}
 	packet->payload_at = at + header;
 	if (packet->payload_at > end)
 		return 0;
 	packet->payload = end - packet->payload_at;
-	order(packet, source, destination, be16(bytes), be16(bytes + 2));
+	packet->from = be16(transport);
+	packet->to = be16(transport + 2);
 	return 1;
 }
 
-INLINE void count(struct __sk_buff *skb, const struct packet *packet, struct side *side, __u32 epoch) {
-	__u64 length = skb->len + (skb->vlan_present ? 4 : 0), time = now();
+INLINE void count(__u64 length, const struct packet *packet, struct side *side, __u32 epoch) {
+	__u64 time = now();
 	struct first *first = &side->first[epoch & 1];
 	if (first->epoch != epoch) {
 		first->time = time;
 		first->seq = packet->seq;
 		first->epoch = epoch;
 	}
-	if (packet->key.protocol == 6) {
+	if (packet->protocol == 6) {
 		__u32 next = packet->seq + packet->payload;
 		if (!(side->flags & HAS_SEQ) || (__s32)(next - side->next_seq) > 0)
 			side->next_seq = next;
@@ -286,45 +307,60 @@ INLINE __u32 hash(const struct key *key) {
 	return sum * 0x9e3779b97f4a7c15ULL >> 48;
 }
 
-SEC("socket")
-int verdict(struct __sk_buff *skb) {
-	__u32 snap = skb->cb[0], zero = 0;
+// How much of a frame is wanted: no more than `all` bytes, and if nothing can be cut off all or none.
+INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, loader load, __u32 all, int cuts) {
+	__u32 zero = 0;
 	struct packet packet = {};
 	struct settings *settings = lookup(&setting, &zero);
-	if (!settings || !decode(skb, &packet, settings->vlans))
-		return snap;
-	__u32 *number = lookup(&flows, &packet.key);
-	struct slot *slot = number ? lookup(&slots, number) : 0;
-	if (slot && slot->ended)
-		slot = 0;
-	// Control packets always pass.
-	if (packet.flags & (FIN | SYN | RST)) {
-		if ((packet.flags & (SYN | ACK)) == SYN) {
-			__u32 at = hash(&packet.key);
+	if (!settings || (tag && !settings->vlans) || !decode(frame, len, load, &packet, settings->vlans))
+		return all;
+	__u32 is_control = packet.flags & (FIN | SYN | RST), is_first = (packet.flags & (SYN | ACK)) == SYN;
+	// What another flow's datagrams carry can be a tunnel.
+	__u32 mode = packet.protocol == 6 ? settings->others : ALL, *number = 0;
+	struct side *side = 0;
+	if (is_first || settings->flows) {
+		struct key key;
+		__u32 direction = order(&packet, &key) & 1;
+		number = settings->flows ? lookup(&flows, &key) : 0;
+		struct slot *slot = number ? lookup(&slots, number) : 0;
+		if (is_first) {
+			__u32 at = hash(&key);
 			__u64 *last = lookup(&syns, &at);
 			if (last)
 				*last = now();
 			if (slot)
 				slot->ended = 1;
+		} else if (slot && !slot->ended) {
+			mode = slot->mode[direction];
+			side = &slot->sides[direction];
 		}
-		return snap;
 	}
-	__u32 direction = packet.direction & 1;
-	// What another flow's datagrams carry can be a tunnel.
-	__u32 mode = slot ? slot->mode[direction] : packet.key.protocol == 6 ? settings->others : ALL;
-	if (mode == HEADERS && packet.payload) {
+	// Control packets always pass.
+	if (is_control)
+		return all;
+	if (cuts && mode == HEADERS && packet.payload) {
 		__sync_fetch_and_add(&settings->cut, 1);
-		return packet.payload_at < snap ? packet.payload_at : snap;
+		return packet.payload_at < all ? packet.payload_at : all;
 	}
-	if (mode != NONE || !slot)
-		return snap;
-	count(skb, &packet, &slot->sides[direction], settings->epoch);
+	if (mode != NONE || !side)
+		return all;
+	count(len + tag, &packet, side, settings->epoch);
 	__u32 word = *number / 64;
 	__u64 bit = 1ULL << (*number % 64), *bits = lookup(&dirty, &word);
 	// Behind what was counted.
 	if (bits && !(*(volatile __u64 *)bits & bit))
 		__sync_fetch_and_or(bits, bit);
 	return 0;
+}
+
+SEC("socket")
+int verdict(struct __sk_buff *skb) {
+	return judge(skb, skb->len, skb->vlan_present ? 4 : 0, of_skb, skb->cb[0], 1);
+}
+
+SEC("xdp.frags")
+int mirror(struct xdp_md *frame) {
+	return judge(frame, length(frame), 0, of_xdp, 1, 0) ? XDP_PASS : XDP_DROP;
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use aya::maps::{HashMap as KernelMap, Map, MapData, ProgramArray};
@@ -64,7 +65,7 @@ impl Statistics {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counters {
     flows: AtomicU64,
     refused: AtomicU64,
@@ -73,6 +74,27 @@ struct Counters {
     cut: AtomicU64,
     /// All packets until then have been processed, in nanoseconds since 1970.
     shown: AtomicU64,
+    /// Whether less than everything was ever wanted of something.
+    is_needed: AtomicBool,
+    /// All packets that came later were shown to the program, in nanoseconds since 1970.
+    since: AtomicU64,
+    failure: OnceLock<String>,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters {
+            flows: AtomicU64::default(),
+            refused: AtomicU64::default(),
+            withheld: AtomicU64::default(),
+            withheld_bytes: AtomicU64::default(),
+            cut: AtomicU64::default(),
+            shown: AtomicU64::default(),
+            is_needed: AtomicBool::default(),
+            since: AtomicU64::new(u64::MAX),
+            failure: OnceLock::new(),
+        }
+    }
 }
 
 /// Reads what a backend has done, wherever that is.
@@ -91,6 +113,16 @@ impl StatisticsReader {
             withheld_bytes: of(&counters.withheld_bytes),
             cut: of(&counters.cut),
         }
+    }
+
+    /// Whether the program is on the socket: it is from when less than everything was wanted of something.
+    pub fn is_attached(&self) -> bool {
+        self.0.since.load(Ordering::Relaxed) != u64::MAX
+    }
+
+    /// Why the program could not be put there when it was needed.
+    pub fn failure(&self) -> Option<&str> {
+        self.0.failure.get().map(String::as_str)
     }
 }
 
@@ -112,10 +144,13 @@ pub struct SocketFilter {
     flows: HashMap<FlowKey, u32>,
     owners: Vec<Option<Owner>>,
     free: Vec<u32>,
+    /// No slot from here on was ever taken.
+    high: u32,
     /// Slots that are free in a moment.
     retired: VecDeque<(Instant, u32)>,
     epoch: u32,
     others: Wanted,
+    vlans: bool,
     counters: Arc<Counters>,
 }
 
@@ -172,14 +207,16 @@ impl SocketFilter {
             flows: HashMap::new(),
             owners: Vec::new(),
             free: (0..flows).rev().collect(),
+            high: 0,
             retired: VecDeque::new(),
             epoch: 1,
             others: Wanted::ALL,
+            vlans,
             counters: Arc::default(),
         };
         filter.owners.resize_with(count, || None);
-        filter.setting.words()[1].store(u64::from(vlans), Ordering::Relaxed);
         filter.begin(1);
+        filter.tell_flows();
         Ok(filter)
     }
 
@@ -213,14 +250,25 @@ impl SocketFilter {
         self.setting.words()[0].store(word, Ordering::Release);
     }
 
+    /// Has the kernel look flows up if there are any.
+    fn tell_flows(&self) {
+        let flows = self.flows.len() as u64;
+        self.counters.flows.store(flows, Ordering::Relaxed);
+        let word = u64::from(!self.flows.is_empty()) << 32 | u64::from(self.vlans);
+        self.setting.words()[1].store(word, Ordering::Release);
+    }
+
     /// Whether a SYN may be on its way that user space has not seen: what is said of a flow ends with it.
     fn is_unsettled(&self, key: &FlowKey, since_boot: u64) -> bool {
+        let shown = self.counters.shown.load(Ordering::Acquire);
         let last = self.syns.words()[hash(key)].load(Ordering::Acquire);
-        last != 0 && since_boot.wrapping_add(last) > self.counters.shown.load(Ordering::Acquire)
+        shown <= self.counters.since.load(Ordering::Acquire)
+            || last != 0 && since_boot.wrapping_add(last) > shown
     }
 
     /// Takes a verdict of less than others have.
     fn take(&mut self, flow: OffloadFlow, wanted: [Wanted; 2], since_boot: u64) {
+        self.counters.is_needed.store(true, Ordering::Relaxed);
         if self.is_unsettled(&flow.key, since_boot) && self.waiting.len() < self.owners.len() {
             self.waiting.insert(flow.key, (flow, wanted));
         } else if self.install(flow, wanted).is_none() {
@@ -231,6 +279,7 @@ impl SocketFilter {
     /// A slot for a flow, under this verdict. Nothing where there is none, or the kernel refuses.
     fn install(&mut self, flow: OffloadFlow, wanted: [Wanted; 2]) -> Option<()> {
         let number = self.free.pop()?;
+        self.high = self.high.max(number + 1);
         let slot = Slot::of(&self.slots, number)?;
         slot.clear();
         slot.set(wanted);
@@ -243,6 +292,7 @@ impl SocketFilter {
             seen: Default::default(),
         });
         self.flows.insert(flow.key, number);
+        self.tell_flows();
         Some(())
     }
 
@@ -252,6 +302,7 @@ impl SocketFilter {
             // One that is not there is no harm.
             let _ = self.table.remove(&key_of(key));
             self.retired.push_back((Instant::now(), number));
+            self.tell_flows();
         }
     }
 
@@ -308,17 +359,19 @@ pub struct Attacher {
 }
 
 impl Attacher {
-    /// Puts it there, behind the capture's filter. (What is in the ring passes.) In the ledger of what comes of it stands what was
-    /// kept away, too, as far as that has been told.
+    /// Loads it behind the capture's filter, to be put there as soon as less than everything is wanted of something: until then
+    /// it costs nothing. (What is in the ring by then passes.) In the ledger of what comes of it stands what was kept away, too,
+    /// as far as that has been told.
     ///
     /// # Errors
     /// The capture, which goes on without it, and [`Error::Interface`] where the program cannot read its packets,
     /// [`Error::Filter`], [`Error::System`].
     pub fn attach(&self, source: LiveSource) -> Result<Offloaded, Box<(LiveSource, Error)>> {
-        match self.try_attach(&source) {
-            Ok(()) => Ok(Offloaded {
+        match self.program(&source) {
+            Ok(program) => Ok(Offloaded {
                 source,
                 before: StatisticsReader(Arc::clone(&self.counters)).read(),
+                program: Some(program),
                 counters: Arc::clone(&self.counters),
                 last: 0,
             }),
@@ -326,19 +379,16 @@ impl Attacher {
         }
     }
 
-    fn try_attach(&self, source: &LiveSource) -> Result<(), Error> {
+    fn program(&self, source: &LiveSource) -> Result<OwnedFd, Error> {
         let (filter, hardware) = source.kernel_program().ok_or(Error::Interface)?;
         if !matches!(hardware, hardware::ETHERNET | hardware::LOOPBACK) {
             return Err(Error::Interface);
         }
         let program = translate(filter, hardware, self.next.as_raw_fd())?;
-        let program = bpf::load_socket_filter(&program).map_err(|error| Error::System {
+        bpf::load_socket_filter(&program).map_err(|error| Error::System {
             what: "the kernel refuses the filter",
             error,
-        })?;
-        source
-            .set_kernel_program(program.as_fd())
-            .map_err(Error::load)
+        })
     }
 }
 
@@ -346,6 +396,8 @@ impl Attacher {
 #[derive(Debug)]
 pub struct Offloaded {
     source: LiveSource,
+    /// Until it is there.
+    program: Option<OwnedFd>,
     counters: Arc<Counters>,
     /// What was kept away of captures before this one.
     before: Statistics,
@@ -353,8 +405,30 @@ pub struct Offloaded {
     last: u64,
 }
 
+impl Offloaded {
+    #[cold]
+    fn attach(&mut self, program: &OwnedFd) {
+        match self.source.set_kernel_program(program.as_fd()) {
+            // Another processor may be about to show a packet to the filter that was there before.
+            Ok(()) => {
+                let settled = since_boot().wrapping_add(bpf::clock()) + GRACE.as_nanos() as u64;
+                self.counters.since.store(settled, Ordering::Release);
+            }
+            Err(error) => {
+                let _ = self.counters.failure.set(error.to_string());
+            }
+        }
+    }
+}
+
 impl PacketSource for Offloaded {
     fn next_batch(&mut self) -> Result<Option<Batch<'_>>, flowgauge_capture::Error> {
+        if self.program.is_some()
+            && self.counters.is_needed.load(Ordering::Relaxed)
+            && let Some(program) = self.program.take()
+        {
+            self.attach(&program);
+        }
         // Who asks for more has processed what came.
         self.counters.shown.store(self.last, Ordering::Release);
         let batch = self.source.next_batch()?;
@@ -412,19 +486,20 @@ impl Offload for SocketFilter {
                 }
             }
         }
-        let flows = self.flows.len() as u64;
-        self.counters.flows.store(flows, Ordering::Relaxed);
     }
 
     fn others(&mut self, wanted: Wanted) {
         self.others = wanted;
+        if mode(wanted) != 0 {
+            self.counters.is_needed.store(true, Ordering::Relaxed);
+        }
         self.begin(self.epoch);
     }
 
     fn poll(&mut self, give: &mut dyn FnMut(&OffloadFlow, [Withheld; 2])) {
         self.begin(self.epoch.wrapping_add(1));
         let since_boot = since_boot();
-        for at in 0..self.dirty.words().len() {
+        for at in 0..self.high.div_ceil(64) as usize {
             let word = &self.dirty.words()[at];
             // Most are not: no other processor loses its line.
             if word.load(Ordering::Relaxed) == 0 {

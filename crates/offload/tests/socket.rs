@@ -22,7 +22,8 @@ use flowgauge_flow::Withheld;
 use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_offload::{Offloaded, SocketFilter};
 use flowgauge_stream::offload::{Offload, OffloadFlow, Packets, Sequence, Verdict, Wanted};
-use flowgauge_sys::testing::{TransmitSocket, offline_filter};
+use flowgauge_sys::testing::offline_filter;
+use flowgauge_sys::transmit::TransmitSocket;
 use flowgauge_wire::{
     Batch, DecodeFlags, DecodedBatch, Decoder, FlowKey, LinkType, Nanos, PacketDescriptor,
     PacketFlags,
@@ -175,6 +176,16 @@ fn kernel(
     }
     assert_eq!(statistics.read().refused, 0);
     let (mut passed, mut withheld) = (Vec::new(), BTreeMap::new());
+    // The program is put there when it is needed, and verdicts wait until it has seen all that comes.
+    for _ in 0..500 {
+        take(&mut source, &mut passed, 1);
+        filter.poll(&mut |_, _| {});
+        if statistics.is_attached() && statistics.read().flows == told.len() as u64 {
+            break;
+        }
+    }
+    assert_eq!(statistics.failure(), None);
+    assert_eq!(statistics.read().flows, told.len() as u64);
     for portion in frames.chunks(PORTION) {
         let all: Vec<&[u8]> = portion.iter().map(Vec::as_slice).collect();
         sender.send_all(&all).unwrap();
@@ -355,9 +366,17 @@ fn filters_let_through_what_they_do_without() {
             ..LiveConfig::new("fg1")
         };
         let source = lab.run(|| LiveSource::open(&config)).unwrap();
-        let filter = SocketFilter::load(64, false).unwrap();
+        let mut filter = SocketFilter::load(64, false).unwrap();
         let attached = filter.attacher().unwrap().attach(source);
         let mut source = attached.unwrap_or_else(|refused| panic!("{expression}: {}", refused.1));
+        // The program is put there for a flow that never comes.
+        let flow = OffloadFlow {
+            key: FlowKey::default(),
+            uid: 1,
+        };
+        filter.verdict(&flow, Verdict::Less([Wanted::HEADERS; 2]));
+        take(&mut source, &mut Vec::new(), 1);
+        assert!(filter.statistics().is_attached());
         for portion in frames.chunks(PORTION) {
             let all: Vec<&[u8]> = portion.iter().map(Vec::as_slice).collect();
             sender.send_all(&all).unwrap();

@@ -204,6 +204,7 @@ impl Judge {
 impl Handler for Judge {
     const STREAMS: bool = true;
     const PACKETS: bool = true;
+    const FLOWS: bool = false;
 
     fn batch(&mut self, batch: &Batch<'_>, _: &DecodedBatch) {
         self.first = self.passed;

@@ -112,7 +112,8 @@ impl Engine {
 
     /// Has this read of a stream from here on.
     pub fn want(&mut self, want: Want) {
-        let mut nobody = Events::<_, true, false>::new(|_: Event<'_>, _: &mut VecDeque<Want>| {});
+        let nothing = |_: Event<'_>, _: &mut VecDeque<Want>| {};
+        let mut nobody = Events::<_, true, false>::new(false, nothing);
         self.shard.want(want, &mut nobody);
     }
 
@@ -263,7 +264,7 @@ impl Feed<'_, '_> {
                 event.to(handler);
                 wanted.extend(core::iter::from_fn(|| handler.want()));
             }
-            Feed::Wants(wants) => *wants = Wants::of::<H>(),
+            Feed::Wants(wants) => *wants = Wants::of(handler),
         }
     }
 }
@@ -275,17 +276,16 @@ pub struct Wants {
     pub streams: bool,
     /// [`Handler::REMARKS`].
     pub remarks: bool,
-    /// [`Handler::FLOWS`].
+    /// [`Handler::wants_flows`].
     pub flows: bool,
 }
 
 impl Wants {
-    /// What the constants of a handler say.
-    const fn of<H: Handler>() -> Wants {
+    fn of<H: Handler>(handler: &H) -> Wants {
         Wants {
             streams: H::STREAMS,
             remarks: H::REMARKS,
-            flows: H::FLOWS,
+            flows: handler.wants_flows(),
         }
     }
 
@@ -373,16 +373,18 @@ impl Event<'_> {
 #[derive(Debug)]
 pub struct Events<F, const STREAMS: bool, const REMARKS: bool> {
     to: F,
+    flows: bool,
     wanted: VecDeque<Want>,
 }
 
 impl<F: FnMut(Event<'_>, &mut VecDeque<Want>), const STREAMS: bool, const REMARKS: bool>
     Events<F, STREAMS, REMARKS>
 {
-    /// To this function.
-    pub fn new(to: F) -> Self {
+    /// To this function; records of flows only where they are wanted.
+    pub fn new(flows: bool, to: F) -> Self {
         Events {
             to,
+            flows,
             wanted: VecDeque::new(),
         }
     }
@@ -398,6 +400,11 @@ impl<F: FnMut(Event<'_>, &mut VecDeque<Want>), const STREAMS: bool, const REMARK
 {
     const STREAMS: bool = STREAMS;
     const REMARKS: bool = REMARKS;
+
+    #[inline]
+    fn wants_flows(&self) -> bool {
+        self.flows
+    }
 
     #[inline]
     fn want(&mut self) -> Option<Want> {

@@ -12,9 +12,9 @@ use crate::ends::EndStreams;
 use crate::findings::Findings;
 use crate::fragments::{Fragments, Refused};
 use crate::handler::Handler;
-use crate::offload::{Interest, Verdicts, Wanted};
+use crate::offload::{Interest, Packets, Verdicts, Wanted};
 use crate::statistics::ShardStatistics;
-use crate::streams::{FollowStreams, Streams, stream_id};
+use crate::streams::{FollowStreams, Streams, TCP, stream_id};
 use crate::vlans::{VlanAware, Vlans};
 use crate::wants::Want;
 
@@ -282,9 +282,9 @@ impl Shard {
         let Some(interest) = &mut self.interest else {
             return;
         };
-        // Checksums take payload.
+        // Who verifies all checksums takes payload, too.
         interest.want_of_others(match self.config.checksums {
-            ChecksumPolicy::Ignore if !H::STREAMS => Wanted::HEADERS,
+            ChecksumPolicy::Ignore | ChecksumPolicy::Auto if !H::STREAMS => Wanted::HEADERS,
             _ => Wanted::ALL,
         });
         for (flow, both) in interest.withheld() {
@@ -315,12 +315,13 @@ impl Shard {
         while let Some(want) = handler.want() {
             self.streams.want(want, handler);
         }
-        self.tell_wants();
+        self.tell_wants(handler.wants_flows());
     }
 
-    /// Tells what is wanted otherwise than before.
+    /// Tells what is wanted otherwise than before. Where records of flows are made, that is headers at least: what was sent
+    /// again or came late is in them.
     #[cold]
-    fn tell_wants(&mut self) {
+    fn tell_wants(&mut self, flows: bool) {
         let Some(interest) = &mut self.interest else {
             return;
         };
@@ -328,10 +329,13 @@ impl Shard {
         for flow in changed.into_iter().flatten() {
             if let Some(identity) = self.tracker.identity(flow) {
                 // Who wants all checksums verified wants all packets.
-                let wanted = match self.config.checksums {
+                let mut wanted = match self.config.checksums {
                     ChecksumPolicy::Verify => [Wanted::ALL; 2],
                     _ => self.streams.wanted_of(flow),
                 };
+                for wanted in wanted.iter_mut().filter(|_| flows) {
+                    wanted.packets = wanted.packets.max(Packets::Headers);
+                }
                 interest.want(identity.key, flow, wanted);
             }
         }
@@ -404,13 +408,16 @@ impl Shard {
             .as_ref()
             .is_some_and(|changed| !changed.is_empty())
         {
-            self.tell_wants();
+            self.tell_wants(handler.wants_flows());
         }
     }
 
     /// Packets between which the capture clock enters no tick.
     fn pass<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
         self.decoder.decode_batch(batch, &mut self.decoded);
+        if self.interest.is_some() {
+            take_headers(&mut self.decoded);
+        }
         self.count(batch);
         let before = self.checksums.left_out();
         let refused = self.fragments.pass(
@@ -463,6 +470,16 @@ impl Shard {
         });
         // What is wanted by their last bytes is of streams that are no more: others get their numbers.
         while handler.want().is_some() {}
+    }
+}
+
+/// Segments that were cut to their headers because nobody wants their payload lack nothing.
+#[cold]
+fn take_headers(decoded: &mut DecodedBatch) {
+    for packet in &mut decoded.packets {
+        if packet.payload_captured == 0 && packet.key.protocol == TCP {
+            packet.flags.0 &= !DecodeFlags::CUT.0;
+        }
     }
 }
 

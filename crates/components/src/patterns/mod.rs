@@ -400,6 +400,7 @@ struct Searching<'a> {
 
 impl Handler for Searching<'_> {
     const STREAMS: bool = true;
+    const FLOWS: bool = false;
 
     #[inline(always)]
     fn prefetch(&mut self, stream: u32, has_payload: bool) {

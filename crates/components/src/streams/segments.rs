@@ -64,6 +64,7 @@ struct Give<'a, 'b> {
 
 impl Handler for Give<'_, '_> {
     const STREAMS: bool = true;
+    const FLOWS: bool = false;
 
     fn stream_created(&mut self, stream: &Stream<'_>) {
         if self.state.wanted.hashes {

@@ -426,10 +426,11 @@ impl Subscribed {
                 }
             }
         };
+        let flows = self.any.flows;
         match (self.any.streams, self.any.remarks) {
-            (false, _) => work.of(engine, &mut Events::<_, false, false>::new(each)),
-            (true, false) => work.of(engine, &mut Events::<_, true, false>::new(each)),
-            (true, true) => work.of(engine, &mut Events::<_, true, true>::new(each)),
+            (false, _) => work.of(engine, &mut Events::<_, false, false>::new(flows, each)),
+            (true, false) => work.of(engine, &mut Events::<_, true, false>::new(flows, each)),
+            (true, true) => work.of(engine, &mut Events::<_, true, true>::new(flows, each)),
         }
     }
 
