@@ -24,8 +24,14 @@ CASES = [
     ("match --cutoff 10k", "elephants", ["match", "-q", "-e", "nothing of this", "--cutoff", "10k", "--json"]),
     ("log", "web", ["log", "-q", "--format", "json"]),
     ("log", "mix", ["log", "-q", "--format", "json"]),
-    ("flows --checksums ignore", "mix", ["flows", "-q", "--checksums", "ignore", "--json"]),
+    ("flows", "mix", ["flows", "-q", "--json"]),
+    ("flows", "elephants", ["flows", "-q", "--json"]),
 ]
+BACKENDS = {
+    "none": ["--offload", "none"],
+    "socket": ["--offload", "socket"],
+    "xdp": ["--offload", "xdp", "--mirror"],
+}
 
 
 def run(*words):
@@ -62,7 +68,7 @@ def used(before):
 
 
 def programs():
-    """Nanoseconds and runs of all socket filters, as the kernel counts them (kernel.bpf_stats_enabled)."""
+    """Nanoseconds and runs of all socket filters and XDP programs, as the kernel counts them (kernel.bpf_stats_enabled)."""
     libc, number, total, runs = ctypes.CDLL(None, use_errno=True), 0, 0, 0
     while True:
         attributes = (ctypes.c_uint32 * 32)(number)
@@ -76,7 +82,7 @@ def programs():
         with open(f"/proc/self/fdinfo/{fd}") as lines:
             told = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
         os.close(fd)
-        if told.get("prog_type", "").strip() == "1":
+        if told.get("prog_type", "").strip() in ("1", "6"):
             total += int(told["run_time_ns"])
             runs += int(told["run_cnt"])
 
@@ -122,8 +128,8 @@ def main():
         with open(f"/run/netns/{NAMESPACE}") as name:
             if ctypes.CDLL(None, use_errno=True).setns(name.fileno(), 0x40000000) != 0:
                 raise OSError(ctypes.get_errno(), "setns")
-        print("| command | trace | us per packet without | with | ratio | of which the program takes, ns |")
-        print("|---|---|---|---|---|---|")
+        print("| command | trace | us per packet without | socket | ratio | of which the program takes, ns | xdp | ratio | ns |")
+        print("|---|---|---|---|---|---|---|---|---|")
         with tempfile.TemporaryDirectory() as folder:
             for name, preset, words in CASES:
                 path = os.path.join(folder, f"{preset}.pcap")
@@ -131,16 +137,20 @@ def main():
                     run(program, "generate", "-q", "--preset", preset, "--packets", str(packets), "-w", path)
                 sent = frames(path)
                 alone = min(send(sent) for _ in range(repeats))
-                costs = {}
-                for backend in ("none", "socket"):
+                costs, programs_took = {}, {}
+                for backend in ("none", "socket", "xdp"):
                     runs, took = [], []
                     for _ in range(repeats):
-                        sender, own, said, per_packet = measure(program, [*words, "--offload", backend], sent)
+                        sender, own, said, per_packet = measure(program, [*words, *BACKENDS[backend]], sent)
                         runs.append(max(sender - alone, 0) + own)
                         took.append(per_packet)
                     costs[backend] = min(runs) / len(sent) * 1e6
-                ratio = costs["socket"] / costs["none"]
-                print(f"| `{name}` | `{preset}` | {costs['none']:.2f} | {costs['socket']:.2f} | {ratio:.2f} | {min(took):.0f} |", flush=True)
+                    programs_took[backend] = min(took)
+                line = f"| `{name}` | `{preset}` | {costs['none']:.2f} |"
+                for backend in ("socket", "xdp"):
+                    ratio = costs[backend] / costs["none"]
+                    line += f" {costs[backend]:.2f} | {ratio:.2f} | {programs_took[backend]:.0f} |"
+                print(line, flush=True)
                 if os.environ.get("VERBOSE"):
                     print(said, file=sys.stderr)
     finally:

@@ -59,7 +59,7 @@ impl Opened {
 /// # Errors
 /// When something cannot be opened, or the filter is wrong.
 pub(crate) fn open(options: &InputOptions, control: &Control) -> Result<Opened, Failure> {
-    if options.offload != Offload::None {
+    if !matches!(options.offload, Offload::Auto | Offload::None) {
         return Err(Failure::usage(
             "all packets are wanted here: --offload has nothing to keep away",
             "leave it out",

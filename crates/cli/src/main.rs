@@ -26,6 +26,7 @@ mod packet_line;
 mod packets;
 mod preset;
 mod progress;
+mod replay;
 mod report;
 mod rmon;
 mod say;
@@ -92,6 +93,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Streams(options) => streams::run(options),
         Command::Packets(options) => packets::run(options),
         Command::Generate(options) => generate::run(options),
+        Command::Replay(options) => replay::run(options),
         Command::Match(options) => matches::run(options),
         Command::Log(options) => log::run(options),
         Command::Loss(options) => loss::run(options),

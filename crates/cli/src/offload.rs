@@ -1,6 +1,6 @@
 //! What keeps packets away before they are copied (`--offload`).
 
-use flowgauge_offload::Backends;
+use flowgauge_offload::{Backends, Error};
 use flowgauge_stream::offload::Verdicts;
 
 use crate::anonymize::Forced;
@@ -14,7 +14,8 @@ use crate::say::{count, say};
 /// # Errors
 /// Something else among the options has to see all packets.
 pub(crate) fn load(input: &InputOptions) -> Result<(Backends, Vec<Verdicts>), Failure> {
-    if input.offload == Offload::None {
+    let is_asked = input.offload != Offload::Auto;
+    if input.offload == Offload::None || input.interface.is_empty() && !is_asked {
         return Ok(Default::default());
     }
     if input.interface.is_empty() {
@@ -23,8 +24,15 @@ pub(crate) fn load(input: &InputOptions) -> Result<(Backends, Vec<Verdicts>), Fa
             "leave it out, or name one with -i",
         ));
     }
+    let is_mirror = input.offload == Offload::Xdp;
+    if is_mirror {
+        check_mirror(input)?;
+    }
+    // (What the snap length cuts off is missing, what nobody wants is not.)
     let refused = if input.dedup.is_some() {
         Some("--dedup")
+    } else if input.snapshot_length.is_some_and(|bytes| bytes > 0) {
+        Some("-s")
     } else if input.packet_count.is_some() {
         Some("-c")
     } else if Forced::read()?.is_some() {
@@ -33,17 +41,48 @@ pub(crate) fn load(input: &InputOptions) -> Result<(Backends, Vec<Verdicts>), Fa
         None
     };
     if let Some(other) = refused {
+        if !is_asked {
+            return Ok(Default::default());
+        }
         return Err(Failure::usage(
             format!("{other} has to see all packets, and --offload keeps some away"),
             "leave one of them out",
         ));
     }
-    Ok(Backends::load(input.workers.map_or(1, usize::from)))
+    Ok(match is_mirror {
+        true => Backends::load_for_mirror(),
+        false => Backends::load(input.workers.map_or(1, usize::from)),
+    })
 }
 
-/// Says that nothing is kept away, where that was asked for.
-pub(crate) fn note(backends: &Backends) {
-    if let Some(error) = backends.lacks() {
+/// What keeping packets from everybody takes.
+fn check_mirror(input: &InputOptions) -> Result<(), Failure> {
+    let (what, hint) = if !input.mirror {
+        (
+            "--offload xdp keeps packets from all of this machine, not from this program alone",
+            "--mirror says that nobody else needs the interface's packets; --offload socket keeps them from this program only",
+        )
+    } else if input.workers.is_some_and(|workers| workers > 1) {
+        (
+            "--offload xdp takes one worker",
+            "leave --workers out, or take --offload socket",
+        )
+    } else if !input.rest.is_empty() || !input.filter.is_empty() || input.filter_file.is_some() {
+        (
+            "--offload xdp knows no filter",
+            "leave the filter out, or take --offload socket",
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(what, hint))
+}
+
+/// Says why nothing is kept away, unless that is what the interface is like and nobody asked for it.
+pub(crate) fn note(offload: Offload, backends: &Backends) {
+    let is_asked = offload != Offload::Auto;
+    let lacks = backends.lacks();
+    if let Some(error) = lacks.filter(|error| is_asked || !matches!(error, Error::Interface)) {
         say!(
             "note: nothing is kept away (--offload): {error}; hint: {}",
             error.hint()
@@ -52,7 +91,13 @@ pub(crate) fn note(backends: &Backends) {
 }
 
 /// What they have done, in words.
-pub(crate) fn summary(backends: &Backends) -> Option<String> {
+pub(crate) fn summary(offload: Offload, backends: &Backends) -> Option<String> {
+    if let Some(failure) = backends.failure() {
+        return Some(format!("nothing is kept away (--offload): {failure}"));
+    }
+    if offload == Offload::Auto && !backends.are_needed() {
+        return None;
+    }
     let sum = backends.statistics()?;
     Some(format!(
         "{} kept away in the kernel, {} cut to headers; {} of flows not taken",

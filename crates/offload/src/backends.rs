@@ -18,8 +18,20 @@ impl Backends {
     /// Those of as many rings, and where it is told what is wanted of the flows of each. Where the kernel takes none there are
     /// none, and [`Backends::lacks`] says why.
     pub fn load(rings: usize) -> (Backends, Vec<Verdicts>) {
+        Backends::of(rings, || SocketFilter::load(DEFAULT_FLOWS, false))
+    }
+
+    /// The same of a mirror port, which one ring takes the packets of.
+    pub fn load_for_mirror() -> (Backends, Vec<Verdicts>) {
+        Backends::of(1, || SocketFilter::load_for_mirror(DEFAULT_FLOWS, false))
+    }
+
+    fn of(
+        rings: usize,
+        load: impl Fn() -> Result<SocketFilter, Error>,
+    ) -> (Backends, Vec<Verdicts>) {
         let loaded = (0..rings).map(|_| {
-            let filter = SocketFilter::load(DEFAULT_FLOWS, false)?;
+            let filter = load()?;
             let ring = (filter.attacher()?, filter.statistics());
             Ok((ring, Verdicts::new(filter)))
         });
@@ -64,6 +76,16 @@ impl Backends {
     /// Why nothing is kept away.
     pub fn lacks(&self) -> Option<&Error> {
         self.lacks.as_ref()
+    }
+
+    /// Why a program could not be put there when it was needed.
+    pub fn failure(&self) -> Option<&str> {
+        self.rings.iter().find_map(|(_, reader)| reader.failure())
+    }
+
+    /// Whether a program is there: anything was not wanted.
+    pub fn are_needed(&self) -> bool {
+        self.rings.iter().any(|(_, reader)| reader.is_attached())
     }
 
     /// What they have done together, if there are some.

@@ -1,20 +1,21 @@
 //! eBPF on the packet socket of a capture.
 
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use aya::maps::{HashMap as KernelMap, Map, MapData, ProgramArray};
-use aya::programs::SocketFilter as Program;
+use aya::programs::{SocketFilter as Program, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use flowgauge_capture::live::LiveSource;
 use flowgauge_capture::{Interface, PacketSource};
 use flowgauge_flow::Withheld;
 use flowgauge_stream::offload::{Offload, OffloadFlow, Verdict, Wanted};
 use flowgauge_sys::bpf::{self, SharedArray};
+use flowgauge_sys::interfaces::index_of;
 use flowgauge_sys::packet::hardware;
 use flowgauge_wire::{Batch, FlowKey, Ledger};
 
@@ -97,6 +98,14 @@ impl Default for Counters {
     }
 }
 
+impl Counters {
+    /// The program is there. (Another processor may be about to do without it.)
+    fn settle(&self) {
+        let settled = since_boot().wrapping_add(bpf::clock()) + GRACE.as_nanos() as u64;
+        self.since.store(settled, Ordering::Release);
+    }
+}
+
 /// Reads what a backend has done, wherever that is.
 #[derive(Clone, Debug)]
 pub struct StatisticsReader(Arc<Counters>);
@@ -132,7 +141,8 @@ impl StatisticsReader {
 /// passes, as do TCP packets with SYN, FIN or RST.
 pub struct SocketFilter {
     /// The kernel forgets programs and maps that nobody holds.
-    kernel: Ebpf,
+    _kernel: Ebpf,
+    place: Place,
     table: KernelMap<MapData, [u8; KEY], u32>,
     slots: SharedArray,
     dirty: SharedArray,
@@ -167,6 +177,44 @@ impl SocketFilter {
     /// # Errors
     /// [`Error::Load`], [`Error::System`].
     pub fn load(flows: u32, vlans: bool) -> Result<SocketFilter, Error> {
+        SocketFilter::load_program(flows, vlans, |kernel| {
+            let program = kernel.program_mut("verdict");
+            let program = program.ok_or_else(|| Error::load("no program"))?;
+            let program: &mut Program = program.try_into().map_err(Error::load)?;
+            program.load().map_err(Error::load)?;
+            let program = program.fd().map_err(Error::load)?;
+            let program = program.try_clone().map_err(Error::load)?;
+            let next = kernel.map_mut(NEXT).ok_or_else(|| Error::load(NEXT))?;
+            let mut next = ProgramArray::try_from(next).map_err(Error::load)?;
+            next.set(0, &program, 0).map_err(Error::load)?;
+            let Some(Map::ProgramArray(next)) = kernel.map(NEXT) else {
+                return Err(Error::load(NEXT));
+            };
+            share(next.fd().as_fd()).map(Place::Socket)
+        })
+    }
+
+    /// The same for [mirror ports](Attacher::attach), whose packets nobody else needs: before the system sees them they are kept away,
+    /// or come whole.
+    ///
+    /// # Errors
+    /// [`Error::Load`], [`Error::System`].
+    pub fn load_for_mirror(flows: u32, vlans: bool) -> Result<SocketFilter, Error> {
+        SocketFilter::load_program(flows, vlans, |kernel| {
+            let program = kernel.program_mut("mirror");
+            let program = program.ok_or_else(|| Error::load("no program"))?;
+            let program: &mut Xdp = program.try_into().map_err(Error::load)?;
+            program.load().map_err(Error::load)?;
+            let program = program.fd().map_err(Error::load)?;
+            share(program.as_fd()).map(Place::Mirror)
+        })
+    }
+
+    fn load_program(
+        flows: u32,
+        vlans: bool,
+        load: impl FnOnce(&mut Ebpf) -> Result<Place, Error>,
+    ) -> Result<SocketFilter, Error> {
         let flows = flows.clamp(64, 1 << 22).next_multiple_of(64);
         let mut kernel = EbpfLoader::new()
             .map_max_entries("flows", flows)
@@ -174,15 +222,7 @@ impl SocketFilter {
             .map_max_entries("dirty", flows / 64)
             .load(OBJECT)
             .map_err(Error::load)?;
-        let program = kernel.program_mut("verdict");
-        let program = program.ok_or_else(|| Error::load("no program"))?;
-        let program: &mut Program = program.try_into().map_err(Error::load)?;
-        program.load().map_err(Error::load)?;
-        let program = program.fd().map_err(Error::load)?;
-        let program = program.try_clone().map_err(Error::load)?;
-        let next = kernel.map_mut(NEXT).ok_or_else(|| Error::load(NEXT))?;
-        let mut next = ProgramArray::try_from(next).map_err(Error::load)?;
-        next.set(0, &program, 0).map_err(Error::load)?;
+        let place = load(&mut kernel)?;
         let mut map = |name: &str| kernel.take_map(name).ok_or_else(|| Error::load(name));
         let table = KernelMap::try_from(map("flows")?).map_err(Error::load)?;
         let shared = |map: Map, words: usize| {
@@ -203,7 +243,8 @@ impl SocketFilter {
             setting: shared(map("setting")?, 3)?,
             syns: shared(map("syns")?, SYNS)?,
             waiting: HashMap::new(),
-            kernel,
+            _kernel: kernel,
+            place,
             flows: HashMap::new(),
             owners: Vec::new(),
             free: (0..flows).rev().collect(),
@@ -230,15 +271,11 @@ impl SocketFilter {
     /// # Errors
     /// [`Error::System`].
     pub fn attacher(&self) -> Result<Attacher, Error> {
-        let Some(Map::ProgramArray(next)) = self.kernel.map(NEXT) else {
-            return Err(Error::load(NEXT));
-        };
-        let next = next.fd().as_fd().try_clone_to_owned();
         Ok(Attacher {
-            next: next.map_err(|error| Error::System {
-                what: "cannot share the program",
-                error,
-            })?,
+            place: match &self.place {
+                Place::Socket(next) => Place::Socket(share(next.as_fd())?),
+                Place::Mirror(program) => Place::Mirror(share(program.as_fd())?),
+            },
             counters: Arc::clone(&self.counters),
         })
     }
@@ -351,27 +388,46 @@ impl SocketFilter {
     }
 }
 
+/// Where a program is to be, and what puts it there.
+#[derive(Debug)]
+enum Place {
+    /// Behind the filter of a packet socket: the map by which that goes on with it.
+    Socket(OwnedFd),
+    /// Before the packets of an interface: the program.
+    Mirror(OwnedFd),
+}
+
+/// A descriptor of the same.
+fn share(fd: BorrowedFd<'_>) -> Result<OwnedFd, Error> {
+    fd.try_clone_to_owned().map_err(|error| Error::System {
+        what: "cannot share the program",
+        error,
+    })
+}
+
 /// Puts a [`SocketFilter`] before a capture.
 #[derive(Debug)]
 pub struct Attacher {
-    next: OwnedFd,
+    place: Place,
     counters: Arc<Counters>,
 }
 
 impl Attacher {
     /// Loads it behind the capture's filter, to be put there as soon as less than everything is wanted of something: until then
-    /// it costs nothing. (What is in the ring by then passes.) In the ledger of what comes of it stands what was kept away, too,
-    /// as far as that has been told.
+    /// it costs nothing. (What is in the ring by then passes.) On a mirror port it is there at once, as long as the capture lasts,
+    /// and does not know the capture's filter. In the ledger of what comes of it stands what was kept away, too, as far as that has
+    /// been told.
     ///
     /// # Errors
     /// The capture, which goes on without it, and [`Error::Interface`] where the program cannot read its packets,
     /// [`Error::Filter`], [`Error::System`].
     pub fn attach(&self, source: LiveSource) -> Result<Offloaded, Box<(LiveSource, Error)>> {
-        match self.program(&source) {
-            Ok(program) => Ok(Offloaded {
+        match self.prepare(&source) {
+            Ok((program, link)) => Ok(Offloaded {
                 source,
                 before: StatisticsReader(Arc::clone(&self.counters)).read(),
-                program: Some(program),
+                program,
+                _link: link,
                 counters: Arc::clone(&self.counters),
                 last: 0,
             }),
@@ -379,16 +435,35 @@ impl Attacher {
         }
     }
 
-    fn program(&self, source: &LiveSource) -> Result<OwnedFd, Error> {
+    /// The program that is to be put on the socket, or what holds that of the interface.
+    fn prepare(&self, source: &LiveSource) -> Result<(Option<OwnedFd>, Option<OwnedFd>), Error> {
         let (filter, hardware) = source.kernel_program().ok_or(Error::Interface)?;
         if !matches!(hardware, hardware::ETHERNET | hardware::LOOPBACK) {
             return Err(Error::Interface);
         }
-        let program = translate(filter, hardware, self.next.as_raw_fd())?;
-        bpf::load_socket_filter(&program).map_err(|error| Error::System {
-            what: "the kernel refuses the filter",
-            error,
-        })
+        match &self.place {
+            Place::Socket(next) => {
+                let program = translate(filter, hardware, next.as_raw_fd())?;
+                let program = bpf::load_socket_filter(&program);
+                let program = program.map_err(|error| Error::System {
+                    what: "the kernel refuses the filter",
+                    error,
+                })?;
+                Ok((Some(program), None))
+            }
+            Place::Mirror(program) => {
+                let name = source.interfaces().first();
+                let name = name.and_then(|interface| interface.name.as_deref());
+                let index = name.and_then(index_of).ok_or(Error::Interface)?;
+                let link = bpf::attach_xdp(program.as_fd(), index);
+                let link = link.map_err(|error| Error::System {
+                    what: "cannot put the program before the interface's packets",
+                    error,
+                })?;
+                self.counters.settle();
+                Ok((None, Some(link)))
+            }
+        }
     }
 }
 
@@ -398,6 +473,8 @@ pub struct Offloaded {
     source: LiveSource,
     /// Until it is there.
     program: Option<OwnedFd>,
+    /// Holds the program of a mirror port there.
+    _link: Option<OwnedFd>,
     counters: Arc<Counters>,
     /// What was kept away of captures before this one.
     before: Statistics,
@@ -409,11 +486,7 @@ impl Offloaded {
     #[cold]
     fn attach(&mut self, program: &OwnedFd) {
         match self.source.set_kernel_program(program.as_fd()) {
-            // Another processor may be about to show a packet to the filter that was there before.
-            Ok(()) => {
-                let settled = since_boot().wrapping_add(bpf::clock()) + GRACE.as_nanos() as u64;
-                self.counters.since.store(settled, Ordering::Release);
-            }
+            Ok(()) => self.counters.settle(),
             Err(error) => {
                 let _ = self.counters.failure.set(error.to_string());
             }

@@ -157,6 +157,7 @@ fn kernel(
     told: &[(OffloadFlow, [Wanted; 2])],
     others: Wanted,
     expected: usize,
+    load: fn(u32, bool) -> Result<SocketFilter, flowgauge_offload::Error>,
 ) -> Outcome {
     let config = LiveConfig {
         snap_len: 65535,
@@ -166,9 +167,9 @@ fn kernel(
         ..LiveConfig::new("fg1")
     };
     let source = lab.run(|| LiveSource::open(&config)).unwrap();
-    let mut filter = SocketFilter::load(1 << 12, true).unwrap();
+    let mut filter = load(1 << 12, true).unwrap();
     let statistics = filter.statistics();
-    let attached = filter.attacher().unwrap().attach(source);
+    let attached = lab.run(|| filter.attacher().unwrap().attach(source));
     let mut source = attached.unwrap_or_else(|refused| panic!("{}", refused.1));
     filter.others(others);
     for (flow, wanted) in told {
@@ -302,7 +303,9 @@ fn the_kernel_keeps_away_what_the_model_does() {
         }
         let others = Wanted::ALL;
         let (passed, withheld) = model(&frames, &told, others);
-        let seen = kernel(&lab, &sender, &frames, &told, others, passed.len());
+        let expected = passed.len();
+        let load = SocketFilter::load;
+        let seen = kernel(&lab, &sender, &frames, &told, others, expected, load);
         for (number, (expected, seen)) in passed.iter().zip(&seen.0).enumerate() {
             assert!(
                 expected == seen,
@@ -328,6 +331,60 @@ fn the_kernel_keeps_away_what_the_model_does() {
     assert!(
         flows > 300 && kept > 800 && cut > 500,
         "{flows} flows, {kept} kept, {cut} cut"
+    );
+}
+
+/// Before the packets of an interface nothing is cut.
+#[test]
+fn on_a_mirror_port_packets_come_whole_or_not() {
+    let Some(lab) = Lab::new(MTU) else {
+        return;
+    };
+    let sender = lab.sender("fg0");
+    let mut kept = 0;
+    for (name, capture) in captures() {
+        let frames = frames(capture);
+        let mut told = verdicts(&frames);
+        for wanted in told.iter_mut().flat_map(|(_, both)| both) {
+            if wanted.packets == Packets::Headers {
+                wanted.packets = Packets::All;
+            }
+        }
+        if told.is_empty() {
+            continue;
+        }
+        let others = Wanted::ALL;
+        let (passed, withheld) = model(&frames, &told, others);
+        // Headers are as good as everything.
+        for (number, wanted) in told.iter_mut().flat_map(|(_, both)| both).enumerate() {
+            if wanted.packets == Packets::All && number % 2 == 0 {
+                wanted.packets = Packets::Headers;
+            }
+        }
+        let expected = passed.len();
+        let load = SocketFilter::load_for_mirror;
+        let seen = kernel(&lab, &sender, &frames, &told, others, expected, load);
+        assert!(
+            passed == seen.0,
+            "{name}: {} of {}",
+            seen.0.len(),
+            passed.len()
+        );
+        let (withheld, seen) = (without_times(withheld), without_times(seen.1));
+        assert_eq!(withheld, seen, "{name}");
+        kept += frames.len() - passed.len();
+    }
+    assert!(kept > 800, "{kept} kept");
+    // Nothing is left of it.
+    let listed = lab
+        .inside("ip")
+        .args(["link", "show", "fg1"])
+        .output()
+        .unwrap();
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(
+        listed.contains("fg1") && !listed.contains("xdp"),
+        "{listed}"
     );
 }
 

@@ -18,7 +18,8 @@ use flowgauge_stack::{
     options,
 };
 use flowgauge_sys::process;
-use flowgauge_sys::testing::{TransmitSocket, become_on_this_thread, enter_namespace};
+use flowgauge_sys::testing::{become_on_this_thread, enter_namespace};
+use flowgauge_sys::transmit::TransmitSocket;
 
 /// A user who need not exist.
 const USER: u32 = 64_003;

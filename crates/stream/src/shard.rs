@@ -35,6 +35,8 @@ pub struct Shard {
     lead: Option<CaptureClock>,
     /// Who is told what is wanted of flows.
     interest: Option<Interest>,
+    /// Whether records of flows were made at last.
+    makes_records: bool,
 }
 
 impl Shard {
@@ -56,6 +58,7 @@ impl Shard {
             streams: streams(&config),
             ledger: Ledger::default(),
             interest: None,
+            makes_records: false,
             config,
         }
     }
@@ -279,6 +282,15 @@ impl Shard {
     /// Counts what was kept away.
     #[cold]
     fn take_withheld<H: Handler>(&mut self, handler: &mut H) {
+        let makes_records = handler.wants_flows();
+        if core::mem::replace(&mut self.makes_records, makes_records) != makes_records
+            && self.interest.is_some()
+        {
+            let streams = self.streams.wanted().map(Want::stream);
+            let flows: Vec<FlowId> = streams.map(|stream| FlowId(stream / 2)).collect();
+            self.streams.changed.get_or_insert_default().extend(flows);
+            self.tell_wants();
+        }
         let Some(interest) = &mut self.interest else {
             return;
         };
@@ -315,13 +327,13 @@ impl Shard {
         while let Some(want) = handler.want() {
             self.streams.want(want, handler);
         }
-        self.tell_wants(handler.wants_flows());
+        self.tell_wants();
     }
 
     /// Tells what is wanted otherwise than before. Where records of flows are made, that is headers at least: what was sent
     /// again or came late is in them.
     #[cold]
-    fn tell_wants(&mut self, flows: bool) {
+    fn tell_wants(&mut self) {
         let Some(interest) = &mut self.interest else {
             return;
         };
@@ -333,7 +345,7 @@ impl Shard {
                     ChecksumPolicy::Verify => [Wanted::ALL; 2],
                     _ => self.streams.wanted_of(flow),
                 };
-                for wanted in wanted.iter_mut().filter(|_| flows) {
+                for wanted in wanted.iter_mut().filter(|_| self.makes_records) {
                     wanted.packets = wanted.packets.max(Packets::Headers);
                 }
                 interest.want(identity.key, flow, wanted);
@@ -408,7 +420,7 @@ impl Shard {
             .as_ref()
             .is_some_and(|changed| !changed.is_empty())
         {
-            self.tell_wants(handler.wants_flows());
+            self.tell_wants();
         }
     }
 

@@ -24,6 +24,13 @@ pub enum Want {
 impl Want {
     /// Memory for what subscribers do not look at, for each flow.
     pub const BYTES_PER_FLOW: u64 = 2 * size_of::<Skip>() as u64;
+
+    /// Of which stream.
+    pub(crate) fn stream(self) -> u32 {
+        match self {
+            Want::From(stream, _) | Want::Nothing(stream) | Want::Policy(stream, _) => stream,
+        }
+    }
 }
 
 /// Bytes of a stream that a subscriber does not look at ([`Want::From`]).

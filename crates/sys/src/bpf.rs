@@ -9,6 +9,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 const MAP_CREATE: i32 = 0;
 const PROGRAM_LOAD: i32 = 5;
+const LINK_CREATE: i32 = 28;
+/// `BPF_XDP`, a place to attach programs to.
+const BEFORE_PACKETS: u32 = 37;
 
 const ARRAY: u32 = 2;
 const SOCKET_FILTER: u32 = 1;
@@ -31,6 +34,20 @@ pub(crate) fn load(kind: u32, program: &[u64]) -> io::Result<OwnedFd> {
     attributes.0[1] = program.as_ptr() as u64;
     attributes.0[2] = LICENSE.as_ptr() as u64;
     bpf(PROGRAM_LOAD, &attributes)
+}
+
+/// Puts an XDP program before the packets of an interface, natively where its driver can: there it is until the descriptor is closed.
+///
+/// # Errors
+/// The system's: `EBUSY` where another one is, `EPERM` without the right.
+pub fn attach_xdp(program: BorrowedFd<'_>, interface: i32) -> io::Result<OwnedFd> {
+    let mut attributes = Attributes::default();
+    attributes.0[0] = pair(
+        program.as_raw_fd().cast_unsigned(),
+        interface.cast_unsigned(),
+    );
+    attributes.0[1] = pair(BEFORE_PACKETS, 0);
+    bpf(LINK_CREATE, &attributes)
 }
 
 /// An array of one number.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
+use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd as _;
@@ -148,6 +149,51 @@ unsafe fn ip(address: *const libc::sockaddr) -> Option<IpAddr> {
 
 /// The ARP hardware type of an interface.
 fn hardware_of(name: &str) -> io::Result<u16> {
+    let request = ask(name, libc::SIOCGIFHWADDR)?;
+    // SAFETY: the call has written it.
+    Ok(unsafe { request.ifr_ifru.ifru_hwaddr.sa_family })
+}
+
+/// The longest IP datagram that an interface sends.
+///
+/// # Errors
+/// The system's: there is no such interface.
+pub fn mtu_of(name: &str) -> io::Result<u32> {
+    let request = ask(name, libc::SIOCGIFMTU)?;
+    // SAFETY: the call has written it.
+    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+    Ok(u32::try_from(mtu).unwrap_or(0))
+}
+
+/// Whether packets to anywhere leave by an interface.
+///
+/// # Errors
+/// The system does not tell its routes.
+pub fn has_default_route(name: &str) -> io::Result<bool> {
+    const REJECTS: u32 = 0x200;
+    let is_zero = |field: Option<&&str>| field.is_some_and(|it| it.bytes().all(|it| it == b'0'));
+    let v4 = fs::read_to_string("/proc/net/route")?;
+    let leads = v4.lines().skip(1).any(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields.first() == Some(&name) && is_zero(fields.get(1)) && is_zero(fields.get(7))
+    });
+    // (There is none without IPv6.)
+    let v6 = fs::read_to_string("/proc/net/ipv6_route").unwrap_or_default();
+    Ok(leads
+        || v6.lines().any(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let flags = fields
+                .get(8)
+                .and_then(|it| u32::from_str_radix(it, 16).ok());
+            fields.last() == Some(&name)
+                && is_zero(fields.first())
+                && is_zero(fields.get(1))
+                && flags.is_some_and(|flags| flags & REJECTS == 0)
+        }))
+}
+
+/// What the system says of an interface.
+fn ask(name: &str, what: libc::Ioctl) -> io::Result<libc::ifreq> {
     let socket = net::socket_with(
         AddressFamily::INET,
         SocketType::DGRAM,
@@ -160,13 +206,12 @@ fn hardware_of(name: &str) -> io::Result<u16> {
     for (place, byte) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
         *place = byte.cast_signed() as libc::c_char;
     }
-    // SAFETY: the request outlives the call, which reads the name in it and writes a socket address.
-    let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) };
+    // SAFETY: the request outlives the call, which reads the name in it and writes an answer.
+    let status = unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut request) };
     if status < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call has written it.
-    Ok(unsafe { request.ifr_ifru.ifru_hwaddr.sa_family })
+    Ok(request)
 }
 
 /// The name of the interface with this index.

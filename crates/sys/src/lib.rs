@@ -33,5 +33,6 @@ mod skipped;
 pub mod tally;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod transmit;
 pub mod vectorscan;
 pub mod ways;

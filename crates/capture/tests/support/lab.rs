@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use flowgauge_sys::testing::TransmitSocket;
+use flowgauge_sys::transmit::TransmitSocket;
 use flowgauge_sys::{interfaces, privileges};
 
 /// A network namespace of its own with `fg0` and `fg1`, the ends of a virtual cable. It is

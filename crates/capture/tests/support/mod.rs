@@ -6,7 +6,7 @@
 pub(crate) mod lab;
 
 use flowgauge_capture::PacketSource;
-use flowgauge_sys::testing::TransmitSocket;
+use flowgauge_sys::transmit::TransmitSocket;
 use flowgauge_wire::{Nanos, PacketDescriptor, PacketFlags};
 
 /// A packet that was captured, copied out of its batch.

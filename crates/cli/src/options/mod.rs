@@ -15,6 +15,7 @@ mod log;
 mod loss;
 mod matches;
 mod passed;
+mod replay;
 mod rmon;
 mod sensor;
 mod shared;
@@ -43,6 +44,7 @@ pub(crate) use log::{LogFormat, LogOptions};
 pub(crate) use loss::LossOptions;
 pub(crate) use matches::{MatchOptions, PatternOptions};
 use passed::passed;
+pub(crate) use replay::{ReplayOptions, Speed};
 pub(crate) use rmon::{
     DEFAULT_MASTER, RmonCommand, RmonOptions, RmonServeOptions, RmonShowOptions, RmonTable,
 };
@@ -109,6 +111,8 @@ pub(crate) enum Command {
     Packets(Called<PacketsOptions>),
     /// Write a synthetic capture with its ground truth
     Generate(Called<GenerateOptions>),
+    /// Send the packets of a capture onto an interface
+    Replay(Called<ReplayOptions>),
     /// Run, check and show stacks of components: monitoring tasks in a few lines
     Stack(Called<StackOptions>),
     /// Capture permanently for many users: devices, stacks that always run, and flows
@@ -169,6 +173,7 @@ impl Command {
                 return options.files.write.as_deref() == Some("-".as_ref());
             }
             Command::Generate(options) => Some(options.write.as_path()),
+            Command::Replay(options) => return options.json,
             Command::Loss(options) => options.output.write.as_deref(),
             _ => self.input_and_output().and_then(|(_, write)| write),
         };
@@ -206,6 +211,7 @@ impl Command {
                 _ => return None,
             },
             Command::Generate(_)
+            | Command::Replay(_)
             | Command::Loss(_)
             | Command::Sensor(_)
             | Command::SensorAgent(_)

@@ -14,8 +14,10 @@ use super::values::{parse_duration, parse_idle_timeouts, parse_positive, parse_w
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Offload {
     #[default]
+    Auto,
     None,
     Socket,
+    Xdp,
 }
 
 /// Where packets come from.
@@ -47,9 +49,13 @@ pub(crate) struct InputOptions {
     /// Size of the kernel ring per worker, in KiB
     #[arg(short = 'B', long = "buffer-size", value_name = "KIB", allow_negative_numbers = true, value_parser = parse_whole::<u64>)]
     pub(crate) buffer_size: Option<u64>,
-    /// Keep packets away that nothing of the command wants, before they are copied: socket is eBPF on the capture's socket
+    /// Keep packets away that nothing of the command wants: socket before they are copied to it, xdp before the system sees them
+    /// (with --mirror), auto as socket where it can
     #[arg(long, value_name = "BACKEND", value_enum, default_value_t)]
     pub(crate) offload: Offload,
+    /// The interface is a mirror port: nothing else of this machine needs its packets
+    #[arg(long, requires = "offload")]
+    pub(crate) mirror: bool,
     /// Worker threads; packets are distributed by flow [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: Option<u16>,

@@ -93,6 +93,22 @@ pub(super) fn parse_file_size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Bits per second; k, m and g are powers of 1000, with or without "bit" behind them.
+pub(super) fn parse_bit_rate(text: &str) -> Result<f64, String> {
+    let small = text.to_ascii_lowercase();
+    let number = small.trim_end_matches("/s").trim_end_matches("ps");
+    let number = number.trim_end_matches("bit");
+    let (number, factor) = match number.chars().last() {
+        Some('k') => (&number[..number.len() - 1], 1e3),
+        Some('m') => (&number[..number.len() - 1], 1e6),
+        Some('g') => (&number[..number.len() - 1], 1e9),
+        _ => (number, 1.0),
+    };
+    let rate = number.parse::<f64>().map(|number| number * factor);
+    let rate = rate.ok().filter(|rate| rate.is_finite() && *rate >= 1.0);
+    rate.ok_or_else(|| format!("\"{text}\" is no rate, as 100mbit or 1gbit"))
+}
+
 /// A number from 0 to 1.
 pub(super) fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

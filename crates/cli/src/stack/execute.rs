@@ -25,7 +25,7 @@ use crate::engine;
 use crate::failure::Failure;
 use crate::input::{self, Opened, Source};
 use crate::offload;
-use crate::options::{CommonOptions, InputOptions};
+use crate::options::{CommonOptions, InputOptions, Offload};
 use crate::preset::{with_options, with_stack_options};
 use crate::progress::Progress;
 use crate::say::{count, say};
@@ -51,6 +51,7 @@ pub(crate) struct Running {
     ended: usize,
     started: Instant,
     watch: Option<Watch>,
+    offload: Offload,
     backends: Backends,
     quiet: bool,
     origin: Origin,
@@ -125,7 +126,7 @@ impl Running {
             hint: error.hint().map(with_options_of(names_components)),
         })?;
         let opened = open(input, &mut runner, &control, &mut backends)?;
-        offload::note(&backends);
+        offload::note(input.offload, &backends);
         if !common.quiet && own::changes() > 0 && leaves_own_out(input, runner.stacks()) {
             say!(
                 "note: packets of this program's own links are left out of what interfaces have (place own of the ledger); \
@@ -147,6 +148,7 @@ impl Running {
         let started = Instant::now();
         Ok(Running {
             before: vec![(0, 0); runner.stacks().len()],
+            offload: input.offload,
             backends,
             origin,
             runner,
@@ -223,7 +225,7 @@ impl Running {
                 self.outcome.streams.get_or_insert_default().add(streams);
             }
         }
-        summary.extend(offload::summary(&self.backends));
+        summary.extend(offload::summary(self.offload, &self.backends));
         self.outcome.summary = summary;
         self.outcome.statistics = self.statistics(&snapshot);
     }

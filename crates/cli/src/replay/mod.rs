@@ -1,0 +1,287 @@
+//! `flowgauge replay`: packets of captures, sent onto an interface.
+
+mod pace;
+mod renumber;
+
+use std::io::{self, Write as _};
+use std::time::{Duration, Instant};
+
+use flowgauge_capture::PacketSource as _;
+use flowgauge_sys::interfaces;
+use flowgauge_sys::transmit::TransmitSocket;
+use flowgauge_wire::{Batch, LinkType};
+use serde::Serialize;
+
+use crate::control::Control;
+use crate::failure::Failure;
+use crate::input;
+use crate::options::{InputOptions, ReplayOptions};
+use crate::say::{count, say};
+use crate::sinks;
+
+use pace::Pace;
+use renumber::renumber;
+
+/// Of Ethernet: addresses, type, and a VLAN tag.
+const LINK_HEADER: u32 = 14 + 4;
+/// How long it is waited without looking whether the user has had enough.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Shorter waits are waited out: the system's clock is no more exact.
+const SPIN: Duration = Duration::from_micros(80);
+
+/// Runs the command.
+///
+/// # Errors
+/// What went wrong, for the user.
+pub(crate) fn run(options: &ReplayOptions) -> Result<(), Failure> {
+    let control = Control::install()?;
+    let name = &options.interface;
+    let interface = interfaces::index_of(name);
+    let mtu = interfaces::mtu_of(name);
+    let (Some(index), Ok(mtu)) = (interface, mtu) else {
+        return Err(Failure::usage(
+            format!("there is no interface {name}"),
+            "flowgauge capture -D lists those that are there",
+        ));
+    };
+    if !options.force && interfaces::has_default_route(name).unwrap_or(true) {
+        return Err(Failure::usage(
+            format!(
+                "a default route leads through {name}: replayed packets would leave for other networks"
+            ),
+            "send onto an interface that leads nowhere else; --force if it is meant",
+        ));
+    }
+    let socket = TransmitSocket::open(index).map_err(|error| {
+        Failure::run(
+            format!("cannot send onto {name}: {error}"),
+            Some("it takes CAP_NET_RAW and an interface that is up (ip link)".to_owned()),
+        )
+    })?;
+    let mut replay = Replay {
+        options,
+        control: &control,
+        socket,
+        most: mtu + LINK_HEADER,
+        pace: Pace::new(options.speed)?,
+        start: Instant::now(),
+        memory: Vec::new(),
+        sent: Sent::default(),
+    };
+    if options.rounds > 1 && options.read.iter().any(|path| path == "-") {
+        return Err(Failure::usage(
+            "standard input can be read once only",
+            "leave --loop out, or read a file",
+        ));
+    }
+    control.begin();
+    for round in 0..options.rounds {
+        replay.round(round)?;
+        if replay.is_over() {
+            break;
+        }
+    }
+    replay.conclude()
+}
+
+/// What was sent, and what was not.
+#[derive(Debug, Default, Serialize)]
+struct Sent {
+    /// Frames, and their bytes.
+    packets: u64,
+    bytes: u64,
+    /// Frames of them of which the capture had not all; the rest was zeros.
+    filled: u64,
+    /// Frames that are longer than the interface sends.
+    too_long: u64,
+    /// Packets of other link types than Ethernet.
+    not_ethernet: u64,
+    seconds: f64,
+    /// How much later than they were due packets were sent at most.
+    latest_seconds: f64,
+}
+
+struct Replay<'a> {
+    options: &'a ReplayOptions,
+    control: &'a Control,
+    socket: TransmitSocket,
+    /// The longest frame that the interface sends.
+    most: u32,
+    pace: Pace,
+    start: Instant,
+    /// Frames that are not sent as they were captured.
+    memory: Vec<u8>,
+    sent: Sent,
+}
+
+impl Replay<'_> {
+    fn is_over(&self) -> bool {
+        let most = self.options.packet_count;
+        self.control.stopped() || most.is_some_and(|most| self.sent.packets >= most)
+    }
+
+    /// Sends all once.
+    fn round(&mut self, round: u32) -> Result<(), Failure> {
+        let input = InputOptions {
+            read: self.options.read.clone(),
+            rest: self.options.rest.clone(),
+            ..InputOptions::default()
+        };
+        // Odd, so that no two rounds have the same.
+        let mask = match self.options.same_addresses {
+            true => 0,
+            false => (round as u16).wrapping_mul(0x9e37),
+        };
+        if round > 0 {
+            self.pace.begin_round();
+        }
+        for mut source in input::open(&input, self.control)?.sources {
+            if round == 0 && self.sent.packets == 0 {
+                self.start = Instant::now();
+            }
+            while !self.is_over() {
+                let batch = source.next_batch();
+                let Some(batch) = batch.map_err(|error| Failure::running(&error))? else {
+                    break;
+                };
+                self.batch(&batch, mask)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, batch: &Batch<'_>, mask: u16) -> Result<(), Failure> {
+        let mut memory = core::mem::take(&mut self.memory);
+        memory.clear();
+        // Those that are sent, and where in the memory they are if they were changed.
+        let mut frames = Vec::with_capacity(batch.packets.len());
+        for packet in batch.packets {
+            if packet.link != LinkType::ETHERNET {
+                self.sent.not_ethernet += 1;
+            } else if packet.wire_len > self.most {
+                self.sent.too_long += 1;
+            } else {
+                let bytes = batch.bytes_of(packet);
+                let is_cut = packet.captured_len < packet.wire_len;
+                self.sent.filled += u64::from(is_cut);
+                let place = (is_cut || mask != 0).then(|| {
+                    let begin = memory.len();
+                    memory.extend_from_slice(bytes);
+                    memory.resize(begin + packet.wire_len as usize, 0);
+                    renumber(&mut memory[begin..], mask);
+                    begin..memory.len()
+                });
+                frames.push((packet.time, bytes, place));
+            }
+        }
+        let most = self.options.packet_count;
+        if let Some(left) = most.map(|most| most - self.sent.packets) {
+            frames.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        }
+        let mut ready: Vec<&[u8]> = Vec::with_capacity(TransmitSocket::MOST_PER_CALL);
+        for (time, bytes, place) in &frames {
+            let frame = place.clone().map_or(*bytes, |place| &memory[place]);
+            let due = self.pace.due(*time, frame.len());
+            if ready.len() == TransmitSocket::MOST_PER_CALL || due > self.start.elapsed() {
+                self.send(&mut ready)?;
+                if !self.wait_until(due) {
+                    break;
+                }
+            }
+            let late = self.start.elapsed().saturating_sub(due).as_secs_f64();
+            self.sent.latest_seconds = self.sent.latest_seconds.max(late);
+            ready.push(frame);
+        }
+        self.send(&mut ready)?;
+        self.memory = memory;
+        Ok(())
+    }
+
+    /// Waits; false if the user has had enough.
+    fn wait_until(&self, due: Duration) -> bool {
+        while !self.control.stopped() {
+            let left = due.saturating_sub(self.start.elapsed());
+            if left.is_zero() {
+                return true;
+            }
+            if left > SPIN {
+                std::thread::sleep((left - SPIN).min(PATIENCE));
+            }
+        }
+        false
+    }
+
+    /// Sends what is ready. Where the interface has no room it is waited for.
+    fn send(&mut self, ready: &mut Vec<&[u8]>) -> Result<(), Failure> {
+        let mut rest = ready.as_slice();
+        while !rest.is_empty() && !self.control.stopped() {
+            match self.socket.send(rest) {
+                Ok(sent) => {
+                    let (done, left) = rest.split_at(sent.min(rest.len()));
+                    self.sent.packets += done.len() as u64;
+                    self.sent.bytes += done.iter().map(|frame| frame.len() as u64).sum::<u64>();
+                    rest = left;
+                }
+                Err(error) if is_full(&error) => std::thread::yield_now(),
+                Err(error) => {
+                    let name = &self.options.interface;
+                    return Err(Failure::run(
+                        format!(
+                            "cannot send onto {name}: {error}; {} were sent",
+                            count(self.sent.packets, "packet")
+                        ),
+                        Some("the interface has to be up, and to stay (ip link)".to_owned()),
+                    ));
+                }
+            }
+        }
+        ready.clear();
+        Ok(())
+    }
+
+    fn conclude(mut self) -> Result<(), Failure> {
+        self.sent.seconds = self.start.elapsed().as_secs_f64();
+        let sent = &self.sent;
+        if self.options.json {
+            let mut out = sinks::target(None)?;
+            let written = serde_json::to_writer(&mut out, sent).map_err(io::Error::from);
+            let written = written
+                .and_then(|()| writeln!(out))
+                .and_then(|()| out.flush());
+            written.map_err(|error| Failure::run(format!("cannot write: {error}"), None))?;
+        }
+        if self.options.quiet {
+            return Ok(());
+        }
+        let per_second = |amount: f64| amount / sent.seconds.max(1e-9);
+        say!(
+            "{} with {} sent in {:.3} s: {:.0} packets/s, {:.3} Gbit/s",
+            count(sent.packets, "packet"),
+            count(sent.bytes, "byte"),
+            sent.seconds,
+            per_second(sent.packets as f64),
+            per_second(sent.bytes as f64 * 8e-9)
+        );
+        for (packets, what) in [
+            (
+                sent.too_long,
+                "longer than the interface sends: left out (ip link set mtu)",
+            ),
+            (sent.not_ethernet, "of other links than Ethernet: left out"),
+            (sent.filled, "not whole in the capture: filled with zeros"),
+        ] {
+            if packets > 0 {
+                say!("{} {what}", count(packets, "packet"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    const ENOBUFS: i32 = 105;
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    ) || error.raw_os_error() == Some(ENOBUFS)
+}
