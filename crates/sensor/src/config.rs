@@ -372,6 +372,12 @@ impl DeviceConfig {
                 "leave it out",
             ));
         }
+        if self.offload == Offload::Socket && self.snapshot_length < DEFAULT_SNAP_LEN {
+            return Some((
+                "offload takes whole packets, and snapshot_length cuts them".to_owned(),
+                "leave one of them out",
+            ));
+        }
         if self.workers == 0 || self.workers > 256 {
             return Some((
                 format!("workers = {} cannot be", self.workers),

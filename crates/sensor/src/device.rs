@@ -11,6 +11,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
 use flowgauge_capture::live::{LiveConfig, LiveSource, StopHandle};
 use flowgauge_capture::{Error, Filtered, PacketSource, SnapLen, open_reader};
 use flowgauge_offload::Backends;
@@ -103,9 +104,10 @@ fn open_live(
     Ok(rings.collect())
 }
 
-/// What keeps packets away from an interface.
+/// What keeps packets away from an interface. (What a snap length cuts off is missing, what nobody wants is not.)
 fn backends(config: &DeviceConfig, is_live: bool) -> (Backends, Vec<Verdicts>) {
-    match is_live && config.offload != Offload::None {
+    let is_whole = config.snapshot_length >= DEFAULT_SNAP_LEN;
+    match is_live && is_whole && config.offload != Offload::None {
         true => Backends::load(config.workers.into()),
         false => Default::default(),
     }

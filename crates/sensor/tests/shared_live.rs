@@ -574,12 +574,19 @@ fn clients_that_are_killed_at_any_step_disturb_nobody(lab: &Lab) {
 
 /// One ring for all of it; who may only count is refused.
 fn a_sensor_serves_programs_beside_its_stacks(lab: &Lab) {
+    for workers in [1, 2] {
+        programs_beside_stacks(lab, workers);
+    }
+}
+
+/// Each worker has a ring.
+fn programs_beside_stacks(lab: &Lab, workers: usize) {
     let folder = tempfile::tempdir().unwrap();
     let others = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), others).unwrap();
     let file = folder.path().join("sensor.toml");
     let text = format!(
-        "socket = \"{}/sock\"\nuser = \"root\"\n[devices.cable]\ninterface = \"{INTERFACE}\"\n\
+        "socket = \"{}/sock\"\nuser = \"root\"\n[devices.cable]\ninterface = \"{INTERFACE}\"\nworkers = {workers}\n\
          [stacks.all]\nstack = \"count bytes\"\n[users.{STRANGER}]\n[groups.{GROUP}]\npackets = \"payload\"\n",
         folder.path().display()
     );
@@ -597,7 +604,7 @@ fn a_sensor_serves_programs_beside_its_stacks(lab: &Lab) {
     let flows = flowgauge_sensor_client::Client::connect(&folder.path().join("sock")).unwrap();
     let flow = flows.open("cable", "count", &[]).unwrap();
     let through = replay(lab, &portions, 0);
-    assert_eq!(packet_sockets(), 1);
+    assert_eq!(packet_sockets(), workers);
     wait_until("the flow has them", || {
         let counted = &flow.results().unwrap().components[0].value;
         *counted == Some(through.into())

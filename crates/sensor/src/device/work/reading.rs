@@ -102,8 +102,10 @@ impl Work {
 
     /// What is kept away, or why nothing is.
     pub(super) fn kept_away(&self) -> Option<OffloadStatus> {
-        let lacks = self.backends.lacks().map(|error| OffloadStatus {
-            lacks: Some(error.to_string()),
+        let lacks = self.backends.lacks().map(ToString::to_string);
+        let lacks = lacks.or_else(|| self.backends.failure().map(str::to_owned));
+        let lacks = lacks.map(|why| OffloadStatus {
+            lacks: Some(why),
             ..OffloadStatus::default()
         });
         let statistics = self.backends.statistics();
