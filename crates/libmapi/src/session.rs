@@ -491,5 +491,6 @@ pub(crate) fn call(name: &str, argument: Arguments<'_>) -> Result<Call, Error> {
     Ok(Call {
         function,
         arguments,
+        hides_flows: false,
     })
 }

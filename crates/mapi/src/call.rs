@@ -62,11 +62,6 @@ impl Error {
             _ => Error::ARGUMENTS,
         }
     }
-
-    pub(crate) fn of(place: usize, function: &Function, what: &str) -> Error {
-        let message = format!("argument {} of {}: {what}", place + 1, function.name);
-        Error::new(Error::number_of(place), message)
-    }
 }
 
 /// What numbers may be, where the component does not say it: function, place from 0, from, to.
@@ -97,6 +92,8 @@ pub struct Call {
     pub function: &'static Function,
     /// Its arguments; those left out at the end have their defaults.
     pub arguments: Vec<Argument>,
+    /// Whether flows among them were not written.
+    pub hides_flows: bool,
 }
 
 /// What a call needs to know of its flow to become a component.
@@ -112,22 +109,31 @@ pub(crate) struct Place<'a> {
 }
 
 impl Call {
+    /// Something is wrong with the argument at a place from 0, which who wrote it counts from 1.
+    fn wrong(&self, place: usize, what: &str) -> Error {
+        let before = self.function.becomes.iter().take(place);
+        let hidden = before.filter(|it| self.hides_flows && matches!(it, Becomes::Flow));
+        let (number, name) = (place + 1 - hidden.count(), self.function.name);
+        let message = format!("argument {number} of {name}: {what}");
+        Error::new(Error::number_of(place), message)
+    }
+
     /// The component.
     pub(crate) fn component(&self, place: &mut Place<'_>) -> Result<String, Error> {
         let function = self.function;
         if self.arguments.len() < function.required {
-            return Err(Error::of(self.arguments.len(), function, "is missing"));
+            return Err(self.wrong(self.arguments.len(), "is missing"));
         }
         if self.arguments.len() > function.becomes.len() {
             let last = function.becomes.len();
-            return Err(Error::of(last, function, "is one too many"));
+            return Err(self.wrong(last, "is one too many"));
         }
         let mut options = vec![format!("as = {}", place.label)];
         let mut flow = 0;
         let letters = function.arguments.chars();
         let given = self.arguments.iter().zip(function.becomes).zip(letters);
         for (at, ((argument, becomes), letter)) in given.enumerate() {
-            let wrong = |what: &str| Error::of(at, function, what);
+            let wrong = |what: &str| self.wrong(at, what);
             let (text, value) = match (argument, letter) {
                 (Argument::Null, 'w') => {
                     return Err(Error::new(Error::FILE, "there is no name of a file"));
@@ -189,7 +195,7 @@ impl Call {
     /// Whether an argument can mean something.
     fn check(&self, at: usize, argument: &Argument) -> Result<(), Error> {
         let name = self.function.name;
-        let wrong = |what: &str| Err(Error::of(at, self.function, what));
+        let wrong = |what: &str| Err(self.wrong(at, what));
         let of_place = |(of, place, ..): &&(&str, usize, i128, i128)| (*of, *place) == (name, at);
         match argument {
             Argument::Text(text) if text.trim_matches([' ', '\t', '\n', ';', ',']).is_empty() => {
@@ -252,7 +258,7 @@ impl Call {
 
     /// What a function's arguments become together.
     fn special(&self, place: &mut Place<'_>, options: &mut Vec<String>) -> Result<(), Error> {
-        let wrong = |at: usize, what: &str| Error::of(at, self.function, what);
+        let wrong = |at: usize, what: &str| self.wrong(at, what);
         match self.function.name {
             "PKT_COUNTER" | "BYTE_COUNTER" if place.has_values => {
                 options.push("values = yes".to_owned());
@@ -330,7 +336,7 @@ impl Call {
         place: &mut Place<'_>,
         options: &mut Vec<String>,
     ) -> Result<(), Error> {
-        let wrong = |at: usize, what: &str| Error::of(at, self.function, what);
+        let wrong = |at: usize, what: &str| self.wrong(at, what);
         let mut labels = Vec::new();
         for entry in self.text(1).unwrap_or_default().split(',') {
             let (function, flow) = entry.split_once('@').unwrap_or((entry, "0"));
@@ -372,7 +378,7 @@ impl Call {
         let format = self.text(0).unwrap_or("IPFIX");
         if !matches!(format, "NETFLOW_V5" | "NETFLOW_V9" | "IPFIX") {
             let what = "is no format: NETFLOW_V5, NETFLOW_V9 or IPFIX";
-            return Err(Error::of(0, self.function, what));
+            return Err(self.wrong(0, what));
         }
         options.push(format!("format = {format}"));
         let to = self.text(1).unwrap_or("SHMEM");
@@ -382,7 +388,7 @@ impl Call {
             None if to.contains(':') => handed(place, "to", Target::Collector(to.to_owned())),
             None => {
                 let what = "is neither SHMEM nor host:port nor file:name";
-                return Err(Error::of(1, self.function, what));
+                return Err(self.wrong(1, what));
             }
         });
         for (at, option) in [(2, "keys"), (3, "values")] {
@@ -419,7 +425,7 @@ impl Call {
             &["udp.srcport", "udp.dstport", "udp.length", "udp.checksum"],
         ];
         let number = |at: usize| usize::try_from(self.number(at).unwrap_or(0)).unwrap_or(0);
-        let wrong = |at: usize, what: &str| Error::of(at, self.function, what);
+        let wrong = |at: usize, what: &str| self.wrong(at, what);
         let fields = number(1).checked_sub(1).and_then(|at| FIELDS.get(at));
         let fields = fields.ok_or_else(|| wrong(1, "is no protocol: 1 IP, 2 TCP, 3 UDP"))?;
         let before = FIELDS.iter().take(number(1) - 1);

@@ -48,6 +48,7 @@ pub fn parse(text: &str) -> Result<Vec<Call>, Error> {
         calls.push(Call {
             function,
             arguments,
+            hides_flows: true,
         });
     }
     Ok(calls)
@@ -295,6 +296,24 @@ mod tests {
                 function.name
             );
         }
+    }
+
+    /// The flow, which nobody writes, is no argument of what is written.
+    #[test]
+    fn arguments_are_counted_as_they_are_written() {
+        for (text, place, what) in [
+            ("PKT_COUNTER BUCKET(1)", 2, "is missing"),
+            ("PKT_COUNTER BUCKET(1, \"soon\")", 2, "is no time"),
+            ("PKT_COUNTER BINOP(ADD, 1)", 3, "is missing"),
+            ("STR_SEARCH(\"a\", \"b\")", 2, "is no number"),
+        ] {
+            let error = flow(text).unwrap_err();
+            let said = format!("argument {place} of ");
+            let is_it = error.message.starts_with(&said) && error.message.contains(what);
+            assert!(is_it, "{text}: {error}");
+        }
+        // MAPI's number is that of the function's argument.
+        assert_eq!(flow("PKT_COUNTER BUCKET(1)").unwrap_err().number, 7003);
     }
 
     /// Those of the headers that programs are compiled with.

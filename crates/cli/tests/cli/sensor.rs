@@ -70,6 +70,15 @@ fn systemd_is_told_what_a_sensor_does() {
         "{reloading}"
     );
     assert_eq!(next("WATCHDOG=1").trim(), "READY=1");
+    // One that is stopped is given up.
+    signal(&sensor.0, "-STOP");
+    let (said, code) = output(folder.path(), &["status"]);
+    signal(&sensor.0, "-CONT");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("the sensor does not answer: ") && said.contains("hint: "),
+        "{said}"
+    );
     signal(&sensor.0, "-TERM");
     assert_eq!(next("WATCHDOG=1").trim(), "STOPPING=1");
     assert!(sensor.0.wait().unwrap().success());
