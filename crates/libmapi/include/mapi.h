@@ -224,6 +224,8 @@ int mapi_is_remote(int fd);
 int mapi_is_sensor_down(int fd);
 /* [ours] Members are counted from 0, in the order of the scope. */
 int mapi_get_member_info(int fd, int member, mapi_member_info_t *info);
+/* [ours] In which setting up of a member (generation above) the result was counted that was read last; 0: it had none. */
+int mapi_get_result_generation(int fd, int fid, int member);
 int mapi_set_option(int fd, enum mapi_option option, unsigned long long value);
 int mapi_set_authdata(int fd, const char *credential);
 int mapi_authenticate(int fd, const char *user, const char *password, const char *vo);

@@ -459,16 +459,30 @@ pub unsafe extern "C" fn mapi_get_member_info(
             generation: found.generation,
             reason: text(&found.reason),
         });
-        let unknown = || {
-            let what = format!(
-                "flow {fd} has no member {member}: it has {}, from 0",
-                flow.size()
-            );
-            Error::new(Error::number_of(1), what)
-        };
+        let unknown = || no_member(&*flow, member);
         // SAFETY: the caller's promise.
         unsafe { tell(info, found.ok_or_else(unknown), 2) }
     }))
+}
+
+/// `mapi_get_result_generation`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mapi_get_result_generation(fd: c_int, fid: c_int, member: c_int) -> c_int {
+    let found = call(|| {
+        let flow = session::flow(fd)?;
+        let at = usize::try_from(member).ok();
+        let generation = at.and_then(|at| flow.generation(fid, at));
+        generation
+            .map(|it| it as c_int)
+            .ok_or_else(|| no_member(&*flow, member))
+    });
+    found.unwrap_or(-1)
+}
+
+fn no_member(flow: &dyn Descriptor, member: c_int) -> Error {
+    let (fd, size) = (flow.fd(), flow.size());
+    let what = format!("flow {fd} has no member {member}: it has {size}, from 0");
+    Error::new(Error::number_of(1), what)
 }
 
 /// `mapi_set_option`.
@@ -508,18 +522,22 @@ pub unsafe extern "C" fn mapi_set_authdata(fd: c_int, credential: *const c_char)
     }))
 }
 
-/// `mapi_authenticate`.
+/// `mapi_authenticate`: the credential stands in place of a password, and says who it is for.
+///
+/// # Safety
+/// `password` is NULL or a terminated string.
 #[unsafe(no_mangle)]
-pub extern "C" fn mapi_authenticate(
+pub unsafe extern "C" fn mapi_authenticate(
     fd: c_int,
     _user: *const c_char,
-    _password: *const c_char,
+    password: *const c_char,
     _vo: *const c_char,
 ) -> c_int {
+    // SAFETY: the caller's promise.
+    let text = unsafe { string(password) };
     status(call(|| {
-        session::flow(fd)?;
-        let what = "users are known by the kernel, their key (FLOWGAUGE_KEYS) or a credential (mapi_set_authdata), not by passwords";
-        Err(Error::new(NOT_BUILT, what))
+        let text = text.ok_or_else(|| Error::new(7003, "there is no credential as password"))?;
+        session::set_credential(fd, &text)
     }))
 }
 

@@ -1,7 +1,7 @@
 //! A flow: its functions, the flow of the sensor that they become, and what comes of it.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use flowgauge_mapi::{Call, Error, OWN, PASSED, Shape, Target, label};
 use flowgauge_sensor_client::protocol::Results;
-use flowgauge_sensor_client::{Client, Reading, Readings};
+use flowgauge_sensor_client::{Client, News, Reading, Readings};
 use serde_json::{Map, Value};
 
 use crate::abi::{RawPacket, RawResults};
@@ -38,6 +38,8 @@ pub(crate) struct Flow {
     pub(crate) fd: c_int,
     pub(crate) device: String,
     pub(crate) device_id: c_int,
+    /// Of the member of a scope, how often it was set up.
+    pub(crate) generation: AtomicU32,
     /// Of all flows of this process, or of this one where it has a credential of its own; of a user who has no rights without one
     /// what the sensor said.
     client: Mutex<Result<Client, Error>>,
@@ -97,6 +99,28 @@ struct Shown {
     results: RawResults,
 }
 
+impl Open {
+    /// The functions of the program's own that stand before one of these numbers, or are it.
+    fn own_before(&self, fid: c_int) -> Option<&Chain> {
+        let own = self.own.as_ref()?;
+        own.counts(fid as usize).map(|_| own)
+    }
+}
+
+/// How long the members of a scope are waited for that have no row yet, once one has.
+#[derive(Debug, Default)]
+pub(crate) struct Patience(OnceLock<Instant>);
+
+impl Patience {
+    fn one_is_there(&self) {
+        self.0.get_or_init(|| Instant::now() + ANSWER);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.get().is_some_and(|until| Instant::now() >= *until)
+    }
+}
+
 impl Shown {
     fn show(&mut self, bytes: &[u8], size: usize, nanos: u64) -> *mut RawResults {
         self.bytes.clear();
@@ -121,6 +145,7 @@ impl Flow {
             fd,
             device: device.to_owned(),
             device_id: 0,
+            generation: AtomicU32::new(1),
             client: Mutex::new(client),
             owns_device: false,
             calls: Mutex::default(),
@@ -145,21 +170,8 @@ impl Flow {
     /// Applies a function. Returns its number.
     pub(crate) fn add(&self, call: Call) -> Result<c_int, Error> {
         let mut calls = lock(&self.calls);
-        for fd in sync(&call) {
-            let known =
-                fd.and_then(|fd| (fd == self.fd || session::flow(fd).is_ok()).then_some(()));
-            known.ok_or_else(|| Error::new(7001, "SYNC: is no list of flows, as 1,2"))?;
-        }
-        let is_buffer = |call: &Call| call.function.result == Shape::Packets;
-        let behind = calls.iter().skip_while(|call| !call.function.is_own());
-        if is_buffer(&call) && behind.clone().any(is_buffer) {
-            let what = "one TO_BUFFER follows functions that run in the program";
-            return Err(Error::new(Error::ARGUMENTS, what));
-        }
-        if call.function.is_own() && behind.clone().any(is_buffer) {
-            let what = format!("{} cannot follow the TO_BUFFER", call.function.name);
-            return Err(Error::new(Error::ARGUMENTS, what));
-        }
+        knows_flows(&call, self.fd)?;
+        may_follow(&calls, &call)?;
         calls.push(call.clone());
         let mut files = lock(&self.files);
         let checked = self.stack(&calls).and_then(|stack| {
@@ -188,20 +200,20 @@ impl Flow {
 
     /// Whether it is connected, with all flows that it waits for, and not open yet.
     fn may_open(&self) -> bool {
-        let calls = lock(&self.calls);
-        let awaited = calls.iter().flat_map(sync).flatten().collect::<Vec<_>>();
-        drop(calls);
-        let mut awaited = awaited.into_iter().filter(|fd| *fd != self.fd);
         self.open.get().is_none()
             && self.was_connected()
-            && awaited.all(|fd| session::flow(fd).is_ok_and(|flow| flow.was_connected()))
+            && awaits_nobody(&self.functions(), self.fd)
     }
 
     /// Begins it, as the member of a scope.
-    pub(crate) fn open_alone(&self, calls: Vec<Call>) -> Result<(), Error> {
+    pub(crate) fn open_alone(self: &Arc<Self>, calls: Vec<Call>) -> Result<(), Error> {
+        let own = (1..).zip(&calls).filter(|(_, call)| call.function.is_own());
+        let own = own.map(|(fid, call)| Instance::new(fid, call));
+        *lock(&self.own) = own.collect::<Result<_, _>>()?;
         *lock(&self.calls) = calls;
         self.open()?;
         self.is_connected.store(true, Ordering::Relaxed);
+        run_own(self);
         Ok(())
     }
 
@@ -312,7 +324,11 @@ impl Flow {
     pub(crate) fn is_over(&self) -> bool {
         let open = self.open.get();
         let last = open.map(|open| open.readings.latest(open.passed));
-        last.is_some_and(|last| last.is_last || last.has_failed)
+        let is_done = || {
+            let own = open.and_then(|open| open.own.as_ref());
+            own.is_none_or(Chain::is_done)
+        };
+        last.is_some_and(|last| last.is_last || last.has_failed) && is_done()
     }
 
     /// Whether it has failed in its sensor.
@@ -358,14 +374,19 @@ impl Flow {
     }
 
     /// The result of a function, as what its sensor told last has it; tables are asked for. Waits for it where MAPI does.
-    pub(crate) fn result(&self, fid: c_int) -> Result<RawResults, Error> {
-        self.read(fid)?;
+    /// Of a member of a scope no longer than `patience`.
+    pub(crate) fn result(&self, fid: c_int, patience: &Patience) -> Result<RawResults, Error> {
+        self.read_result(fid, Some(patience))?;
         let function = self.function(self.opened()?, fid)?;
         let shown = lock(&function.shown);
         Ok(shown.results.copy())
     }
 
-    fn read_result(&self, fid: c_int) -> Result<*mut RawResults, Error> {
+    fn read_result(
+        &self,
+        fid: c_int,
+        patience: Option<&Patience>,
+    ) -> Result<*mut RawResults, Error> {
         let open = self.opened()?;
         let function = self.function(open, fid)?;
         let call = &function.call;
@@ -392,14 +413,19 @@ impl Flow {
             return Ok(shown.show(&bytes, size, reading.time));
         }
         drop(shown);
-        let (bytes, time) = self.table(open, function)?;
+        let (bytes, time) = self.table(open, function, patience)?;
         shown = lock(&function.shown);
         let size = bytes.len();
         Ok(shown.show(&bytes, size, time))
     }
 
     /// The result of a function that is no number, and when it was.
-    fn table(&self, open: &Open, function: &Function) -> Result<(Vec<u8>, u64), Error> {
+    fn table(
+        &self,
+        open: &Open,
+        function: &Function,
+        patience: Option<&Patience>,
+    ) -> Result<(Vec<u8>, u64), Error> {
         let (call, name) = (&function.call, function.label.as_str());
         let rows = |results: Results| {
             let mut components = results.components.into_iter();
@@ -428,7 +454,11 @@ impl Flow {
                 Ok((results::expired(call, counts.as_ref(), &mut waiting), time))
             }
             Shape::Bucket | Shape::Sample | Shape::Threshold => {
-                let (row, time) = self.next_row(open, function, &|| Ok(taken()?.0.into()))?;
+                let take = || Ok(taken()?.0.into());
+                let (row, time) = self.next_row(open, function, patience, &take)?;
+                if let Some(patience) = patience {
+                    patience.one_is_there();
+                }
                 Ok((results::one(call, &Row(&row)), time))
             }
             _ => {
@@ -443,6 +473,7 @@ impl Flow {
         &self,
         open: &Open,
         function: &Function,
+        patience: Option<&Patience>,
         take: &dyn Fn() -> Result<Rows, Error>,
     ) -> Result<(Map<String, Value>, u64), Error> {
         let call = &function.call;
@@ -472,6 +503,9 @@ impl Flow {
             if reading.is_last || limit.is_some_and(|limit| Instant::now() >= limit) {
                 break;
             }
+            if patience.is_some_and(Patience::is_over) {
+                return Err(Error::new(Error::NO_FUNCTION, "it has no result yet"));
+            }
             thread::sleep(look);
             look = (look * 2).min(LAST_LOOK);
         }
@@ -497,6 +531,9 @@ impl Flow {
         limit: Duration,
     ) -> Result<Option<*mut RawPacket>, Error> {
         let open = self.opened()?;
+        if let Some(own) = open.own_before(fid) {
+            return Ok(own.next(|| false));
+        }
         let place = self.function(open, fid)?.place;
         let next = lock(&open.packets).next(place, limit, open.is_live);
         next.inspect_err(|_| open.looked.store(0, Ordering::Relaxed))
@@ -506,6 +543,9 @@ impl Flow {
     /// 32.32 bits.
     pub(crate) fn time_of_next(&self, fid: c_int, limit: Duration) -> Result<Option<u64>, Error> {
         let open = self.opened()?;
+        if let Some(own) = open.own_before(fid) {
+            return Ok(own.time_of_next());
+        }
         let place = self.function(open, fid)?.place;
         let next = lock(&open.packets).time_of_next(place, limit, open.is_live);
         next.inspect_err(|_| open.looked.store(0, Ordering::Relaxed))
@@ -514,6 +554,13 @@ impl Flow {
     /// Whether its device is an interface, once it is open.
     pub(crate) fn is_live(&self) -> bool {
         self.open.get().is_some_and(|open| open.is_live)
+    }
+
+    /// Has somebody woken who waits for packets of several flows, once it is open.
+    pub(crate) fn tell_to(&self, news: &Arc<News>) {
+        if let Some(open) = self.open.get() {
+            lock(&open.packets).tell_to(news);
+        }
     }
 
     /// Sets how its sensor sends, once it is open.
@@ -529,9 +576,7 @@ impl Flow {
         let call = &self.function(open, fid)?.call;
         has_packets(call)?;
         let waits = call.number(0).unwrap_or(0) == 0;
-        if let Some(own) = &open.own
-            && own.counts(fid as usize).is_some()
-        {
+        if let Some(own) = open.own_before(fid) {
             let packet = own.next(|| waits && !self.is_closed());
             if packet.is_none() {
                 // Why nothing comes.
@@ -631,7 +676,11 @@ impl Descriptor for Flow {
     }
 
     fn read(&self, fid: c_int) -> Result<*mut RawResults, Error> {
-        self.read_result(fid)
+        self.read_result(fid, None)
+    }
+
+    fn generation(&self, _: c_int, member: usize) -> Option<u32> {
+        (member == 0).then_some(1)
     }
 
     fn next(&self, fid: c_int) -> Result<Option<*mut RawPacket>, Error> {
@@ -753,6 +802,35 @@ fn run_own(flow: &Arc<Flow>) {
         *lock(&flow.failure) = Some(Error::new(NOT_BUILT, what));
         own.end();
     }
+}
+
+/// Whether a function can stand behind others, as far as those of the program are concerned.
+pub(crate) fn may_follow(calls: &[Call], call: &Call) -> Result<(), Error> {
+    let is_buffer = |call: &Call| call.function.result == Shape::Packets;
+    let behind = calls.iter().skip_while(|call| !call.function.is_own());
+    let name = call.function.name;
+    let what = match behind.into_iter().any(is_buffer) {
+        true if is_buffer(call) => "one TO_BUFFER follows functions that run in the program".into(),
+        true if call.function.is_own() => format!("{name} cannot follow the TO_BUFFER"),
+        _ => return Ok(()),
+    };
+    Err(Error::new(Error::ARGUMENTS, what))
+}
+
+/// Whether the flows that a function of this one names are there.
+pub(crate) fn knows_flows(call: &Call, own: c_int) -> Result<(), Error> {
+    let is_known = |fd: Option<c_int>| fd.is_some_and(|fd| fd == own || session::flow(fd).is_ok());
+    match sync(call).into_iter().all(is_known) {
+        true => Ok(()),
+        false => Err(Error::new(7001, "SYNC: is no list of flows, as 1,2")),
+    }
+}
+
+/// Whether all other flows that these functions name are connected.
+pub(crate) fn awaits_nobody(calls: &[Call], own: c_int) -> bool {
+    let awaited = calls.iter().flat_map(sync).flatten();
+    let mut awaited = awaited.filter(|fd| *fd != own);
+    awaited.all(|fd| session::flow(fd).is_ok_and(|flow| flow.was_connected()))
 }
 
 /// The flows that a function waits for; `None` among them where its list is none.

@@ -357,6 +357,12 @@ impl Chain {
         }
     }
 
+    /// When the next packet that they passed was captured, if there is one.
+    pub(crate) fn time_of_next(&self) -> Option<u64> {
+        // It begins with its time.
+        lock(&self.kept).records.front()?.first().copied()
+    }
+
     /// The result of a function.
     pub(crate) fn result(&self, fid: usize) -> Option<Vec<u8>> {
         let mut instances = lock(&self.instances);

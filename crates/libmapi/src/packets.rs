@@ -1,10 +1,11 @@
 //! The packets that a flow gives to the program.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use flowgauge_mapi::Error;
-use flowgauge_sensor_client::layout;
+use flowgauge_sensor_client::{News, layout};
 
 use crate::abi::RawPacket;
 use crate::error::{SOCKET, of_client};
@@ -89,6 +90,11 @@ impl Packets {
                 held.push_back(packet.record.into());
             }
         }
+    }
+
+    /// Has somebody woken who waits for packets of several flows.
+    pub(crate) fn tell_to(&self, news: &Arc<News>) {
+        self.flow.tell_to(news);
     }
 
     /// How a sensor elsewhere sends: numbers every so often by themselves (zero: when they are asked for), and so many bytes of

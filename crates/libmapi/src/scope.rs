@@ -11,11 +11,12 @@ use flowgauge_mapi::{Call, Error, Shape};
 use flowgauge_sensor_client::members::{Held, Members, Trouble, each, keep_trying};
 use flowgauge_sensor_client::scope::Member;
 use flowgauge_sensor_client::turns::{Head, Next, Turns};
-use flowgauge_sensor_client::{Readings, Sensors};
+use flowgauge_sensor_client::{News, Readings, Sensors};
 
 use crate::abi::{RawPacket, RawResults};
-use crate::error::{NO_DEVICE, NOT_BUILT, NOT_CONNECTED, RIGHTS, SOCKET, of_client};
-use crate::flow::Flow;
+use crate::error::{NO_DEVICE, NOT_CONNECTED, RIGHTS, SOCKET, of_client};
+use crate::flow::{Flow, Patience, awaits_nobody, knows_flows, may_follow};
+use crate::own::Instance;
 use crate::results;
 use crate::session::{
     ANSWER, Arguments, Descriptor, FIRST_LOOK, LAST_LOOK, MemberInfo, Setting, Status, Transfer,
@@ -39,11 +40,15 @@ pub(crate) struct Scope {
     /// Who applies functions, connects, or adds a member that is back.
     setup: Mutex<()>,
     calls: Mutex<Vec<Call>>,
-    /// When it was connected.
+    /// It was connected; with `SYNC` it may still have to wait.
+    is_connected: AtomicBool,
+    /// When its members were opened.
     since: OnceLock<SystemTime>,
     /// What the program was given of functions.
     shown: Mutex<BTreeMap<c_int, Shown>>,
     turn: Mutex<Turn>,
+    /// What comes to members on other machines.
+    news: Arc<News>,
     /// How members send, where the program has said so.
     transfer: Mutex<Option<Transfer>>,
     /// Flows that failed and are still in their sensors.
@@ -61,6 +66,8 @@ impl Held for Flow {
 #[derive(Debug)]
 struct Shown {
     results: Vec<RawResults>,
+    /// Of which setting up of each member they are; 0: there is none.
+    generations: Vec<u32>,
     /// Where they point to: flows have their own, and zeros are for the others, as large structures are aligned.
     _flows: Vec<Arc<Flow>>,
     _zeros: Vec<u128>,
@@ -105,9 +112,11 @@ impl Scope {
             members: Members::new(members),
             setup: Mutex::default(),
             calls: Mutex::default(),
+            is_connected: AtomicBool::new(false),
             since: OnceLock::new(),
             shown: Mutex::default(),
             turn: Mutex::default(),
+            news: Arc::default(),
             transfer: Mutex::default(),
             failed: Mutex::default(),
             is_closed: AtomicBool::new(false),
@@ -196,6 +205,21 @@ impl Scope {
         }
     }
 
+    /// Opens it if it waits for nothing any more. Why it failed its program is told when it asks.
+    pub(crate) fn open_if_it_may(&self) -> Result<(), Error> {
+        let _setup = lock(&self.setup);
+        let calls = self.functions();
+        let is_open = self.since.get().is_some();
+        if is_open || !self.was_connected() || !awaits_nobody(&calls, self.fd()) {
+            return Ok(());
+        }
+        let opened = self.open_all(&calls);
+        lock(&self.refused).clone_from(&opened.as_ref().err().cloned());
+        opened?;
+        let _ = self.since.set(SystemTime::now());
+        Ok(())
+    }
+
     /// Notes that a member's flow has failed.
     fn fail(&self, at: usize, flow: &Arc<Flow>, error: &Error) {
         let is_it = |its: &Arc<Flow>| Arc::ptr_eq(its, flow);
@@ -237,7 +261,8 @@ impl Scope {
         call: &Call,
     ) -> Result<Vec<(usize, Arc<Flow>, RawResults)>, Error> {
         let there = self.refresh();
-        let read = |(_, flow): &(usize, Arc<Flow>)| flow.result(fid);
+        let patience = Patience::default();
+        let read = |(_, flow): &(usize, Arc<Flow>)| flow.result(fid, &patience);
         let results = match call.function.result {
             // What was told is read.
             Shape::Number(_) | Shape::File => there.iter().map(read).collect(),
@@ -309,8 +334,9 @@ impl Scope {
     }
 
     /// Opens the flow of a member.
-    fn open(&self, flow: &Flow, calls: &[Call]) -> Result<(), Error> {
+    fn open(&self, flow: &Arc<Flow>, calls: &[Call]) -> Result<(), Error> {
         flow.open_alone(calls.to_vec())?;
+        flow.tell_to(&self.news);
         let transfer = *lock(&self.transfer);
         transfer.map_or(Ok(()), |transfer| flow.transfer(transfer))
     }
@@ -335,9 +361,9 @@ impl Scope {
         let client = client.with_patience(SETUP);
         let (fd, _) = *self.numbers.get_or_init(|| new_numbers(&self.text));
         loop {
-            let was_connected = self.was_connected();
+            let is_open = self.since.get().is_some();
             let flow = Arc::new(Flow::new(fd, Ok(client.clone()), &member.device));
-            if was_connected {
+            if is_open {
                 self.open(&flow, &self.functions())?;
             }
             let setup = lock(&self.setup);
@@ -345,7 +371,9 @@ impl Scope {
                 // Those that are asked now are tried by themselves.
                 return flow.close();
             }
-            if self.was_connected() == was_connected {
+            if self.since.get().is_some() == is_open {
+                let before = self.members.state(at).map_or(0, |state| state.generation);
+                flow.generation.store(before + 1, Ordering::Relaxed);
                 let put = self.members.put(at, flow);
                 drop(setup);
                 return put.or_else(|unwanted| unwanted.close());
@@ -381,11 +409,9 @@ impl Descriptor for Scope {
         }
         let call = call(name, arguments)?;
         let name = call.function.name;
-        if call.function.is_own() || name == "SYNC" {
-            let what = format!("{name}: is not built for flows on several sensors");
-            return Err(Error::new(NOT_BUILT, what));
-        }
         let mut calls = lock(&self.calls).clone();
+        knows_flows(&call, self.fd())?;
+        may_follow(&calls, &call)?;
         calls.push(call.clone());
         let stack = flowgauge_mapi::stack(&calls, self.fd().into(), &calls_of)?;
         if !stack.targets.is_empty() {
@@ -395,6 +421,10 @@ impl Descriptor for Scope {
             return Err(Error::new(Error::FILE, what));
         }
         self.check(&call, calls.len(), &stack.text)?;
+        if call.function.is_own() {
+            // Each member gets its own; here it is seen whether it takes its arguments.
+            Instance::new(calls.len(), &call)?;
+        }
         let fid = calls.len() as c_int;
         *lock(&self.calls) = calls;
         Ok(fid)
@@ -426,26 +456,29 @@ impl Descriptor for Scope {
     }
 
     fn connect(&self) -> Result<(), Error> {
-        let setup = lock(&self.setup);
-        if self.was_connected() {
+        if self.is_connected.swap(true, Ordering::Relaxed) {
             return Err(connected_twice());
         }
-        self.open_all(&self.functions())?;
-        let _ = self.since.set(SystemTime::now());
-        drop(setup);
-        // Those on this machine that waited for it.
-        open_waiting(self.fd())
+        let opened = open_waiting(self.fd());
+        if opened.is_err() {
+            self.is_connected.store(false, Ordering::Relaxed);
+        }
+        opened
     }
 
     fn was_connected(&self) -> bool {
-        self.since.get().is_some()
+        self.is_connected.load(Ordering::Relaxed)
     }
 
     fn is_connected(&self) -> Result<(), Error> {
-        match self.was_connected() {
-            true => Ok(()),
-            false => Err(Error::new(NOT_CONNECTED, "the flow is not connected")),
-        }
+        let waits = match self.was_connected() {
+            _ if self.since.get().is_some() => return Ok(()),
+            true => "the flow waits for others (SYNC)",
+            false => "the flow is not connected",
+        };
+        Err(lock(&self.refused)
+            .clone()
+            .unwrap_or_else(|| Error::new(NOT_CONNECTED, waits)))
     }
 
     fn read(&self, fid: c_int) -> Result<*mut RawResults, Error> {
@@ -461,11 +494,13 @@ impl Descriptor for Scope {
         };
         let mut new = Shown {
             results: (0..self.size()).map(|_| none()).collect(),
+            generations: vec![0; self.size()],
             _flows: Vec::new(),
             _zeros: zeros,
         };
         for (at, flow, result) in good {
             new.results[at] = result;
+            new.generations[at] = flow.generation.load(Ordering::Relaxed);
             new._flows.push(flow);
         }
         let mut shown = lock(&self.shown);
@@ -474,13 +509,24 @@ impl Descriptor for Scope {
         Ok(results.unwrap_or(core::ptr::null_mut()))
     }
 
+    fn generation(&self, fid: c_int, member: usize) -> Option<u32> {
+        let shown = lock(&self.shown);
+        let generations = shown.get(&fid).map(|shown| &shown.generations);
+        generations.map_or(Some(0), |all| all.get(member).copied())
+    }
+
     fn next(&self, fid: c_int) -> Result<Option<*mut RawPacket>, Error> {
         let call = self.function(fid)?;
         has_packets(&call)?;
         let waits = call.number(0).unwrap_or(0) == 0;
+        let is_elsewhere = self.members.all().all(|member| member.address.is_some());
+        let has_own = lock(&self.calls).iter().any(|call| call.function.is_own());
+        let is_told = is_elsewhere && !has_own && lock(&self.turn).turns.is_in_turn();
         let mut look = FIRST_LOOK;
         while !self.is_closed() {
+            let news = self.news.count();
             match self.next_there(fid) {
+                Ok(None) if waits && is_told => self.news.wait(news, LAST_LOOK),
                 Ok(None) if waits => thread::sleep(look),
                 Ok(packet) => return Ok(packet),
                 Err(None) => break,
@@ -500,7 +546,7 @@ impl Descriptor for Scope {
     }
 
     fn status(&self) -> Result<Status, Error> {
-        if !self.was_connected() {
+        if self.since.get().is_none() {
             return Ok(Status::Init);
         }
         let there = self.refresh();

@@ -122,6 +122,8 @@ pub(crate) trait Descriptor {
     fn is_connected(&self) -> Result<(), Error>;
     /// The result of a function. Waits for it where MAPI does.
     fn read(&self, fid: c_int) -> Result<*mut RawResults, Error>;
+    /// In which setting up of a member the result was counted that was read last of a function; 0: it had none.
+    fn generation(&self, fid: c_int, member: usize) -> Option<u32>;
     /// The next packet of a `TO_BUFFER`. `None`: there is none, or no further one.
     fn next(&self, fid: c_int) -> Result<Option<*mut RawPacket>, Error>;
     /// Packets that came to a function, and that it passed.
@@ -420,11 +422,11 @@ pub(crate) fn open_waiting(own: c_int) -> Result<(), Error> {
     let all: Vec<Handle> = state().flows.values().cloned().collect();
     let mut of_own = Ok(());
     for flow in &all {
-        let Handle::Flow(flow) = flow else {
-            continue;
+        let opened = match flow {
+            Handle::Flow(flow) => flow.open_if_it_may(own),
+            Handle::Scope(scope) => scope.open_if_it_may(),
         };
-        let opened = flow.open_if_it_may(own);
-        if flow.fd == own {
+        if flow.fd() == own {
             of_own = opened;
         }
     }

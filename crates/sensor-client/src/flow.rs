@@ -12,7 +12,7 @@ use crate::client::{Client, ClientError};
 use crate::layout::{self, Body, RECORD_HEADER};
 use crate::protocol::{OpenedFlow, Results};
 use crate::remote::message::Page;
-use crate::remote::{self, RemoteFlow};
+use crate::remote::{self, News, RemoteFlow};
 
 /// How often it is looked whether the sensor is still there.
 const LOOK: Duration = Duration::from_millis(100);
@@ -252,6 +252,17 @@ impl Flow {
     pub fn set_prefetch(&self, bytes: u64) {
         if let Numbers::Remote(flow) = &self.readings.0 {
             flow.set_prefetch(bytes);
+        }
+    }
+
+    /// Has somebody woken who waits for packets of several flows. False: those of this machine's sensor have to be looked for.
+    pub fn tell_to(&self, news: &Arc<News>) -> bool {
+        match &self.readings.0 {
+            Numbers::Shared(_) => false,
+            Numbers::Remote(flow) => {
+                flow.tell_to(news);
+                true
+            }
         }
     }
 

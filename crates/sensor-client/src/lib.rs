@@ -31,7 +31,7 @@ pub use flow::{Batch, Flow, Packet, Reading, Readings};
 #[cfg(feature = "client")]
 pub use members::MemberState;
 #[cfg(feature = "client")]
-pub use remote::PREFETCH;
+pub use remote::{News, PREFETCH};
 #[cfg(feature = "client")]
 pub use scope_flow::{ScopeFlow, Sensors};
 

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use flowgauge_link::{Identity, Reactor};
@@ -15,7 +14,7 @@ use crate::client::{Client, ClientError, Pending};
 use crate::flow::{Flow, Packet, Reading, Readings};
 use crate::members::{Held, MemberState, Members, Trouble, keep_trying, lock};
 use crate::protocol::{Request, Results, Secret};
-use crate::remote::PREFETCH;
+use crate::remote::{News, PREFETCH};
 use crate::scope::Member;
 use crate::turns::{Head, Next, Turns};
 
@@ -94,6 +93,14 @@ impl Sensors {
         }
     }
 
+    /// The connection to a member's sensor, if there is one: nothing is waited for.
+    pub fn connected(&self, member: &Member) -> Option<Client> {
+        let place = self.place(member);
+        let place = place.try_lock().ok()?;
+        let client = place.client.as_ref().filter(|client| !client.is_gone());
+        client.cloned()
+    }
+
     /// The connection to a member's sensor, which has the member's device: it is asked once for each.
     ///
     /// # Errors
@@ -156,6 +163,7 @@ struct Inner {
     push: Duration,
     prefetch: AtomicU64,
     members: Members<Has>,
+    news: Arc<News>,
 }
 
 /// What a member has.
@@ -199,6 +207,7 @@ impl ScopeFlow {
             push,
             prefetch: AtomicU64::new(PREFETCH),
             members: Members::new(members),
+            news: Arc::default(),
         });
         let errors = inner.connect();
         if errors.len() == inner.members.size()
@@ -393,11 +402,16 @@ impl ScopeFlow {
         limit: Duration,
         work: impl FnOnce(usize, Packet<'_>) -> R,
     ) -> Option<R> {
+        // What waits for its turn by time, and packets of this machine, are looked for.
         const LOOK: Duration = Duration::from_millis(2);
+        const LAST_LOOK: Duration = Duration::from_millis(100);
 
         let until = Instant::now().checked_add(limit);
         let members = &self.inner.members;
+        let is_told = self.turns.is_in_turn() && members.all().all(|it| it.address.is_some());
+        let look = if is_told { LAST_LOOK } else { LOOK };
         loop {
+            let news = self.inner.news.count();
             let head = |at| {
                 let head = members.with(at, |has| {
                     // In this order: what came before the end is taken.
@@ -421,8 +435,13 @@ impl ScopeFlow {
                     return members.with(at, packet).flatten();
                 }
                 Next::Over => return None,
-                Next::Wait if until.is_some_and(|until| Instant::now() >= until) => return None,
-                Next::Wait => thread::sleep(LOOK),
+                Next::Wait => {
+                    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+                    match left {
+                        Some(Duration::ZERO) => return None,
+                        left => self.inner.news.wait(news, left.unwrap_or(look).min(look)),
+                    }
+                }
             }
         }
     }
@@ -470,6 +489,7 @@ impl Inner {
         if !self.push.is_zero() {
             flow.push(self.push)?;
         }
+        flow.tell_to(&self.news);
         flow.set_prefetch(self.prefetch.load(Ordering::Relaxed));
         Ok(Has {
             flow,

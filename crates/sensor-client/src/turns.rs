@@ -43,6 +43,11 @@ impl Turns {
         self.patience = patience;
     }
 
+    /// Whether packets wait for nothing but their members' turns.
+    pub fn is_in_turn(&self) -> bool {
+        self.patience.is_none()
+    }
+
     /// Whose packet is next, of members that are there (by number, ascending). In turn, those before it are not asked.
     pub fn next(
         &mut self,

@@ -7,7 +7,7 @@ static const char *const STATES[] = {"ok", "down", "refused", "late"};
 
 int main(int argc, char *argv[])
 {
-    int fd, local, fid, size, at, child, status;
+    int fd, local, fid, size, at, child, status, generation;
     char name[400];
     mapi_member_info_t info;
     mapi_results_t *results;
@@ -25,7 +25,7 @@ int main(int argc, char *argv[])
     FAILS(mapi_get_member_info(fd, 0, NULL) != -1, 7003);
     FAILS(mapi_get_member_info(99, 0, &info) != -1, 6145);
     FAILS(mapi_apply_function(fd, "TO_FILE", MFF_PCAP, "x.pcap", 0ULL) != -1, 6155);
-    FAILS(mapi_apply_function(fd, "SYNC", "1") != -1, 6160);
+    FAILS(mapi_apply_function(fd, "SYNC", "99") != -1, 7001);
     OK((fid = mapi_apply_function(fd, "PKT_COUNTER")) == 1);
     OK(mapi_connect(fd) == 0);
     OK(argc < 4 || mapi_set_option(fd, MAPI_PUSH_INTERVAL, 20) == 0);
@@ -63,6 +63,8 @@ int main(int argc, char *argv[])
         for (at = 0; at < size; at++) {
             OK(results[at].res != NULL && (results[at].ts > 0) == (results[at].size > 0));
             OK(mapi_get_member_info(fd, at, &info) == 0 && info.since > 0 && info.name[0] != '\0');
+            generation = mapi_get_result_generation(fd, fid, at);
+            OK((generation > 0) == (results[at].size > 0) && generation <= (int)info.generation);
             OK((info.state == MAPI_MEMBER_OK) == (info.reason[0] == '\0'));
             printf("%s %u %llu, ", STATES[info.state], info.generation, *(unsigned long long *)results[at].res);
         }

@@ -224,7 +224,10 @@ static void states(int fd)
     FAILS(mapi_set_authdata(fd, "me") != -1, 3081);
     FAILS(mapi_set_authdata(fd, NULL) != -1, 7002);
     FAILS(mapi_set_authdata(999, "me") != -1, 6145);
-    FAILS(mapi_authenticate(fd, "me", "secret", "all") != -1, 6160);
+    FAILS(mapi_authenticate(fd, "me", "secret", "all") != -1, 3081);
+    FAILS(mapi_authenticate(fd, "me", NULL, "all") != -1, 7003);
+    OK(mapi_get_result_generation(fd, 1, 0) == 1);
+    FAILS(mapi_get_result_generation(fd, 1, 1) != -1, 7002);
     OK(mapi_get_scope_size(fd) == 1 && mapi_is_remote(fd) == 0 && mapi_is_sensor_down(fd) == 0);
     OK(mapi_close_flow(fd) == 0);
     FAILS(mapi_close_flow(fd) != -1, 6145);

@@ -3,6 +3,7 @@
 #include "check.h"
 #include <mapi/dist.h>
 #include <mapi/expiredflowshash.h>
+#include <mapi/function.h>
 #include <mapi/hashsamp.h>
 #include <mapi/pktinfo.h>
 
@@ -27,13 +28,35 @@ static unsigned long long expired(const mapi_results_t *result)
     return sum;
 }
 
+static int begin(const mapi_argument_t *arguments, unsigned count, void **state)
+{
+    if (count != 1 || arguments[0].number < 1)
+        return 1;
+    return (*state = calloc(1, 8)) == NULL;
+}
+
+static int add(void *state, const struct mapipkt *packet)
+{
+    *(unsigned long long *)state += packet->caplen;
+    return packet->caplen > 100;
+}
+
+static void tell(void *state, void *result)
+{
+    memcpy(result, state, 8);
+}
+
+static const mapi_function_t functions[] = {{"LARGE", "adds up bytes, passes large packets", "i", 1, 8, begin, add, tell, free}};
+static const mapi_library_t library = {MAPI_LIBRARY_VERSION, "scopelib", functions, 1};
+
 int main(int argc, char *argv[])
 {
-    int fd, sampled, samples, size, member, at, fids[6], counts[8] = {0}, is_more = 1;
+    int fd, own, large = 0, passed = 0, sampled, samples, size, member, at, fids[6], counts[8] = {0}, is_more = 1;
     unsigned long long packets = 0, sum = 0, last = 0, hashes[8] = {0};
     struct mapipkt *packet;
     mapi_results_t *results;
     mapi_function_info_t function;
+    char list[16];
     mapi_flow_info_t flow;
     if (argc < 2)
         return 2;
@@ -58,7 +81,19 @@ int main(int argc, char *argv[])
     FAILS(mapi_get_next_pkt(fd, fids[5]) != NULL, 6143);
     FAILS(mapi_apply_function(fd, "BPF_FILTER", "tcp prot 80") != -1, 1025);
     FAILS(mapi_apply_function(fd, "NO_SUCH") != -1, 6144);
+    /* Functions of this program's own, on what each member passes, from when the other flow is connected. */
+    OK(mapi_add_library(&library) > 0 && (own = mapi_create_flow(argv[1])) > 0);
+    snprintf(list, sizeof list, "%d", fd);
+    FAILS(mapi_apply_function(own, "SYNC", "99") != -1, 7001);
+    OK(mapi_apply_function(own, "SYNC", list) == 1);
+    FAILS(mapi_apply_function(own, "LARGE", 0) != -1, 7001);
+    OK(mapi_apply_function(own, "LARGE", 1) == 2 && mapi_apply_function(own, "TO_BUFFER", WAIT) == 3);
+    FAILS(mapi_apply_function(own, "LARGE", 1) != -1, 7000);
+    OK(mapi_connect(own) == 0);
+    FAILS(mapi_connect(own) != -2, 3081);
+    FAILS(mapi_read_results(own, 2) != NULL, 6143);
     OK(mapi_connect(fd) == 0 && mapi_connect(sampled) == 0);
+    OK(mapi_read_results(own, 2) != NULL);
     FAILS(mapi_connect(fd) != -2, 3081);
     FAILS(mapi_apply_function(fd, "PKT_COUNTER") != -1, 7006);
     FAILS(mapi_read_results(fd, fids[5]) != NULL, 6147);
@@ -69,12 +104,17 @@ int main(int argc, char *argv[])
     getchar();
     while ((packet = mapi_get_next_pkt(fd, fids[5])) != NULL) {
         packets++;
+        large += packet->caplen > 100;
         OK(argc < 3 || packet->ts >= last);
         last = packet->ts;
         sum += hash(&packet->pkt, packet->caplen) ^ packet->ts;
     }
     printf("packets %llu %llx\n", packets, sum);
     finish(fd);
+    while (mapi_get_next_pkt(own, 3) != NULL)
+        passed++;
+    OK(passed == large && passed > 0);
+    finish(own);
     OK(mapi_get_function_info(fd, fids[0], &function) == 0 && function.pkts == packets);
     OK(mapi_get_flow_info(fd, &flow) == 0 && flow.num_functions == 6 && flow.start > 0 && flow.devid > 0);
     while (is_more) {
@@ -101,13 +141,15 @@ int main(int argc, char *argv[])
             if (at < 2)
                 printf("%llu ", *(unsigned long long *)results[member].res);
         }
+        OK((results = mapi_read_results(own, 2)) != NULL && results[member].size == 8);
+        printf("own %llu ", *(unsigned long long *)results[member].res);
         printf("samples %d %llx\n", counts[member], hashes[member]);
     }
     /* What is read of flows is read of all members at once. */
     OK((results = mapi_read_results(fd, fids[4])) != NULL);
     for (member = 0; member < size; member++)
         printf("expired %llx\n", expired(&results[member]));
-    OK(mapi_close_flow(fd) == 0 && mapi_close_flow(sampled) == 0);
+    OK(mapi_close_flow(fd) == 0 && mapi_close_flow(sampled) == 0 && mapi_close_flow(own) == 0);
     FAILS(mapi_read_results(fd, 1) != NULL, 6145);
     return 0;
 }

@@ -198,6 +198,25 @@ fn a_member_that_fails_does_not_fail_the_others_and_comes_back() {
     program.succeeds();
 }
 
+/// Nothing comes to the second one: the first one's results are read all the same.
+#[test]
+fn a_function_that_waits_does_not_wait_for_all() {
+    let folders = folders(&["mix.pcap", "long.pcap"]);
+    let _sensors: Vec<Process> = folders.iter().map(Process::sensor).collect();
+    let (_agents, scope) = agents(&folders);
+    let mut program = Process::program(&compile("waiting"), &folders[0], &[&scope]);
+    assert_eq!(program.line(), "connected");
+    start(&folders[0]);
+    for _ in 0..3 {
+        program.go_on();
+        assert_eq!(program.line(), "10");
+    }
+    start(&folders[1]);
+    until(&mut program, "11");
+    program.say("q\n");
+    program.succeeds();
+}
+
 #[test]
 fn a_member_that_does_not_answer_is_not_waited_for() {
     does_not_wait(&[]);

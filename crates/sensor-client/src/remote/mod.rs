@@ -115,6 +115,7 @@ impl Remote {
                 is_closed: false,
                 waiting: Vec::new(),
                 owed: 0,
+                news: None,
             }),
             came: Condvar::new(),
         });
@@ -241,8 +242,7 @@ impl Shared {
             Some(batch) => state.batches.push_back(batch),
             None => state.is_over = true,
         }
-        drop(state);
-        flow.came.notify_all();
+        flow.tell(state);
         Some(())
     }
 
@@ -262,8 +262,7 @@ impl Shared {
                     change(&mut state.page, changes)?;
                     state.heard = Instant::now();
                     state.answered(*id);
-                    drop(state);
-                    flow.came.notify_all();
+                    flow.tell(state);
                 }
             }
             Said::Packets {
@@ -332,6 +331,8 @@ struct State {
     waiting: Vec<(u64, Arc<Round>)>,
     /// Numbers that were asked for and did not come in time; 0: none.
     owed: u64,
+    /// Who waits for packets of several flows.
+    news: Option<Arc<News>>,
 }
 
 impl State {
@@ -376,6 +377,34 @@ impl Round {
             let waited = self.all_came.wait_timeout(due, left);
             due = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+}
+
+/// Something has come to one of several flows.
+#[derive(Debug, Default)]
+pub struct News {
+    count: Mutex<u64>,
+    more: Condvar,
+}
+
+impl News {
+    /// How often something came so far.
+    pub fn count(&self) -> u64 {
+        *lock(&self.count)
+    }
+
+    fn tell(&self) {
+        *lock(&self.count) += 1;
+        self.more.notify_all();
+    }
+
+    /// Waits until something has come since then, no longer than `limit`.
+    pub fn wait(&self, since: u64, limit: Duration) {
+        let waits = |count: &mut u64| *count == since;
+        let waited = self
+            .more
+            .wait_timeout_while(lock(&self.count), limit, waits);
+        drop(waited);
     }
 }
 
@@ -466,8 +495,22 @@ impl RemoteFlow {
     fn leave(&self) {
         let mut state = lock(&self.state);
         state.waiting.drain(..).for_each(|(_, round)| round.came());
+        self.tell(state);
+    }
+
+    /// Wakes who waits for something to come.
+    fn tell(&self, state: MutexGuard<'_, State>) {
+        let news = state.news.clone();
         drop(state);
         self.came.notify_all();
+        if let Some(news) = news {
+            news.tell();
+        }
+    }
+
+    /// Has somebody woken who waits for several flows.
+    pub(crate) fn tell_to(&self, news: &Arc<News>) {
+        lock(&self.state).news = Some(Arc::clone(news));
     }
 
     /// Asks for the numbers and waits for them.
