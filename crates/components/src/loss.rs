@@ -1,6 +1,6 @@
 //! `loss`: what several points saw of flows, compared.
 
-use flowgauge_loss::{Comparison, ComparisonOptions, ObservationReader};
+use flowgauge_loss::{Comparison, ComparisonOptions, METHOD, ObservationReader};
 use flowgauge_record::loss::LOSS_SCHEMA;
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Input, ItemType, Items, Outlet, Output, Parallel,
@@ -18,7 +18,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            last; with `matrix` each with each. Records say what was lost in each `interval` and direction, at \
            the end by application and in all, with `flows` also of each flow. An interval is told of when flows \
            that began in it have ended or gone on: some intervals later. What the points' own captures dropped \
-           is not known here and counts as loss.",
+           comes with the records: between least and most.",
     input: Input::Of(&[ItemType::Record]),
     output: Output::Of(ItemType::Record),
     fields: |_| Some(LOSS_SCHEMA),
@@ -48,6 +48,8 @@ struct Loss {
     lost: u64,
     /// Records that are no observations, or of none of the points.
     refused: u64,
+    /// Records of an observe that selects packets otherwise.
+    foreign: u64,
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
@@ -73,6 +75,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         names,
         lost: 0,
         refused: 0,
+        foreign: 0,
     }))
 }
 
@@ -80,6 +83,7 @@ impl Loss {
     fn record(&mut self, item: &RecordItem<'_>) {
         let mut reader = ObservationReader::default();
         item.record.values(&mut reader);
+        let is_foreign = reader.method() != METHOD;
         let read = reader.finish();
         let place = |name: &String| self.names.iter().position(|known| known == name);
         let read = read.and_then(|(told, point)| Some((told, place(&point?)?)));
@@ -87,8 +91,12 @@ impl Loss {
             self.refused += 1;
             return;
         };
+        if is_foreign {
+            self.foreign += 1;
+            return;
+        }
         self.comparison.observe(point, &told);
-        self.comparison.advance(point, told.last, 0);
+        self.comparison.advance(point, told.last, told.dropped);
     }
 
     fn give(&mut self, now: Nanos, out: &mut dyn Outlet) {
@@ -135,6 +143,8 @@ impl Component for Loss {
         let mut account = Account::default();
         let refused = "left out: they are no observations of any of the points";
         account.count(self.refused, "record", refused);
+        let foreign = "left out: they are of an observe of another release, with which nothing can be compared";
+        account.count(self.foreign, "record", foreign);
         let evicted = "ended early: raise `max_flows`";
         account.count(self.comparison.evicted(), "flow", evicted);
         Some(Box::new(account))

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
-use flowgauge_loss::{MOST_MARKS, Observation, Observer, ObserverOptions};
+use flowgauge_loss::{METHOD, MOST_MARKS, Observation, Observer, ObserverOptions};
 use flowgauge_record::loss::{OBSERVATION_SCHEMA, ObservationRow};
 use flowgauge_stack::{
     Account, Cell, Component, ComponentInfo, ItemType, Items, Outlet, Output, Parallel, RecordItem,
     ResultInfo, ResultValue, SharedRows, Table, columns, options,
 };
+use flowgauge_sys::losses;
 use flowgauge_wire::{HashSeed, Nanos};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -39,6 +40,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             interval,
             told: Told {
                 point: options.point,
+                dropped: losses::all(),
                 most: options
                     .rows
                     .unwrap_or(if taken.is_some() { KEPT } else { 0 }),
@@ -85,6 +87,10 @@ columns! {
     repeats Unsigned Max "packets equal to one of the 8 before them";
     bytes Unsigned Max "bytes so far, by the IP headers";
     late Unsigned Max "TCP segments with payload behind the highest sequence number";
+    trips Unsigned Max "round trips since the row before, by time stamps of TCP and QUIC's spin bit";
+    trips_sum Unsigned Max "sum of these, in nanoseconds";
+    trip_least Unsigned Max "the least of these";
+    trip_most Unsigned Max "the largest of these";
     ttl Unsigned Max "time to live of the first packet";
     ended Unsigned Max "1: the flow paused, or the observation is over";
     marks Text Max "selected packets, as in records";
@@ -96,6 +102,7 @@ columns! {
     clock Time Max "until when";
     waiting Unsigned Sum "observations that are kept";
     forgotten Unsigned Sum "observations that were forgotten before they were taken";
+    method Unsigned Max "by which packets are selected, as in records";
 }
 
 struct Observe {
@@ -109,6 +116,8 @@ struct Observe {
 /// What was told, to be taken.
 struct Told {
     point: Option<String>,
+    /// What the captures had lost before.
+    dropped: u64,
     most: usize,
     /// How many are given at once.
     part: usize,
@@ -133,7 +142,8 @@ impl Told {
     }
 
     fn tell(&mut self, observation: &Observation, text: &mut String, out: &mut dyn Outlet) {
-        let row = observation.row(self.point.as_deref(), text);
+        let mut row = observation.row(self.point.as_deref(), text);
+        row.dropped = losses::all() - self.dropped;
         let kept = (self.most > 0).then(|| cells(&row));
         out.emit(Items::Records(&[RecordItem {
             key: 0,
@@ -160,6 +170,10 @@ fn cells(row: &ObservationRow<'_>) -> Vec<Cell> {
         Cell::Unsigned(row.repeats),
         Cell::Unsigned(row.bytes),
         Cell::Unsigned(row.late),
+        Cell::Unsigned(row.trips.0),
+        Cell::Unsigned(row.trips.1),
+        Cell::Unsigned(row.trips.2),
+        Cell::Unsigned(row.trips.3),
         Cell::Unsigned(row.ttl.into()),
         Cell::Unsigned(row.has_ended.into()),
         Cell::Text(row.marks.to_owned()),
@@ -203,6 +217,7 @@ impl Component for Observe {
             Cell::Time(told.clock),
             Cell::Unsigned(told.rows.len() as u64),
             Cell::Unsigned(told.forgotten),
+            Cell::Unsigned(METHOD),
         ]);
         table.head = Some(Box::new(head));
         Some(ResultValue::Table(table))

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flowgauge_loss::{Comparison, Observation, ObservationReader};
+use flowgauge_loss::{Comparison, METHOD, Observation, ObservationReader};
 use flowgauge_record::ValueRef;
+use flowgauge_sensor_client::members::each;
 use flowgauge_sensor_client::protocol::{DeviceStatus, Results};
 use flowgauge_sensor_client::scope::Member;
 use flowgauge_sensor_client::{ClientError, ScopeFlow, Sensors};
@@ -12,6 +13,8 @@ use flowgauge_stack::OptionValue;
 use flowgauge_wire::{Nanos, Place};
 use serde_json::{Map, Value};
 
+/// How long a sensor may take to say how it is.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// The component that observes.
 const OBSERVE: &str = "observe";
 
@@ -71,6 +74,8 @@ struct Point {
     dropped_before: Option<u64>,
     dropped: u64,
     forgotten: u64,
+    /// It is another release's: nothing can be compared with it.
+    is_foreign: bool,
     /// Why nothing comes of it, as it was told.
     trouble: Option<String>,
 }
@@ -92,11 +97,12 @@ impl Points {
             dropped_before: None,
             dropped: 0,
             forgotten: 0,
+            is_foreign: false,
             trouble: None,
         });
         let mut points: Vec<Point> = points.collect();
         // Before the flow: what is lost from then on may be of it.
-        look_for_drops(sensors, &mut points);
+        look_for_drops(sensors, &mut points, true);
         let flow = ScopeFlow::open(sensors, members, &stack(options), &[], Duration::ZERO)?;
         Ok(Points {
             sensors: Arc::clone(sensors),
@@ -114,7 +120,7 @@ impl Points {
     /// cannot be compared with what comes.
     pub fn look(&mut self, tell: &mut dyn FnMut(String)) -> bool {
         self.flow.refresh();
-        look_for_drops(&self.sensors, &mut self.points);
+        look_for_drops(&self.sensors, &mut self.points, false);
         let mut is_anew = false;
         for (point, state) in self.points.iter_mut().zip(self.flow.states()) {
             let trouble = state.trouble.map(|trouble| trouble.what);
@@ -138,7 +144,7 @@ impl Points {
 
     /// Ends the observation, and takes the last of it. Returns which devices never observed.
     pub fn close(mut self, sink: &mut dyn Sink, tell: &mut dyn FnMut(String)) -> Vec<Member> {
-        look_for_drops(&self.sensors, &mut self.points);
+        look_for_drops(&self.sensors, &mut self.points, false);
         // The end is one answer: as little as can be is left for it.
         self.take(sink, tell);
         let last = self.flow.close();
@@ -149,7 +155,10 @@ impl Points {
                     .to_owned(),
             );
         }
-        let silent = self.points.into_iter().filter(|it| it.generation == 0);
+        let silent = self
+            .points
+            .into_iter()
+            .filter(|it| it.generation == 0 || it.is_foreign);
         silent.map(|point| point.member).collect()
     }
 
@@ -183,6 +192,17 @@ impl Points {
                         ));
                         point.forgotten = forgotten;
                     }
+                    let is_foreign = number_of(row, "method") != Some(METHOD);
+                    if is_foreign && !point.is_foreign {
+                        tell(format!(
+                            "{}: its sensor is of another release, which selects other packets: nothing is compared with it",
+                            point.member
+                        ));
+                    }
+                    point.is_foreign = is_foreign;
+                    continue;
+                }
+                if point.is_foreign {
                     continue;
                 }
                 let mut reader = ObservationReader::default();
@@ -223,23 +243,25 @@ fn stack(options: &PointsOptions) -> String {
     )
 }
 
-/// Asks for what the captures have lost. A sensor that was started anew counts from zero.
-fn look_for_drops(sensors: &Sensors, points: &mut [Point]) {
-    for at in 0..points.len() {
-        let member = &points[at].member;
-        // Devices of one sensor are told of together.
-        let before = &points[..at];
-        if (before.iter()).any(|other| other.member.address == member.address) {
-            continue;
-        }
-        let (client, address) = (sensors.client(member), member.address.clone());
-        let Ok(status) = client.and_then(|client| client.status()) else {
-            continue;
+/// Asks for what the captures have lost, of sensors that are connected or, where it `connects`, can be. A sensor that was started anew counts
+/// from zero.
+fn look_for_drops(sensors: &Sensors, points: &mut [Point], connects: bool) {
+    // Devices of one sensor are told of together.
+    let mut members: Vec<Member> = points.iter().map(|point| point.member.clone()).collect();
+    members.sort_by(|one, other| one.address.cmp(&other.address));
+    members.dedup_by(|one, other| one.address == other.address);
+    let told = each(&members, |member| {
+        let client = match connects {
+            true => sensors.client(member).ok(),
+            false => sensors.connected(member),
         };
-        for point in points
-            .iter_mut()
-            .filter(|point| point.member.address == address)
-        {
+        client?.with_patience(PATIENCE).status().ok()
+    });
+    for (member, status) in members.iter().zip(told) {
+        let its = points.iter_mut();
+        let its = its.filter(|point| point.member.address == member.address);
+        let Some(status) = status else { continue };
+        for point in its {
             let mut devices = status.devices.iter();
             if let Some(device) = devices.find(|device| device.device == point.member.device) {
                 let all = dropped(device);

@@ -139,6 +139,8 @@ pub(crate) struct Flow {
 pub(crate) struct Paired {
     pub(crate) pairing: Pairing,
     pub(crate) sums: Sums,
+    /// Round trips seen at each point that are in no sums yet.
+    pub(crate) trips: [Spread; 2],
 }
 
 /// What is done once the points' clocks have gone on.
@@ -421,6 +423,7 @@ impl Row {
         let (least, most) = sums.bounds(self.dropped[0], self.dropped[1]);
         // Less than nothing is within the error.
         let span = |nanos: Option<i64>| nanos.map(|nanos| Nanos(nanos.max(0).unsigned_abs()));
+        let spans = |of: &Spread| (span(of.least()), span(of.mean()), span(of.most()));
         let (of, time, protocol, port) = match self.of {
             Of::Interval { start } => ("interval", Some(start), None, None),
             Of::Flow { key, first, .. } => ("flow", Some(first), Some(key.protocol), None),
@@ -467,11 +470,8 @@ impl Row {
             one_sided: sums.one_sided,
             one_sided_flows: sums.one_sided_flows,
             uncompared: sums.uncompared,
-            delay: (
-                span(self.delay.least()),
-                span(self.delay.mean()),
-                span(self.delay.most()),
-            ),
+            delay: spans(&self.delay),
+            rtt: spans(&sums.trips),
             jitter: span(sums.jitter.mean()),
             response: span(sums.response.mean()),
             offset: self.offset.map(|offset| offset.nanos as f64 * 1e-9),

@@ -5,6 +5,9 @@
 
 use flowgauge_wire::{Decoded, Direction, HashSeed};
 
+/// Which identities and marks these are: what points of another number tell of cannot be compared. 0: of before there were numbers.
+pub const METHOD: u64 = 1;
+
 /// Bytes from the transport header on that belong to the identity.
 const BYTES: usize = 40;
 const WORDS: usize = BYTES / 8;

@@ -17,10 +17,11 @@ mod observation;
 mod observer;
 mod pair;
 mod pairing;
+mod round_trips;
 mod sums;
 
 pub use comparison::{Comparison, ComparisonOptions, Of, Row, pairs};
-pub use digest::digest;
+pub use digest::{METHOD, digest};
 pub use observation::{Counts, MOST_MARKS, Mark, Observation, ObservationReader};
 pub use observer::{Observer, ObserverOptions};
 pub use pair::Verdict;

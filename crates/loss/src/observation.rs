@@ -8,6 +8,9 @@ use flowgauge_record::schema::Field;
 use flowgauge_record::{FieldVisitor, ValueRef};
 use flowgauge_wire::{Address, Direction, FlowKey, Nanos};
 
+use crate::digest::METHOD;
+use crate::sums::Spread;
+
 /// Marks that one observation can have.
 pub const MOST_MARKS: usize = 64;
 
@@ -89,6 +92,11 @@ pub struct Observation {
     pub counts: Counts,
     /// TCP segments with payload that begin behind the highest sequence number before them.
     pub late: u64,
+    /// Round trips since the observation before, in nanoseconds: from the point to the receiver and back, by time stamps of TCP and
+    /// QUIC's spin bit.
+    pub trips: Spread,
+    /// Packets that the point's capture has lost so far, of all traffic; 0 where somebody else tells it.
+    pub dropped: u64,
     /// No packet came for the observer's idle timeout, or the observation ended.
     pub has_ended: bool,
     /// Packets selected since the observation before, by time.
@@ -127,9 +135,12 @@ impl Observation {
             repeats: self.counts.repeats,
             bytes: self.counts.bytes,
             late: self.late,
+            trips: self.trips.parts(),
+            dropped: self.dropped,
             ttl: self.ttl,
             has_ended: self.has_ended,
             marks: text,
+            method: METHOD,
         }
     }
 }
@@ -142,6 +153,8 @@ pub struct ObservationReader {
     destination: Option<(Address, u8)>,
     ports: [u16; 2],
     protocol: Option<u8>,
+    trips: (u64, u64, u64, u64),
+    method: u64,
     has_counts: bool,
     point: Option<String>,
 }
@@ -174,6 +187,12 @@ impl ObservationReader {
             ("repeats", Some(repeats)) => observation.counts.repeats = repeats,
             ("bytes", Some(bytes)) => observation.counts.bytes = bytes,
             ("late", Some(late)) => observation.late = late,
+            ("dropped", Some(dropped)) => observation.dropped = dropped,
+            ("trips", Some(count)) => self.trips.0 = count,
+            ("trips_sum", Some(sum)) => self.trips.1 = sum,
+            ("trip_least", Some(least)) => self.trips.2 = least,
+            ("trip_most", Some(most)) => self.trips.3 = most,
+            ("method", Some(method)) => self.method = method,
             ("ttl", Some(ttl)) => observation.ttl = ttl as u8,
             ("ended", Some(ended)) => observation.has_ended = ended > 0,
             ("src_ip", _) => self.source = address,
@@ -189,6 +208,11 @@ impl ObservationReader {
         }
     }
 
+    /// By which method marks were selected ([`METHOD`]), as the record says.
+    pub fn method(&self) -> u64 {
+        self.method
+    }
+
     /// The observation and the name of its point, if the record had one; `None` of a record that is no observation.
     pub fn finish(mut self) -> Option<(Observation, Option<String>)> {
         let ((source, version), (destination, other)) = (self.source?, self.destination?);
@@ -201,6 +225,7 @@ impl ObservationReader {
         let observation = &mut self.observation;
         (observation.key, observation.direction) =
             FlowKey::new(version, protocol, source, destination);
+        observation.trips = Spread::of_parts(self.trips);
         let first = observation.first.0;
         for mark in &mut observation.marks {
             mark.time = Nanos(first.saturating_add(mark.time.0));

@@ -5,6 +5,7 @@ use flowgauge_wire::{Decoded, Direction, FlowKey, HashSeed, Nanos};
 
 use crate::digest::digest;
 use crate::observation::{Counts, Mark, Observation};
+use crate::round_trips::{RoundTrips, Signal};
 
 const TCP: u8 = 6;
 /// The last packets of a direction: among those before it a packet's repetition is looked for, and marks say which they are.
@@ -63,6 +64,9 @@ struct Run {
     all_recent: u32,
     next: u8,
     marks: Vec<Mark>,
+    /// The number of the other direction, if there is one.
+    other: Option<u32>,
+    trips: RoundTrips,
 }
 
 impl Observer {
@@ -100,7 +104,12 @@ impl Observer {
         if place >= self.runs.len() {
             self.runs.resize_with(place + 1, || None);
         }
-        let run = self.runs[place].get_or_insert_with(|| Run::new(packet));
+        if self.runs[place].is_none() {
+            self.begin(number, packet);
+        }
+        let Some(run) = &mut self.runs[place] else {
+            return;
+        };
         if !run.is_active {
             run.is_active = true;
             self.active.push(number);
@@ -110,6 +119,36 @@ impl Observer {
             packet,
             self.options.marks,
         );
+        if let Some(signal) = Signal::of(packet, frame) {
+            let other = run.other.map_or(usize::MAX, |other| other as usize);
+            match self.runs.get_disjoint_mut([place, other]) {
+                Ok([Some(run), Some(other)]) if run.is_other(other) => {
+                    run.trips
+                        .packet(signal, packet.time, Some(&mut other.trips));
+                }
+                _ => {
+                    if let Some(run) = &mut self.runs[place] {
+                        run.trips.packet(signal, packet.time, None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A direction begins with a packet.
+    #[cold]
+    fn begin(&mut self, number: u32, packet: &Decoded) {
+        let back = FlowKey {
+            reserved: packet.direction.reversed() as u16,
+            ..packet.key
+        };
+        let mut run = Run::new(packet);
+        run.other = self.table.find(0, back);
+        let other = run.other.and_then(|at| self.runs.get_mut(at as usize));
+        if let Some(other) = other.and_then(Option::as_mut) {
+            other.other = Some(number);
+        }
+        self.runs[number as usize] = Some(run);
     }
 
     /// When [`Observer::tick`] has something to do at the latest.
@@ -184,7 +223,14 @@ impl Run {
             all_recent: 0,
             next: 0,
             marks: Vec::new(),
+            other: None,
+            trips: RoundTrips::default(),
         }
+    }
+
+    /// Numbers are used again.
+    fn is_other(&self, other: &Run) -> bool {
+        self.key == other.key && self.direction != other.direction
     }
 
     #[inline]
@@ -243,6 +289,7 @@ impl Run {
         (told.first, told.last, told.ttl) = (self.first, self.last, self.ttl);
         (told.counts, told.late) = (self.counts, self.late);
         told.has_ended = has_ended;
+        told.trips = self.trips.take();
         core::mem::swap(&mut told.marks, &mut self.marks);
         self.marks.clear();
         told.marks.sort_unstable_by_key(|mark| mark.counts.packets);

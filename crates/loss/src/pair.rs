@@ -151,15 +151,18 @@ impl Pair {
         let paired_now = paired.get_or_insert_with(|| {
             // What the other one told before waits.
             from = 0;
-            Box::default()
+            let mut new = Box::<Paired>::default();
+            new.trips[1 - teller] = sides[1 - teller].trips;
+            new
         });
+        paired_now.trips[teller].merge(&sides[teller].trips);
         let is_whole = |difference| self.saw_beginning(sides, difference, points);
         paired_now
             .pairing
             .match_marks(sides, teller, from, is_whole);
         let other = flow.pairs[number][1 - direction].as_deref();
         self.decide(paired_now, sides, other, (false, None));
-        self.take(paired_now);
+        self.take(paired_now, first.last);
         // What this one says may decide the other.
         if let Some(mut other) = flow.pairs[number][1 - direction].take() {
             let [first, second] = self.points.map(|point| &flow.sides[point][1 - direction]);
@@ -170,7 +173,7 @@ impl Pair {
                     paired.as_deref(),
                     (false, None),
                 );
-                self.take(&mut other);
+                self.take(&mut other, first.last);
             }
             flow.pairs[number][1 - direction] = Some(other);
         }
@@ -238,11 +241,18 @@ impl Pair {
         }
     }
 
-    /// Adds up what is known of a flow now.
-    fn take(&mut self, paired: &mut Paired) {
+    /// Adds up what is known of a flow now, whose last packet was then.
+    fn take(&mut self, paired: &mut Paired, last: Nanos) {
         let Some(goes_on) = paired.pairing.goes_on() else {
             return;
         };
+        let way = usize::from(!goes_on);
+        let [first, second] = core::mem::take(&mut paired.trips);
+        let trips = if goes_on { first } else { second };
+        if trips.count() > 0 {
+            paired.sums.trips.merge(&trips);
+            self.at(last)[way].trips.merge(&trips);
+        }
         for step in paired.pairing.take_steps() {
             self.step(&step, goes_on, &mut paired.sums);
         }
@@ -380,7 +390,7 @@ impl Pair {
         paired.pairing.finish(sides, is_whole);
         self.decide(paired, sides, other, (true, route));
         let goes_on = paired.pairing.goes_on().unwrap_or(true);
-        self.take(paired);
+        self.take(paired, sides[0].last);
         let (from, to) = if goes_on { (0, 1) } else { (1, 0) };
         let mut more = Sums {
             flows: 1,

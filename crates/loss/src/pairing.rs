@@ -6,6 +6,7 @@ use flowgauge_wire::Nanos;
 
 use crate::observation::{Counts, Mark, Observation};
 use crate::observer::RECENT;
+use crate::sums::Spread;
 
 /// Marks that wait for another point's.
 const WAITING: usize = 1024;
@@ -24,6 +25,8 @@ pub(crate) struct Side {
     before: Counts,
     now: Counts,
     late: [u64; 2],
+    /// Round trips that it told of last.
+    pub(crate) trips: Spread,
     /// When this run began: the next one begins at another time.
     run: Nanos,
     pub(crate) first: Nanos,
@@ -50,6 +53,7 @@ impl Side {
         }
         self.now = told.counts;
         self.late[1] = told.late;
+        self.trips = told.trips;
         self.last = if is_new {
             told.last
         } else {

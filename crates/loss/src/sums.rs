@@ -25,8 +25,25 @@ impl Spread {
             (0, _) => other.ends,
             _ => (self.ends.0.min(other.ends.0), self.ends.1.max(other.ends.1)),
         };
-        self.count += other.count;
-        self.sum += other.sum;
+        self.count = self.count.saturating_add(other.count);
+        self.sum = self.sum.saturating_add(other.sum);
+    }
+
+    /// How many, their sum, the least and the largest, of what is not negative.
+    pub(crate) fn parts(&self) -> (u64, u64, u64, u64) {
+        let nanos = |nanos: i64| nanos.max(0).unsigned_abs();
+        let sum = u64::try_from(self.sum).unwrap_or(u64::MAX);
+        (self.count, sum, nanos(self.ends.0), nanos(self.ends.1))
+    }
+
+    /// From [`Spread::parts`].
+    pub(crate) fn of_parts((count, sum, least, most): (u64, u64, u64, u64)) -> Spread {
+        let nanos = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
+        Spread {
+            count,
+            sum: sum.into(),
+            ends: (nanos(least), nanos(most)),
+        }
     }
 
     /// All of them less so much.
@@ -93,6 +110,8 @@ pub struct Sums {
     pub delay: Spread,
     /// Differences of these from one marked packet of a flow to the next.
     pub jitter: Spread,
+    /// Round trips from the point that comes first to the receiver and back, in nanoseconds.
+    pub trips: Spread,
     /// From a flow's first packet to the first one of the other direction, at the point that comes first, in nanoseconds.
     pub response: Spread,
 }
@@ -118,6 +137,7 @@ impl Sums {
         self.duplicates = self.duplicates.saturating_add(other.duplicates);
         self.delay.merge(&other.delay);
         self.jitter.merge(&other.jitter);
+        self.trips.merge(&other.trips);
         self.response.merge(&other.response);
     }
 

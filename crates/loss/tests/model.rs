@@ -345,7 +345,11 @@ proptest! {
                 counts,
                 recent: (digest % 3) as u32,
             };
+            let mut trips = flowgauge_loss::Spread::default();
+            trips.add(bytes.cast_signed());
             comparison.observe(point, &Observation {
+                trips,
+                dropped: repeats,
                 began: Nanos(first),
                 key,
                 direction,

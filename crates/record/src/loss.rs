@@ -22,9 +22,15 @@ record! {
     repeats Unsigned Packets "REPEATS" 3 = it.repeats, "packets equal to one of the 8 before them";
     bytes Unsigned Bytes "BYTES" 2 = it.bytes, "bytes so far, by the IP headers";
     late Unsigned Packets "LATE" 4 = it.late, "TCP segments with payload behind the highest sequence number: out of order or retransmitted";
+    trips Unsigned "TRIPS" 5 = it.trips.0, "round trips since the record before, from the point to the receiver and back, by time stamps of TCP and QUIC's spin bit";
+    trips_sum Duration Seconds = Nanos(it.trips.1), "sum of these";
+    trip_least Duration Seconds "TRIP" 5 = Nanos(it.trips.2), "the least of these";
+    trip_most Duration Seconds = Nanos(it.trips.3), "the largest of these";
+    dropped Unsigned Packets "DROPPED" 5 = it.dropped, "packets that captures of this process have lost so far, of all traffic";
     ttl Unsigned "TTL" 4 = it.ttl, "time to live of the first packet";
     ended Unsigned "ENDED" 4 = u64::from(it.has_ended), "1: the flow paused for the timeout, or the observation is over; 0: it goes on";
     marks Text = it.marks, "selected packets since the record before: identity@nanoseconds since the first packet, then packets, repeats and bytes up to it, and a sum of the last eight packets";
+    method Unsigned = it.method, "by which packets are selected; records of other numbers cannot be compared with these";
 }
 
 /// What a point saw of one direction of a flow.
@@ -43,9 +49,13 @@ pub struct ObservationRow<'a> {
     pub repeats: u64,
     pub bytes: u64,
     pub late: u64,
+    /// How many, their sum, the least and the largest.
+    pub trips: (u64, u64, u64, u64),
+    pub dropped: u64,
     pub ttl: u8,
     pub has_ended: bool,
     pub marks: &'a str,
+    pub method: u64,
 }
 
 record! {
@@ -85,6 +95,9 @@ record! {
     delay_mean Duration Seconds "MEAN" 4 = it.delay.1, "mean of the same";
     delay_most Duration Seconds "MOST" 4 = it.delay.2, "largest of the same";
     jitter Duration Seconds "JITTER" 3 = it.jitter, "mean change of the delay from one marked packet of a flow to the next";
+    rtt_least Duration Seconds "RTT" 4 = it.rtt.0, "least round trip from the first point to the receiver and back, by time stamps of TCP and QUIC's spin bit";
+    rtt_mean Duration Seconds "MEAN" 5 = it.rtt.1, "mean of the same";
+    rtt_most Duration Seconds "MOST" 5 = it.rtt.2, "largest of the same";
     response Duration Seconds "RESPONSE" 5 = it.response, "mean time from a flow's first packet to the first of the other direction, at the first point: for TCP the handshake's round trip from there to the server";
     offset Float Seconds "OFFSET" 4 = it.offset, "what the last point's clock shows more than the first one's";
     offset_error Duration Seconds "+-" 4 = it.offset_error, "by how much offset and delays can be wrong: half of the least round trip";
@@ -128,6 +141,7 @@ pub struct LossRow<'a> {
     pub uncompared: u64,
     pub delay: (Option<Nanos>, Option<Nanos>, Option<Nanos>),
     pub jitter: Option<Nanos>,
+    pub rtt: (Option<Nanos>, Option<Nanos>, Option<Nanos>),
     pub response: Option<Nanos>,
     pub offset: Option<f64>,
     pub offset_error: Option<Nanos>,

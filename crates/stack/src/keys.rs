@@ -156,6 +156,15 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
         }
     }
 
+    /// The number that a key has, if it is there.
+    pub fn find(&self, outer: u32, key: K) -> Option<u32> {
+        let tag = tag_of(self.hasher.hash_one((outer, key)));
+        self.index.find(tag, |number| {
+            let entry = self.entries.get(number);
+            entry.is_some_and(|entry| entry.key == key && entry.outer == outer)
+        })
+    }
+
     /// The number of a key within one of the instances around, seen at `now`; made if it is new.
     pub fn number(&mut self, outer: u32, key: K, now: Nanos) -> u32 {
         let hash = self.hasher.hash_one((outer, key));

@@ -13,6 +13,7 @@ pub mod files;
 pub mod interfaces;
 pub mod libpcap;
 pub mod local;
+pub mod losses;
 pub mod machine;
 pub mod mapping;
 #[cfg(target_arch = "x86_64")]

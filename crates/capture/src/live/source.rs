@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flowgauge_sys::interfaces::{self, NetworkInterface};
 use flowgauge_sys::libpcap::Instruction;
+use flowgauge_sys::losses;
 use flowgauge_sys::packet::{RingPacket, RingSocket, Waker, Wakeup};
 use flowgauge_wire::{
     BATCH_SIZE, Batch, Ledger, LinkType, Nanos, PacketDescriptor, PacketFlags, Place,
@@ -22,6 +23,9 @@ use crate::source::{Interface, PacketSource};
 
 /// Packets that are not IP on an interface whose link header is not known (`LINKTYPE_USER0`).
 const UNKNOWN_LINK: LinkType = LinkType(147);
+
+/// How often it is asked for what the ring lost.
+const COUNTING: Nanos = Nanos::from_secs(1);
 
 /// Waits without a packet after which a stopped source gives up on packets that the kernel says
 /// it captured.
@@ -48,6 +52,8 @@ pub struct LiveSource {
     packets: Vec<PacketDescriptor>,
     /// When the ring was looked at last.
     looked: Nanos,
+    /// When the kernel was asked last for what the ring lost.
+    counted: Nanos,
     /// What comes next was not captured before this.
     bound: Nanos,
     /// `packets` are new, but an empty batch went before them.
@@ -226,6 +232,7 @@ impl LiveSource {
             retire_ms: config.retire_ms,
             packets: Vec::with_capacity(BATCH_SIZE),
             looked: Nanos::ZERO,
+            counted: Nanos::ZERO,
             bound: Nanos::ZERO,
             held_back: false,
             interfaces: Interfaces::default(),
@@ -453,6 +460,10 @@ impl LiveSource {
             packets.push(describe(&packet, interfaces));
         });
         counters.taken += taken as u64;
+        if self.looked > self.counted + COUNTING {
+            self.counted = self.looked;
+            counters.read(ring);
+        }
         self.bound = match packets.last() {
             // Others can wait behind it.
             Some(last) => last.time,
@@ -548,6 +559,7 @@ impl Counters {
         if let Ok(statistics) = ring.statistics() {
             self.captured += statistics.captured;
             self.dropped += statistics.dropped;
+            losses::add(statistics.dropped);
         }
     }
 

@@ -468,3 +468,127 @@ fn what_cannot_be_compared_is_refused() {
         assert!(text.contains(said), "{arguments:?}: {text}");
     }
 }
+
+/// What one direction of a connection waits for, by what tshark reads of packets.
+#[derive(Default)]
+struct Asked {
+    stamp: Option<(u32, u64)>,
+    latest: Option<u32>,
+    edge: Option<u64>,
+    spin: Option<bool>,
+}
+
+/// Round trips, in nanoseconds: of each direction the first segment with a new time stamp, until it is echoed; of QUIC an edge of the spin bit until
+/// the next one of the other direction.
+fn round_trips_by_tshark(capture: &Path) -> Vec<u64> {
+    let fields = "frame.time_epoch ip.src ipv6.src ip.dst ipv6.dst tcp.srcport udp.srcport tcp.dstport udp.dstport \
+                  tcp.options.timestamp.tsval tcp.options.timestamp.tsecr tcp.len tcp.flags quic.header_form quic.spin_bit";
+    let mut tshark = std::process::Command::new("tshark");
+    tshark
+        .args(["-n", "-T", "fields", "-E", "separator=;", "-r"])
+        .arg(capture);
+    fields.split_whitespace().for_each(|field| {
+        tshark.args(["-e", field]);
+    });
+    let text = String::from_utf8(tshark.output().unwrap().stdout).unwrap();
+    let (mut asked, mut trips) = (BTreeMap::<[String; 2], Asked>::new(), Vec::new());
+    let is_after = |one: u32, other: u32| one != other && one.wrapping_sub(other) < 1 << 31;
+    for line in text.lines() {
+        let it: Vec<&str> = line.split(';').collect();
+        let (seconds, nanos) = it[0].split_once('.').unwrap();
+        let now = seconds.parse::<u64>().unwrap() * 1_000_000_000 + nanos.parse::<u64>().unwrap();
+        let end = |at: usize, port: usize| [it[at], it[at + 1], it[port], it[port + 1]].join(" ");
+        let (from, to) = (end(1, 5), end(3, 7));
+        let (there, back) = ([from.clone(), to.clone()], [to, from]);
+        let first = |at: usize| it[at].split(',').next().unwrap().to_owned();
+        if let (Ok(value), Ok(echo)) = (it[9].parse::<u32>(), it[10].parse::<u32>()) {
+            let flags = u32::from_str_radix(it[12].trim_start_matches("0x"), 16).unwrap();
+            let other = asked.entry(back).or_default();
+            if let Some((waiting, since)) = other.stamp.filter(|_| flags & 16 != 0) {
+                trips.extend((echo == waiting).then(|| now - since));
+                other.stamp = other.stamp.filter(|_| is_after(waiting, echo));
+            }
+            let own = asked.entry(there).or_default();
+            if own.latest.is_none_or(|latest| is_after(value, latest)) {
+                own.latest = Some(value);
+                if own.stamp.is_none() && (it[11] != "0" || flags & 2 != 0) {
+                    own.stamp = Some((value, now));
+                }
+            }
+        } else if first(13) == "0" {
+            let spin = first(14) == "1";
+            let own = asked.entry(there.clone()).or_default();
+            let turned = own.spin.replace(spin).is_some_and(|before| before != spin);
+            if turned && own.edge.is_none() {
+                own.edge = Some(now);
+                trips.extend(
+                    asked
+                        .entry(back)
+                        .or_default()
+                        .edge
+                        .take()
+                        .map(|since| now - since),
+                );
+            }
+        }
+    }
+    trips
+}
+
+#[test]
+fn round_trips_are_those_of_the_stamps_and_bits_that_tshark_reads() {
+    let Some(corpora) = crate::corpora::corpora() else {
+        return;
+    };
+    if std::process::Command::new("tshark")
+        .arg("-v")
+        .output()
+        .is_err()
+    {
+        return crate::corpora::skipped("no tshark");
+    }
+    for name in [
+        "zeek/Traces/wikipedia.pcap",
+        "zeek/Traces/http/get.pcap",
+        "nfstream/tests/pcaps/instagram.pcap",
+        "big/ndpi-4.2/netflix.pcap",
+        "ndpi/tests/cfgs/default/pcap/quic-v2.pcapng",
+    ] {
+        let capture = corpora.join(name);
+        let expected = round_trips_by_tshark(&capture);
+        let observe = "observe { interval = 1d, timeout = 1d } - output";
+        let done = run(&[
+            "stack",
+            "run",
+            "-q",
+            "--json",
+            "-r",
+            capture.to_str().unwrap(),
+            "-e",
+            observe,
+        ]);
+        let text = String::from_utf8(done.stdout).unwrap();
+        let rows = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let rows: Vec<Value> = rows.filter(|row| row["trips"].as_u64() > Some(0)).collect();
+        let count: u64 = rows.iter().map(|row| number(row, "trips")).sum();
+        let seconds =
+            |field: &'static str| rows.iter().map(move |row| row[field].as_f64().unwrap());
+        assert_eq!(count, expected.len() as u64, "{name}");
+        assert!(count > 0, "{name}");
+        let sum = expected.iter().sum::<u64>() as f64 / 1e9;
+        assert!(
+            (seconds("trips_sum").sum::<f64>() - sum).abs() < 1e-6,
+            "{name}"
+        );
+        let ends =
+            [expected.iter().min(), expected.iter().max()].map(|it| *it.unwrap() as f64 / 1e9);
+        let least = seconds("trip_least").fold(f64::INFINITY, f64::min);
+        let most = seconds("trip_most").fold(0.0, f64::max);
+        assert!(
+            (least - ends[0]).abs() < 1e-8 && (most - ends[1]).abs() < 1e-8,
+            "{name}"
+        );
+    }
+}

@@ -150,6 +150,28 @@ fn what_only_one_of_two_places_saw_is_named() {
     for row in matched {
         assert_eq!(row["latency"].as_f64(), Some(0.005), "{row}");
     }
+    // The command finds the same, which goes by flows: it does not know where a flow goes of which nothing came through.
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_flowgauge"));
+    command
+        .current_dir(folder)
+        .args(["loss", "--one-way", "--json", "-q", "-r"]);
+    let said = command
+        .args([&before, "behind.pcap"])
+        .output()
+        .expect("it runs");
+    let text = String::from_utf8_lossy(&said.stdout);
+    let rows = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let totals: Vec<Value> = rows.filter(|row| row["of"] == "total").collect();
+    let sum = |name: &str| {
+        totals
+            .iter()
+            .map(|row| row[name].as_u64().expect("a number"))
+            .sum::<u64>()
+    };
+    assert_eq!(sum("lost") + sum("one_sided"), lost as u64, "{totals:#?}");
+    assert!(sum("lost") > 0 && sum("uncompared") == 0, "{totals:#?}");
 }
 
 #[test]
