@@ -55,7 +55,7 @@ options! {
         "where to write; - is standard output; with fields of strftime, %{key} and %{number}";
     format: Choice("json", "csv", "csv_safe", "table"),
         "how records are written (csv_safe: no cell is a formula to a spreadsheet); where it is not said, \
-         the name of the file says it";
+         the name of the file says it. With kafka: json, a message each, for other programs";
     fields: Text, "of records only these fields, as \"time, src_ip, uri\", in the order that they have";
     packets: Integer(1, i64::MAX) as u64, "no more than so many packets are written; all are passed on";
     rotate_size: Size, "begin a new file when this one would become larger";
@@ -128,7 +128,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let (to, brokers) = (settings.text("to"), settings.text("kafka"));
     if to.is_some() || brokers.is_some() {
         for option in FILE_OPTIONS {
-            if is_given(option) {
+            if is_given(option) && (option != "format" || brokers.is_none()) {
                 return Err(SettingError::of(
                     option,
                     "is for files, and to and kafka send elsewhere",

@@ -18,5 +18,5 @@ mod producer;
 
 pub use cluster::{Cluster, Login, Mechanism, Security};
 pub use group::{Group, GroupOptions};
-pub use message::{Frame, partition_of};
+pub use message::{Form, Frame, partition_of};
 pub use producer::{Producer, Totals};

@@ -43,6 +43,25 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// How items stand in messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A frame in each.
+    Frames,
+    /// One item in each, a text for other programs; in a frame each has its length (u32) before it.
+    Texts,
+}
+
+/// The texts of a frame.
+pub(crate) fn texts(mut items: &[u8]) -> impl Iterator<Item = &[u8]> {
+    core::iter::from_fn(move || {
+        let (len, rest) = items.split_first_chunk()?;
+        let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        items = rest;
+        Some(text)
+    })
+}
+
 /// What a message says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message<'a> {

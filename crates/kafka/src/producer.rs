@@ -10,10 +10,11 @@ use flowgauge_sys::own::Own;
 use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
+use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 
 use crate::cluster::{Cluster, Watch};
-use crate::message::{Frame, Message};
+use crate::message::{Form, Frame, Message, texts};
 
 /// Bytes that are with librdkafka at once, beside those in the spool.
 const MOST_UNDER_WAY: usize = 16 << 20;
@@ -46,13 +47,18 @@ impl Totals {
 #[derive(Debug)]
 pub struct Producer {
     cluster: Cluster,
+    form: Form,
     totals: Arc<Totals>,
 }
 
 impl Producer {
     /// To a topic with as many partitions as `totals` has.
-    pub fn new(cluster: Cluster, totals: Arc<Totals>) -> Producer {
-        Producer { cluster, totals }
+    pub fn new(cluster: Cluster, form: Form, totals: Arc<Totals>) -> Producer {
+        Producer {
+            cluster,
+            form,
+            totals,
+        }
     }
 
     /// Asks how many partitions a topic has, for at most `wait`.
@@ -72,6 +78,8 @@ fn connect(
     config.set("enable.idempotence", "true");
     config.set("compression.type", "lz4");
     config.set("linger.ms", "5");
+    // Bytes are bounded.
+    config.set("queue.buffering.max.messages", "10000000");
     config.set("message.max.bytes", MOST_MESSAGE.to_string());
     config.set(
         "queue.buffering.max.kbytes",
@@ -103,6 +111,7 @@ impl Carrier for Producer {
         }
         Ok(Box::new(UnderWay {
             cluster: cluster.clone(),
+            form: self.form,
             producer,
             session,
             totals: (!is_left).then(|| self.totals.clone()),
@@ -144,6 +153,7 @@ impl ProducerContext for Reports {
 /// Messages that librdkafka has.
 struct UnderWay {
     cluster: Cluster,
+    form: Form,
     producer: BaseProducer<Reports>,
     session: [u8; 16],
     /// `None`: an earlier process had them.
@@ -178,17 +188,45 @@ impl UnderWay {
     }
 
     fn give(&mut self, partition: u32, message: &Message<'_>, end: u64) -> Result<(), Error> {
-        let payload = message.encode();
+        let items = message.count.unwrap_or(0);
+        self.put(partition, &message.encode(), None, (items, end))
+    }
+
+    /// A message for each item, which says with headers which one it is.
+    fn give_texts(&mut self, frame: &Frame<'_>, end: u64) -> Result<(), Error> {
+        let session = self.session_in(frame.partition);
+        let session: String = session.iter().map(|byte| format!("{byte:02x}")).collect();
+        for (place, text) in (0..).zip(texts(frame.items)) {
+            let number = (frame.first + place).to_string();
+            let header = |key, value| Header { key, value };
+            let headers = OwnedHeaders::new()
+                .insert(header("session", Some(&session)))
+                .insert(header("number", Some(&number)));
+            let is_last = place + 1 == u64::from(frame.count);
+            let end = if is_last { end } else { 0 };
+            self.put(frame.partition, text, Some(headers), (1, end))?;
+        }
+        Ok(())
+    }
+
+    fn put(
+        &mut self,
+        partition: u32,
+        payload: &[u8],
+        headers: Option<OwnedHeaders>,
+        (items, end): (u32, u64),
+    ) -> Result<(), Error> {
         let number = self.first + self.waiting.len();
-        let record = BaseRecord::<(), [u8], usize>::with_opaque_to(&self.cluster.topic, number)
+        let mut record = BaseRecord::<(), [u8], usize>::with_opaque_to(&self.cluster.topic, number)
             .partition(partition as i32)
-            .payload(&payload);
+            .payload(payload);
+        record.headers = headers;
         let sent = self.producer.send(record);
         sent.map_err(|(error, _)| self.cluster.explained(&error, ""))?;
         self.bytes += payload.len();
         self.waiting.push_back(Waiting {
             end,
-            items: message.count.unwrap_or(0),
+            items,
             bytes: payload.len(),
             is_done: false,
         });
@@ -211,6 +249,9 @@ impl Carriage for UnderWay {
         };
         let total = self.seen.entry(frame.partition).or_default();
         *total = (*total).max(frame.first + u64::from(frame.count));
+        if self.form == Form::Texts {
+            return self.give_texts(&frame, end);
+        }
         let message = Message {
             session: self.session_in(frame.partition),
             first: frame.first,
@@ -222,6 +263,9 @@ impl Carriage for UnderWay {
 
     fn end(&mut self) -> Result<(), Error> {
         let mut totals = core::mem::take(&mut self.seen);
+        if self.form == Form::Texts {
+            return Ok(());
+        }
         for (partition, total) in (0..).zip(self.totals.iter().flat_map(|totals| &totals.0)) {
             let total = total.load(Ordering::Relaxed);
             if total > 0 {

@@ -4,7 +4,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::message::{Headers as _, Message as _};
+use rdkafka::{Offset, TopicPartitionList};
 use serde_json::Value;
 
 use crate::broker::{Broker, missing};
@@ -227,4 +232,111 @@ fn a_broker_that_is_killed_and_comes_back_costs_no_record() {
     assert_eq!(sorted(come), sorted(sent.clone()));
     assert_eq!(account(&[&results]), sent.len() as u64);
     assert_eq!(sum(&results, "lost"), 0);
+}
+
+#[test]
+fn other_programs_read_records_as_json() {
+    if let Some(reason) = missing() {
+        return skipped(reason);
+    }
+    let broker = Broker::shared();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    capture(folder, 300);
+    broker.create("texts", 3);
+    let place = place(&broker, "texts");
+    let stack = packets_to(&format!("{place}, format = json"));
+    good(&run(folder, &["-r", "all.pcap", "-e", &stack]));
+    let sent = lines(&folder.join("sent.json"));
+
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", broker.plain.to_string());
+    config.set("group.id", "others");
+    let consumer: BaseConsumer = config.create().unwrap();
+    let mut partitions = TopicPartitionList::new();
+    for partition in 0..3 {
+        let from = partitions.add_partition_offset("texts", partition, Offset::Beginning);
+        from.unwrap();
+    }
+    consumer.assign(&partitions).unwrap();
+    let (mut come, mut numbers) = (Vec::new(), BTreeSet::new());
+    wait_until("all messages", || {
+        while let Some(message) = consumer.poll(Duration::from_millis(100)) {
+            let message = message.unwrap();
+            come.push(String::from_utf8(message.payload().unwrap().to_vec()).unwrap());
+            let headers = message.headers().unwrap().iter();
+            let headers =
+                headers.map(|header| (header.key.to_owned(), header.value.unwrap().to_vec()));
+            numbers.insert(headers.collect::<Vec<_>>());
+        }
+        come.len() >= sent.len()
+    });
+    assert_eq!(numbers.len(), sent.len(), "each has a number of its own");
+    assert_eq!(sorted(come), sorted(sent));
+    // It says so of what it cannot take.
+    let taken = Running::start(command(
+        folder,
+        &["-e", &to_file(&place, "until = end", "none.json")],
+    ));
+    let (output, said) = taken.ended();
+    assert_eq!(sum(&good(&output), "received"), 0);
+    assert!(said.contains("are left out"), "{said}");
+}
+
+#[test]
+fn a_sensor_publishes_what_its_stacks_make() {
+    if let Some(reason) = missing() {
+        return skipped(reason);
+    }
+    let broker = Broker::shared();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    capture(folder, 300);
+    broker.create("sensor", 3);
+    let place = place(&broker, "sensor");
+    let (text, socket) = (folder.display(), folder.join("sock"));
+    let config = format!(
+        "socket = {socket:?}\nuser = \"root\"\n[devices.held]\nfiles = [\"{text}/all.pcap\"]\nhold = true\n\
+         [stacks.packets]\ndevice = \"held\"\nstack = '''packets output {{ {place} }}'''\n"
+    );
+    fs::write(folder.join("sensor.toml"), config).unwrap();
+    let flowgauge = |words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_flowgauge"));
+        command.current_dir(folder).args(words);
+        command
+    };
+    let sensor = Running::start(flowgauge(&["sensor", "run", "--config", "sensor.toml"]));
+    wait_until("the sensor is there", || socket.exists());
+    let ask = |words: &[&str]| {
+        let words = [&["sensor"], words, &["--socket", "sock"]].concat();
+        let output = flowgauge(&words).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    };
+    ask(&["start", "held"]);
+    good(&run(
+        folder,
+        &[
+            "-r",
+            "all.pcap",
+            "-e",
+            "packets output { file = sent.json }",
+        ],
+    ));
+    let sent = lines(&folder.join("sent.json"));
+    wait_until("all was read", || {
+        ask(&["status", "--json"]).contains("\"ended\"")
+    });
+    ask(&["stop"]);
+    assert!(sensor.ended().0.status.success());
+    let results = good(&run(
+        folder,
+        &["-e", &to_file(&place, "until = end", "come.json")],
+    ));
+    assert_eq!(sorted(lines(&folder.join("come.json"))), sorted(sent));
+    assert_eq!(sum(&results, "before") + sum(&results, "lost"), 0);
 }

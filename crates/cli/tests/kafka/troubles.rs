@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
+use nix::sys::signal::Signal;
+
 use crate::broker::{Broker, missing};
-use crate::loopback::own_address;
 use crate::process::{Running, command, good, lines, number, rows, run, stderr};
 use crate::skipped::skipped;
 use crate::topics::{capture, packets_to, place, sorted, to_file};
@@ -39,6 +40,11 @@ fn what_cannot_work_is_refused_before_the_run() {
             "packets output { kafka = \"h:1\", topic = t, file = x }",
             "is for files",
             "two outputs",
+        ),
+        (
+            "packets output { kafka = \"h:1\", topic = t, format = csv }",
+            "no records as csv",
+            "json",
         ),
         (
             "packets output { kafka = \"h:1\", topic = t, to = \"h:2\" }",
@@ -108,14 +114,6 @@ fn brokers_that_are_not_there_and_users_they_do_not_know_are_named() {
     let login = "user = sensor, password = wrong";
     for (options, said, hint) in [
         (
-            format!(
-                "kafka = \"{}\", topic = guarded, plain = yes",
-                own_address()
-            ),
-            "no broker answers",
-            "is one there",
-        ),
-        (
             format!("kafka = \"{plain}\", topic = other, plain = yes"),
             "there is no topic \"other\"",
             "kafka-topics.sh",
@@ -154,6 +152,45 @@ fn brokers_that_are_not_there_and_users_they_do_not_know_are_named() {
             assert!(!text.contains("a guess"), "{text}");
         }
     }
+}
+
+#[test]
+fn runs_wait_for_a_broker() {
+    if let Some(reason) = missing() {
+        return skipped(reason);
+    }
+    let broker = Broker::new();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    capture(folder, 300);
+    broker.create("late", 3);
+    let place = place(&broker, "late");
+    broker.kill();
+    let until_end = to_file(&place, "until = end", "come.json");
+    let sends = packets_to(&place);
+    let [sender, receiver] = [&["-r", "all.pcap", "-e", &sends][..], &["-e", &until_end]]
+        .map(|words| Running::start(command(folder, words)));
+    for run in [&sender, &receiver] {
+        wait_until("it waits", || {
+            run.said().contains("no broker answers") && run.said().contains("it is waited for")
+        });
+    }
+    // Nothing that a signal could not end.
+    receiver.signal(Signal::SIGINT);
+    assert!(!receiver.ended().0.status.success());
+    let short = packets_to(&format!("{place}, linger = 100ms")).replace("sent", "short");
+    let output = run(folder, &["-r", "all.pcap", "-e", &short]);
+    let said = stderr(&output);
+    let all = lines(&folder.join("short.json"));
+    let lost = format!("{} items were not sent", all.len());
+    assert!(
+        !output.status.success() && said.contains(&lost) && said.contains("hint:"),
+        "{said}"
+    );
+    broker.start();
+    good(&sender.ended().0);
+    good(&run(folder, &["-e", &until_end]));
+    assert_eq!(sorted(lines(&folder.join("come.json"))), sorted(all));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use flowgauge_kafka::{Cluster, Login, Mechanism, Security, Totals, partition_of};
+use flowgauge_kafka::{Cluster, Form, Login, Mechanism, Security, Totals, partition_of};
 use flowgauge_link::read_secret;
 use flowgauge_record::any::AnyRecord;
 use flowgauge_record::schema::Field;
@@ -35,7 +35,7 @@ options! {
          record's addresses, ports and protocol";
     /// How many partitions there are.
     PARTITIONS = partitions: Integer(1, 100_000),
-        "how many partitions the topic has; where it is not said, a broker has to be there at the start";
+        "how many partitions the topic has; where it is not said, a broker is asked";
 }
 
 /// What only outputs have.
@@ -147,6 +147,7 @@ pub(super) struct Route {
     pub(super) totals: Arc<Totals>,
     /// As the options say.
     pub(super) partitions: Option<u32>,
+    pub(super) form: Form,
     /// The field that is the key; `None`: the Community ID.
     key: Option<String>,
     /// Of the kind of record that came last: what its fields are to the key.
@@ -168,10 +169,20 @@ enum Role {
 impl Route {
     pub(super) fn read(settings: &Settings, brokers: &str) -> Result<Route, SettingError> {
         let partitions = settings.integer("partitions");
+        let form = match settings.text("format") {
+            None => Form::Frames,
+            Some("json") => Form::Texts,
+            Some(format) => {
+                let error = format!("a topic has no records as {format}");
+                return Err(SettingError::of("format", error)
+                    .with_hint("json, for other programs; without format an input takes them"));
+            }
+        };
         Ok(Route {
             place: Place::read(settings, brokers)?,
             totals: Arc::new(Totals::new(0)),
             partitions: partitions.and_then(|number| u32::try_from(number).ok()),
+            form,
             key: settings.text("key").map(str::to_owned),
             kind: None,
             text: Vec::new(),

@@ -4,16 +4,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flowgauge_kafka::{Frame, Producer, Totals};
+use flowgauge_kafka::{Cluster, Form, Frame, Producer, Totals};
 
-use flowgauge_link::{KeyFolder, Sender, SenderCounts, SenderOptions, Sent, WhenFull};
+use flowgauge_link::{Error, KeyFolder, Sender, SenderCounts, SenderOptions, Sent, WhenFull};
+use flowgauge_record::any::OwnedRecord;
+use flowgauge_record::{Encoder, Format};
 use flowgauge_stack::{
     Account, Component, Failure, Items, OptionInfo, Outlet, RecordItem, ResultValue, SettingError,
     Settings, options,
 };
+use flowgauge_sys::ending::is_ending;
 use flowgauge_wire::Nanos;
+use parking_lot::Mutex;
 
-use super::codec::{Encoder, Kind};
+use super::codec::{self, Kind};
 use super::failure;
 use super::kafka::Route;
 
@@ -29,8 +33,6 @@ const SETTLE_WAIT: Duration = Duration::from_secs(2);
 const MOST_PACKET: usize = 2 << 20;
 /// How long the start of a stack waits to learn that the other side will never answer.
 const START_WAIT: Duration = Duration::from_secs(2);
-/// How long it waits for a broker, where it has to be there.
-const BROKER_WAIT: Duration = Duration::from_secs(10);
 
 options! {
     pub(crate) const;
@@ -66,7 +68,11 @@ pub(crate) fn make_kafka(
     brokers: &str,
 ) -> Result<Box<dyn Component>, SettingError> {
     let route = Route::read(settings, brokers)?;
-    let options = SenderOptions::new(route.place.name());
+    // Of the same topic either waits in a folder of its own.
+    let options = SenderOptions::new(match route.form {
+        Form::Frames => route.place.name(),
+        Form::Texts => format!("{}, as JSON", route.place.name()),
+    });
     finish_make(settings, options, Way::Kafka(Box::new(route)))
 }
 
@@ -121,10 +127,13 @@ fn finish_make(
         way,
         options,
         lanes: vec![Lane::default()],
+        json: Encoder::new(Format::Json),
+        awaited: None,
         latest: 0,
         sender: None,
         counts: SenderCounts::default(),
         has_lost: false,
+        unsent: 0,
     }))
 }
 
@@ -140,23 +149,101 @@ enum Way {
 /// What becomes a frame: all items of a link, those of a partition.
 #[derive(Default)]
 struct Lane {
-    encoder: Encoder,
+    encoder: codec::Encoder,
     /// What the frame's items refer to, where that goes with it.
     announced: Vec<Vec<u8>>,
+    /// Records as texts instead.
+    texts: Vec<u8>,
+    count: u32,
     /// When its first item came.
     since: Option<Instant>,
+}
+
+impl Lane {
+    fn is_empty(&self) -> bool {
+        self.encoder.count() + self.count == 0
+    }
+}
+
+/// What a broker is asked before anything can be sent.
+struct Awaited {
+    cluster: Cluster,
+    answer: Arc<Mutex<Option<Result<u32, Error>>>>,
+    /// What waits for it, and how many records found no room.
+    records: Vec<(Nanos, OwnedRecord)>,
+    lost: u64,
+    last_wait: Option<Instant>,
+}
+
+/// Records that wait for a broker's answer.
+const MOST_AWAITING: usize = 1 << 16;
+/// How often it is asked again.
+const ASK: Duration = Duration::from_millis(500);
+
+impl Awaited {
+    /// Asks until there is an answer, or nobody waits for it any more.
+    fn begin(cluster: Cluster) -> Result<Awaited, Failure> {
+        let answer = Arc::new(Mutex::new(None));
+        let (weak, asked) = (Arc::downgrade(&answer), cluster.clone());
+        let ask = move || {
+            while let Some(answer) = weak.upgrade() {
+                match Producer::partitions(&asked, START_WAIT) {
+                    Err(error) if !error.is_lasting() => {}
+                    found => {
+                        *answer.lock() = Some(found);
+                        return;
+                    }
+                }
+                drop(answer);
+                std::thread::sleep(ASK);
+            }
+        };
+        let thread = std::thread::Builder::new().name("fg-broker".to_owned());
+        let started = thread.spawn(ask);
+        started.map_err(|error| Failure::new(format!("no thread: {error}")))?;
+        Ok(Awaited {
+            cluster,
+            answer,
+            records: Vec::new(),
+            lost: 0,
+            last_wait: None,
+        })
+    }
+
+    /// Keeps a record until then. Where there is no room it is lost, or the source `waits`: at the end of a run for so long.
+    fn keep(&mut self, item: &RecordItem<'_>, waits: bool, linger: Duration) {
+        while waits && self.records.len() >= MOST_AWAITING && self.answer.lock().is_none() {
+            if is_ending() {
+                self.last_wait.get_or_insert(Instant::now() + linger);
+            }
+            if self.last_wait.is_some_and(|last| Instant::now() >= last) {
+                break;
+            }
+            std::thread::sleep(FRAME_AGE);
+        }
+        // With the answer there is room for them once this batch is over.
+        match self.records.len() < MOST_AWAITING || self.answer.lock().is_some() {
+            true => self.records.push((item.time, OwnedRecord::of(item.record))),
+            false => self.lost += 1,
+        }
+    }
 }
 
 struct ToNetwork {
     way: Way,
     options: SenderOptions,
     lanes: Vec<Lane>,
+    json: Encoder,
+    /// Until a broker has said how many partitions there are.
+    awaited: Option<Awaited>,
     /// The largest time so far.
     latest: u64,
     sender: Option<Sender>,
     /// In the end.
     counts: SenderCounts,
     has_lost: bool,
+    /// Records that were lost before a broker had answered.
+    unsent: u64,
 }
 
 impl ToNetwork {
@@ -186,6 +273,13 @@ impl ToNetwork {
                 }
             }
             Items::Records(records) => {
+                if let Some(awaited) = &mut self.awaited {
+                    let waits = self.options.when_full == WhenFull::Wait;
+                    for item in *records {
+                        awaited.keep(item, waits, self.options.linger);
+                    }
+                    return Ok(());
+                }
                 self.begin(Kind::Records)?;
                 for item in *records {
                     let lane = self.record(item);
@@ -211,8 +305,23 @@ impl ToNetwork {
             Way::Kafka(route) => {
                 let lane = route.partition(record, partitions) as usize;
                 let Lane {
-                    encoder, announced, ..
+                    encoder,
+                    announced,
+                    texts,
+                    count,
+                    ..
                 } = &mut self.lanes[lane];
+                if route.form == Form::Texts {
+                    let begin = texts.len();
+                    texts.extend_from_slice(&[0; 4]);
+                    record.encode(&mut self.json, texts);
+                    // Without the end of the line.
+                    texts.pop();
+                    let len = (texts.len() - begin - 4) as u32;
+                    texts[begin..begin + 4].copy_from_slice(&len.to_le_bytes());
+                    *count += 1;
+                    return lane;
+                }
                 encoder.record(time, record, &mut |text| {
                     announced.push(text);
                     announced.len() as u32 - 1
@@ -233,8 +342,13 @@ impl ToNetwork {
     #[inline]
     fn added(&mut self, lane: usize, time: Nanos) -> Result<(), flowgauge_link::Error> {
         self.latest = self.latest.max(time.0);
-        let Lane { encoder, since, .. } = &mut self.lanes[lane];
-        if encoder.len() >= FRAME_BYTES {
+        let Lane {
+            encoder,
+            texts,
+            since,
+            ..
+        } = &mut self.lanes[lane];
+        if encoder.len() + texts.len() >= FRAME_BYTES {
             return self.flush(lane);
         }
         if since.is_none() {
@@ -246,13 +360,19 @@ impl ToNetwork {
     fn flush(&mut self, number: usize) -> Result<(), flowgauge_link::Error> {
         let lane = &mut self.lanes[number];
         lane.since = None;
-        if lane.encoder.count() == 0 {
+        if lane.is_empty() {
             return Ok(());
         }
         let (payload, count) = match &self.way {
             Way::Link { .. } => lane.encoder.take(),
             Way::Kafka(route) => {
-                let (items, count) = lane.encoder.take_whole(&mut lane.announced);
+                let (items, count) = match route.form {
+                    Form::Frames => lane.encoder.take_whole(&mut lane.announced),
+                    Form::Texts => (
+                        core::mem::take(&mut lane.texts),
+                        core::mem::take(&mut lane.count),
+                    ),
+                };
                 let partition = number as u32;
                 let frame = Frame {
                     partition,
@@ -287,26 +407,68 @@ impl ToNetwork {
         Ok(())
     }
 
-    fn open(&mut self) -> Result<Sender, Failure> {
+    fn open(&mut self) -> Result<Option<Sender>, Failure> {
         let failed = |error| failure(&error);
         match &mut self.way {
             Way::Link { keys, identity } => {
                 let identity = keys.identity(identity.as_deref()).map_err(failed)?;
-                Sender::start(&identity, self.options.clone()).map_err(failed)
+                let sender = Sender::start(&identity, self.options.clone());
+                sender.map(Some).map_err(failed)
             }
             Way::Kafka(route) => {
                 let cluster = route.place.open()?;
                 let partitions = match route.partitions {
-                    Some(partitions) => partitions,
-                    None => Producer::partitions(&cluster, BROKER_WAIT).map_err(failed)?,
+                    Some(partitions) => Ok(partitions),
+                    None => Producer::partitions(&cluster, START_WAIT),
                 };
-                route.totals = Arc::new(Totals::new(partitions));
-                self.lanes.resize_with(partitions as usize, Lane::default);
-                let carrier = Arc::new(Producer::new(cluster, route.totals.clone()));
-                let session = flowgauge_link::random();
-                Sender::start_by(carrier, session, self.options.clone()).map_err(failed)
+                match partitions {
+                    Ok(partitions) => self.open_topic(cluster, partitions).map(Some),
+                    Err(error) if error.is_lasting() => Err(failure(&error)),
+                    Err(error) => {
+                        flowgauge_link::tell(format_args!("{error}; it is waited for"));
+                        self.awaited = Some(Awaited::begin(cluster)?);
+                        Ok(None)
+                    }
+                }
             }
         }
+    }
+
+    fn open_topic(&mut self, cluster: Cluster, partitions: u32) -> Result<Sender, Failure> {
+        let Way::Kafka(route) = &mut self.way else {
+            return Err(Failure::new("a topic is no link"));
+        };
+        route.totals = Arc::new(Totals::new(partitions));
+        self.lanes.resize_with(partitions as usize, Lane::default);
+        let carrier = Arc::new(Producer::new(cluster, route.form, route.totals.clone()));
+        let session = flowgauge_link::random();
+        let sender = Sender::start_by(carrier, session, self.options.clone());
+        sender.map_err(|error| failure(&error))
+    }
+
+    /// Goes on with what waited, once a broker has answered.
+    fn look_for_broker(&mut self) -> Result<(), Failure> {
+        let answer = (self.awaited.as_ref()).and_then(|awaited| awaited.answer.lock().take());
+        let Some(answer) = answer else {
+            return Ok(());
+        };
+        let partitions = answer.map_err(|error| failure(&error))?;
+        let Some(awaited) = self.awaited.take() else {
+            return Ok(());
+        };
+        let sender = self.open_topic(awaited.cluster, partitions)?;
+        self.sender = Some(sender);
+        self.unsent += awaited.lost;
+        for (time, record) in &awaited.records {
+            let item = RecordItem {
+                key: 0,
+                time: *time,
+                record,
+            };
+            let lane = self.record(&item);
+            self.added(lane, *time).map_err(|error| failure(&error))?;
+        }
+        Ok(())
     }
 
     fn counts(&self) -> SenderCounts {
@@ -320,7 +482,9 @@ fn announce(sender: &Option<Sender>, text: Vec<u8>) -> u32 {
 
 impl Component for ToNetwork {
     fn start(&mut self) -> Result<(), Failure> {
-        let sender = self.open()?;
+        let Some(sender) = self.open()? else {
+            return Ok(());
+        };
         // A machine that is away may come; one that does not know this one will not.
         if let Err(error) = sender.wait_for_connection(START_WAIT) {
             return Err(failure(&error));
@@ -330,6 +494,9 @@ impl Component for ToNetwork {
     }
 
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let Err(error) = self.look_for_broker() {
+            out.fail(error);
+        }
         if let Err(error) = self.encode(items) {
             out.fail(failure(&error));
         }
@@ -341,6 +508,9 @@ impl Component for ToNetwork {
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
         self.latest = self.latest.max(now.0);
+        if let Err(error) = self.look_for_broker() {
+            out.fail(error);
+        }
         let age = match self.way {
             Way::Link { .. } => FRAME_AGE,
             Way::Kafka(_) => MESSAGE_AGE,
@@ -349,7 +519,7 @@ impl Component for ToNetwork {
             out.fail(failure(&error));
         }
         // What is in the frame may be older.
-        let is_empty = self.lanes.iter().all(|lane| lane.encoder.count() == 0);
+        let is_empty = self.lanes.iter().all(Lane::is_empty);
         if let Some(sender) = self.sender.as_ref().filter(|_| is_empty) {
             sender.time(self.latest);
         }
@@ -360,10 +530,33 @@ impl Component for ToNetwork {
             out.fail(failure(&error));
         }
         let sender = self.sender.as_ref();
-        sender.is_none_or(|sender| sender.settle(SETTLE_WAIT))
+        self.awaited.is_none() && sender.is_none_or(|sender| sender.settle(SETTLE_WAIT))
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {
+        let last = Instant::now() + self.options.linger;
+        while let Some(awaited) = &self.awaited
+            && awaited.answer.lock().is_none()
+            && !awaited.records.is_empty()
+            && Instant::now() < last
+        {
+            std::thread::sleep(FRAME_AGE);
+        }
+        if let Err(error) = self.look_for_broker() {
+            out.fail(error);
+        }
+        if let Some(awaited) = self.awaited.take() {
+            let missing = awaited.records.len() as u64 + awaited.lost;
+            self.unsent += missing;
+            if missing > 0 {
+                let what = format!(
+                    "{}: {missing} items were not sent: no broker answered",
+                    self.options.address
+                );
+                let hint = "with partitions = N what waits can be kept in a spool_folder";
+                out.fail(Failure::new(what).with_hint(hint));
+            }
+        }
         if let Err(error) = self.flush_older(Duration::ZERO) {
             out.fail(failure(&error));
         }
@@ -415,6 +608,8 @@ impl Component for ToNetwork {
         let mut account = Account::default();
         let what = format!("lost: {} takes less than comes", self.options.address);
         account.count(self.counts().lost, "item", &what);
+        let unsent = format!("lost: no broker of {} was there", self.options.address);
+        account.count(self.unsent, "item", &unsent);
         Some(Box::new(account))
     }
 }

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use flowgauge_kafka::{Group, GroupOptions};
-use flowgauge_link::{KeyFolder, Listener, ListenerOptions, Reception};
+use flowgauge_link::{Error, KeyFolder, Listener, ListenerOptions, Reception};
 use flowgauge_stack::{Failure, SettingError, Settings};
+use flowgauge_sys::ending::{is_ending, without_stop};
 
 use super::super::codec::Kind;
 use super::super::kafka::{self, Place};
 use super::super::{failure, keys};
 use super::Options;
 
-/// How long a broker is waited for at the start.
-const BROKER_WAIT: Duration = Duration::from_secs(10);
+/// How long a broker is waited for before that is said.
+const BROKER_WAIT: Duration = Duration::from_secs(2);
 /// What links have and topics have not.
 const LINK_OPTIONS: [&str; 4] = ["senders", "forget", "allow", "listen"];
 
@@ -97,6 +98,21 @@ pub(super) enum From {
     },
 }
 
+/// Joins once a broker is there.
+fn join(options: &GroupOptions) -> Result<Group, Error> {
+    let mut is_told = false;
+    loop {
+        match Group::join(options.clone()) {
+            Err(error) if !error.is_lasting() && !is_ending() => {
+                if !core::mem::replace(&mut is_told, true) {
+                    flowgauge_link::tell(format_args!("{error}; it is waited for"));
+                }
+            }
+            joined => return joined,
+        }
+    }
+}
+
 impl From {
     pub(super) fn open(&self) -> Result<Box<dyn Reception>, Failure> {
         let failed = |error| failure(&error);
@@ -126,7 +142,8 @@ impl From {
                     until_end: *until_end,
                     wait: BROKER_WAIT,
                 };
-                let group = Group::join(options).map_err(failed)?;
+                let what = || format!("waiting for a broker of {}", place.name());
+                let group = without_stop(what, || join(&options)).map_err(failed)?;
                 flowgauge_link::tell(format_args!("taking from {}", place.name()));
                 Ok(Box::new(group))
             }
