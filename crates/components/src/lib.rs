@@ -12,6 +12,7 @@
 
 mod aggregate;
 mod anonymize;
+mod applications;
 mod around;
 mod binary_operation;
 mod boolean;
@@ -167,7 +168,12 @@ pub static PACKETS: &[&ComponentInfo] = &[
 ];
 
 /// Components that say less of records, or say it elsewhere.
-pub static RECORDS: &[&ComponentInfo] = &[&brief::INFO, &distinct::INFO, &flow_export::INFO];
+pub static RECORDS: &[&ComponentInfo] = &[
+    &applications::INFO,
+    &brief::INFO,
+    &distinct::INFO,
+    &flow_export::INFO,
+];
 
 /// Streams, and patterns in them.
 pub static STREAMS: &[&ComponentInfo] = &[&streams::INFO, &patterns::INFO];

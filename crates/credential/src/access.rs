@@ -100,6 +100,15 @@ impl Who {
             _ => vec![self.name.clone().unwrap_or_default()],
         }
     }
+
+    /// By what shares are had and things kept: the name that somebody has shown, else the credential, whatever was made of it.
+    pub fn person(&self) -> String {
+        match (&self.name, &self.credential) {
+            (Some(name), _) => name.clone(),
+            (None, Some(_)) => format!("@{}", self.accounts().swap_remove(0)),
+            (None, None) => "@anonymous".to_owned(),
+        }
+    }
 }
 
 impl<R: RightsTable> Access<R> {

@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use crate::config::Config;
 use crate::fault::Fault;
 use crate::measure::{self, Named, Task};
-use crate::modules;
+use crate::modules::{self, Metric};
 use crate::points::filter_text;
 use crate::probes::Grants;
 use crate::publish::Series;
@@ -348,8 +348,8 @@ impl Inner {
         let mut order = kept.session.order.clone();
         order.filters = asker.filters(&order);
         let measured = measured(&kept.session.order, asker);
-        let account = kept.who.accounts().swap_remove(0);
-        let together = self.together(&account, &measured, &order, span, via);
+        let person = kept.who.person();
+        let together = self.together(&person, &measured, &order, span, via);
         let (outcome, number) = together.await.map_err(|error| match asker.rights.admin {
             true => error,
             false => measure::without_reason(error),
@@ -563,8 +563,8 @@ fn all_filters(
             "with those that are forced there are {count} filters, and {MOST_FILTERS} at most"
         ));
     }
-    let is_between = order.metric.declared().site == modules::Site::Between;
-    let networks = networks(source, destination, is_between).into_iter();
+    let is_one_way = matches!(order.metric, Metric::Bandwidth | Metric::Throughput);
+    let networks = networks(source, destination, !is_one_way).into_iter();
     let filters: Vec<String> = networks.chain(filters).collect();
     match filter_text(&filters).len() {
         ..=MOST_FILTERS_TEXT => Ok(filters),

@@ -1,6 +1,6 @@
 //! A measurement on sensors: the modules at work. Blocking.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use flowgauge_record::text::protocol_name;
 use flowgauge_sensor_client::protocol::Results;
 use flowgauge_sensor_client::scope::Member;
 use flowgauge_sensor_client::{ClientError, MemberState, ScopeFlow, Sensors};
+use flowgauge_stack::OptionValue;
 use flowgauge_sys::notice::tell;
 use flowgauge_wire::{Direction, FlowKey, Nanos};
 use serde_json::{Map, Value, json};
@@ -25,6 +26,9 @@ const ASK: Duration = Duration::from_millis(250);
 const LOOK: Duration = Duration::from_millis(25);
 /// Flows, or their directions, that a measurement tells apart at once.
 const MOST_FLOWS: usize = 100_000;
+/// The component that adds up by application, and how many it tells.
+const APPLICATIONS: &str = "applications";
+const MOST_APPLICATIONS: usize = 1000;
 /// Packets with SYN, and what answers them.
 const HANDSHAKES: &str = "tcp[13] & 2 != 0 or (ip6 and ip6[6] == 6 and ip6[53] & 2 != 0)";
 
@@ -67,6 +71,7 @@ pub(crate) fn measure(
     let (rows, notes) = match task.metric {
         Metric::Loss | Metric::Delay => between(sensors, task, is_cancelled),
         Metric::Bandwidth => bandwidth(sensors, task, is_cancelled),
+        Metric::Shares => shares(sensors, task, is_cancelled),
         _ => of_flows(sensors, task, is_cancelled),
     }?;
     Ok(Outcome {
@@ -347,7 +352,7 @@ impl Sink for Flows {
     fn advance(&mut self, _point: usize, _clock: Nanos, _dropped: u64) {}
 }
 
-/// Throughput, round trips and shares: what is told of flows, at each sensor for itself.
+/// Throughput and round trips: what is told of flows, at each sensor for itself.
 fn of_flows(
     sensors: &Arc<Sensors>,
     task: &Task,
@@ -356,7 +361,16 @@ fn of_flows(
     let (names, members): (Vec<String>, Vec<Member>) = task.source.iter().cloned().unzip();
     let filter = (task.metric == Metric::ApplicationRtt).then_some(HANDSHAKES);
     let points = (&names[..], members);
+    // Sensors may let handshakes be seen, and not what is said.
+    let spoken = filter.and_then(|_| Applications::open(sensors, task).ok());
     let (flows, mut notes) = observe(sensors, task, points, filter, is_cancelled, Flows::default)?;
+    let (spoken, others) = spoken.map(Applications::close).unwrap_or_default();
+    notes.extend(
+        others
+            .into_iter()
+            .filter(|note| !notes.contains(note))
+            .collect::<Vec<_>>(),
+    );
     if flows.left_out > 0 {
         notes.push(format!(
             "{} flows were more than are told apart at once",
@@ -368,8 +382,11 @@ fn of_flows(
         let seen = seen.map(|((_, key, is_low), seen)| (*key, *is_low, *seen));
         match task.metric {
             Metric::Throughput => throughput(name, seen.collect(), task.count),
-            Metric::Shares => shares(name, seen, task.count),
-            _ => vec![round_trips(name, seen)],
+            _ => {
+                let its = spoken.iter().find(|(sensor, _)| sensor == name);
+                let answers = its.map_or_else(Vec::new, |(_, found)| answers(name, found));
+                [vec![round_trips(name, seen)], answers].concat()
+            }
         }
     });
     Ok((rows.collect(), notes))
@@ -405,29 +422,96 @@ fn throughput(
     rows.collect()
 }
 
-fn shares(
-    sensor: &str,
-    seen: impl Iterator<Item = (FlowKey, bool, Seen)>,
-    count: usize,
-) -> Vec<Map<String, Value>> {
-    let mut applications: BTreeMap<(u8, u16), (u64, u64)> = BTreeMap::new();
-    let mut all = 0;
-    for (key, _, seen) in seen {
-        let port = key.low_port.min(key.high_port);
-        let sums = applications.entry((key.protocol, port)).or_default();
-        *sums = (sums.0 + seen.packets, sums.1 + seen.bytes);
-        all += seen.bytes;
+/// A sensor, and the rows of its applications.
+type Counted = (String, Vec<Map<String, Value>>);
+
+/// Applications by what is said in their flows, at each sensor of the source.
+struct Applications {
+    names: Vec<String>,
+    flow: ScopeFlow,
+}
+
+impl Applications {
+    fn open(sensors: &Arc<Sensors>, task: &Task) -> Result<Applications, ClientError> {
+        let (names, members) = task.source.iter().cloned().unzip();
+        // A timeout that nobody else has, for an engine of its own: one that runs would count what came before, too.
+        let own = OptionValue::Duration(30_000_000_000 + (now() * 1e9) as u64 % 1_000_000_000);
+        let stack = format!(
+            "{}transactions {{ flows = yes, other_timeout = {own} }} {APPLICATIONS} {{ count = {MOST_APPLICATIONS} }}",
+            filter_text(&task.filters)
+        );
+        let flow = ScopeFlow::open(sensors, members, &stack, &[], Duration::ZERO)?;
+        Ok(Applications { names, flow })
     }
-    let mut applications: Vec<_> = applications.into_iter().collect();
-    applications.sort_by_key(|(name, (_, bytes))| (u64::MAX - bytes, *name));
-    let rows = applications.into_iter().take(count);
-    let rows = rows.map(|((protocol, port), (packets, bytes))| {
+
+    /// Ends it. Returns what was counted, and what is to be said.
+    fn close(mut self) -> (Vec<Counted>, Vec<String>) {
+        let mut notes = absent(&self.names, self.flow.states());
+        let states = self.flow.states().into_iter();
+        let anew = self
+            .names
+            .iter()
+            .zip(states)
+            .filter(|(_, it)| it.generation > 1);
+        notes.extend(
+            anew.map(|(name, _)| format!("{name} began anew: what came before is left out")),
+        );
+        let last = self.flow.close().into_iter();
+        let counted = self.names.into_iter().zip(last).filter_map(|(name, last)| {
+            let mut components = last.ok()?.components.into_iter();
+            let found = components.find(|component| component.component == APPLICATIONS)?;
+            Some((name, found.rows.unwrap_or_default()))
+        });
+        (counted.collect(), notes)
+    }
+}
+
+/// Those with the most bytes.
+fn shares(
+    sensors: &Arc<Sensors>,
+    task: &Task,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<Found, String> {
+    let applications = Applications::open(sensors, task).map_err(unreachable)?;
+    wait(task, is_cancelled, || {
+        applications.flow.refresh();
+        applications.flow.is_over()
+    });
+    let (counted, notes) = applications.close();
+    let rows = counted.into_iter().flat_map(|(sensor, found)| {
+        let all: u64 = found.iter().map(|it| number(it, "all_bytes")).sum();
+        let most = found.into_iter().filter(|it| number(it, "flows") > 0);
+        most.take(task.count).map(move |it| {
+            row(json!({
+                "sensor": sensor,
+                "application": it["application"],
+                "packets": it["packets"],
+                "bytes": it["bytes"],
+                "share": number(&it, "bytes") as f64 / (all as f64).max(1.0),
+            }))
+        })
+    });
+    Ok((rows.collect(), notes))
+}
+
+fn number(row: &Map<String, Value>, name: &str) -> u64 {
+    row.get(name).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// From requests to replies.
+fn answers(sensor: &str, found: &[Map<String, Value>]) -> Vec<Map<String, Value>> {
+    let asked = |it: &&Map<String, Value>| number(it, "answered") + number(it, "unanswered") > 0;
+    let rows = found.iter().filter(asked).map(|it| {
+        let answered = number(it, "answered");
+        let seconds = |nanos: f64| (answered > 0).then_some(nanos / 1e9);
         row(json!({
             "sensor": sensor,
-            "application": format!("{}/{port}", protocol_name(protocol)),
-            "packets": packets,
-            "bytes": bytes,
-            "share": bytes as f64 / (all as f64).max(1.0),
+            "application": it["application"],
+            "answered": answered,
+            "unanswered": number(it, "unanswered"),
+            "least": seconds(number(it, "latency_least") as f64),
+            "mean": seconds(number(it, "latency_sum") as f64 / answered as f64),
+            "most": seconds(number(it, "latency_most") as f64),
         }))
     });
     rows.collect()
@@ -451,7 +535,8 @@ fn round_trips(
     let sum: f64 = trips.iter().sum();
     row(json!({
         "sensor": sensor,
-        "handshakes": trips.len(),
+        "application": "tcp",
+        "answered": trips.len(),
         "unanswered": connections.len() - trips.len(),
         "least": some(trips.iter().copied().fold(f64::INFINITY, f64::min)),
         "mean": some(sum / trips.len() as f64),

@@ -24,7 +24,7 @@ pub(crate) enum Metric {
     Bandwidth,
     /// The rate of each flow, at each sensor of the source.
     Throughput,
-    /// Round trips from each sensor of the source to servers, by the handshakes of TCP.
+    /// Round trips from each sensor of the source to servers, by the handshakes of TCP and by transactions.
     ApplicationRtt,
     /// The applications with the most bytes, at each sensor of the source.
     Shares,
@@ -150,10 +150,10 @@ pub(crate) const MODULES: [Declared; 9] = [
     declared(
         Metric::ApplicationRtt,
         "application_rtt",
-        "round trips from each sensor of the source to servers, by the handshakes of TCP: SYN to SYN+ACK",
+        "round trips from each sensor of the source to servers: of TCP from SYN to SYN+ACK, of application protocols from requests to replies",
         Site::Source,
         None,
-        "sensor handshakes unanswered least mean most",
+        "sensor application answered unanswered least mean most",
     ),
     declared(
         Metric::Shares,
@@ -190,7 +190,7 @@ pub(crate) const MODULES: [Declared; 9] = [
 ];
 
 /// What fields are that records of loss do not have.
-const FIELDS: [(&str, &str); 19] = [
+const FIELDS: [(&str, &str); 18] = [
     ("sensor", "the sensor, as domain/name"),
     ("seconds", "how long"),
     ("packets", "packets"),
@@ -210,15 +210,20 @@ const FIELDS: [(&str, &str); 19] = [
     ),
     ("destination_port", "its port"),
     ("protocol", "IP protocol"),
-    ("handshakes", "connections whose SYN was answered"),
-    ("unanswered", "connections whose SYN was not"),
+    (
+        "unanswered",
+        "handshakes or requests that were not answered",
+    ),
     (
         "application",
-        "IP protocol and the smaller port, as tcp/443",
+        "the protocol that was recognised, else IP protocol and smaller port, as tcp/8080; of round trips, tcp stands for its handshakes",
     ),
     ("share", "of all bytes of the service at the sensor"),
     ("sent", "probes"),
-    ("answered", "of them were answered, or arrived"),
+    (
+        "answered",
+        "probes, handshakes or requests that were answered; probes that arrived",
+    ),
     ("least", "seconds at the least"),
     ("mean", "seconds in the mean"),
     ("most", "seconds at most"),

@@ -21,9 +21,12 @@ use crate::store::Kept;
 
 /// How long a target of `push` may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A file of results, and how many there are.
+/// A file of results, how many somebody has, and how many have some.
 const MOST_BYTES: u64 = 64 << 20;
-const MOST_FILES: usize = 1000;
+const MOST_FILES: usize = 100;
+const MOST_FOLDERS: usize = 1000;
+/// Letters of a name.
+const MOST_NAME: usize = 63;
 /// Results that Prometheus is shown; the oldest go.
 const MOST_SERIES: usize = 1000;
 
@@ -51,7 +54,7 @@ pub(crate) fn check(inner: &Inner, order: &Order) -> Result<(), Fault> {
 /// Whether a text can be a name: of a file in one folder, of a domain, a sensor or a peer.
 pub(crate) fn is_name(name: &str) -> bool {
     let is_good = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    (1..=63).contains(&name.len()) && name.chars().all(is_good) && !name.starts_with('.')
+    (1..=MOST_NAME).contains(&name.len()) && name.chars().all(is_good) && !name.starts_with('.')
 }
 
 /// Publishes a result.
@@ -69,7 +72,7 @@ pub(crate) async fn publish(
         let session = &kept.session;
         let body = json!({"session": session.id, "order": session.order, "result": outcome});
         let done = match publication.split_once(':') {
-            Some(("file", name)) => append(inner, name, &body),
+            Some(("file", name)) => append(inner, (&kept.who.person(), name), &body),
             Some(("push", target)) => push(inner, target, &body).await,
             _ => {
                 inner
@@ -86,21 +89,33 @@ pub(crate) async fn publish(
     failed.map_or(Ok(()), Err)
 }
 
-/// Appends a line to a file.
-fn append(inner: &Inner, name: &str, body: &Value) -> Result<(), String> {
+/// Appends a line to a file in somebody's folder.
+fn append(inner: &Inner, (person, name): (&str, &str), body: &Value) -> Result<(), String> {
     let folder = inner
         .config
         .files
         .as_deref()
         .ok_or("there is no folder for files")?;
     let written = || {
-        let within = Folder::beneath(folder)?;
-        let path = Path::new(name);
-        if !within.has(path) && within.list(Path::new("."))?.len() >= MOST_FILES {
+        let all = Folder::beneath(folder)?;
+        // Identifiers of credentials are long.
+        let person = person.get(..MOST_NAME).unwrap_or(person);
+        if !is_name(person.strip_prefix('@').unwrap_or(person)) {
+            return Err(std::io::Error::other("who asks has no name of a folder"));
+        }
+        let own = Path::new(person);
+        if !all.has(own) {
+            if all.list(Path::new("."))?.len() >= MOST_FOLDERS {
+                return Err(std::io::Error::other("there are too many folders"));
+            }
+            all.make_folder(own, 0o750)?;
+        }
+        let path = own.join(name);
+        if !all.has(&path) && all.list(own)?.len() >= MOST_FILES {
             return Err(std::io::Error::other("there are too many files"));
         }
-        let mut file = within.open(
-            path,
+        let mut file = all.open(
+            &path,
             How::append().mode(0o640).without_link().without_waiting(),
         )?;
         if file.metadata()?.len() > MOST_BYTES {

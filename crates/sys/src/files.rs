@@ -529,7 +529,8 @@ impl Folder {
 
     /// What is opened to change something by it.
     fn to_change(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
-        if NO_PIPES.load(Ordering::Relaxed) {
+        // A folder is no pipe, and the kernel takes no further flags for one.
+        if NO_PIPES.load(Ordering::Relaxed) && !flags.contains(OFlags::PATH) {
             let opened = self.to_write(path, flags | OFlags::NONBLOCK, mode);
             let is_pipe = match &opened {
                 Ok(file) => {

@@ -239,7 +239,7 @@ fn on_it(folder: &Path) {
     let filler = folder.join("small/filler");
     // Until there is room for nothing.
     assert!(fs::write(&filler, vec![0; 8 << 20]).is_err());
-    let results = folder.join("results/here.json");
+    let results = folder.join("results/@anonymous/here.json");
     wait_until("it is published", || {
         fs::metadata(&results).is_ok_and(|about| about.len() > 0)
     });

@@ -284,6 +284,46 @@ fn credentials_that_do_not_count_are_refused() {
     }
 }
 
+/// What was measured meanwhile is not delivered, and nothing further is measured.
+#[test]
+fn a_credential_that_is_revoked_meanwhile_gets_nothing() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    world.element("element-a");
+    world.two_captures();
+    world.domain("element-a", "campus", &["one"], json!([]));
+    let credential = Credential::issue(&issuer(), &Limits::default()).unwrap();
+    let bearer = format!("Authorization: Bearer {}", credential.text());
+    let mut once = one_shot("bandwidth", "campus", "campus");
+    once["publish"] = json!(["prometheus"]);
+    let mut again = once.clone();
+    again["period"] = json!({"periodic": {"every": 1, "seconds": 1, "times": 1000}});
+    let ids = [&once, &again].map(|order| {
+        let (path, order) = ("/v1/sessions", order.to_string());
+        let answer = world.ask("element-a", "", "POST", path, &[&bearer], Some(&order));
+        answer.body["id"].as_str().unwrap().to_owned()
+    });
+    let shown = |id: &str| {
+        let path = format!("/v1/sessions/{id}");
+        world
+            .ask("element-a", "alice", "GET", &path, &[], None)
+            .body
+    };
+    until("one is made", || shown(&ids[1])["made"].as_u64() >= Some(1));
+    let id = credential.ids().last().unwrap();
+    fs::write(world.path("revoked"), format!("{id}\n")).unwrap();
+    world.start(&["one"]);
+    let [once, again] = ids.map(|id| world.ended("element-a", &id));
+    for session in [&once, &again] {
+        assert_eq!(session["state"], "failed", "{session:#}");
+        let error = session["error"].as_str().unwrap();
+        assert!(error.contains("was revoked"), "{error}");
+    }
+    assert_eq!(once["results"], json!([]));
+    assert!(again["made"].as_u64() < Some(1000));
+}
+
 #[test]
 fn hostile_requests_are_answered_or_cut_off() {
     let Some(mut world) = World::new() else {

@@ -31,8 +31,8 @@ fn metrics_are_what_tshark_counts() {
         }
         world.open("element-a", &order)
     });
-    // Loss and delay observe at both.
-    world.until_flows("one", 6);
+    // Loss and delay observe at both; round trips are those of TCP and of what is said.
+    world.until_flows("one", 7);
     world.until_flows("two", 2);
     world.start(&["one", "two"]);
     let answers = ids.map(|id| world.ended("element-a", &id));
@@ -98,23 +98,46 @@ fn throughput_is(throughput: &Value, seen: &[Packet]) {
     );
 }
 
+/// What is said in a flow, else its transport protocol and smaller port.
+fn applications(seen: &[Packet]) -> BTreeMap<String, Vec<&Packet>> {
+    let ends = |packet: &Packet| {
+        let (one, other) = packet.ends.clone();
+        (
+            packet.protocol,
+            one.clone().min(other.clone()),
+            one.max(other),
+        )
+    };
+    let mut flows: BTreeMap<_, Vec<&Packet>> = BTreeMap::new();
+    for packet in seen {
+        flows.entry(ends(packet)).or_default().push(packet);
+    }
+    let mut applications: BTreeMap<String, Vec<&Packet>> = BTreeMap::new();
+    for ((protocol, one, other), packets) in flows {
+        let mut spoken = packets.iter().rev().map(|it| it.spoken.as_str());
+        let spoken = spoken.find(|it| ["http", "dns", "tls"].contains(it));
+        let port = || format!("{protocol}/{}", one.1.min(other.1));
+        let name = spoken.map_or_else(port, str::to_owned);
+        applications.entry(name).or_default().extend(packets);
+    }
+    applications
+}
+
 fn shares_are(shares: &Value, seen: &[Packet]) {
     let all: u64 = seen.iter().map(|packet| packet.bytes).sum();
-    let share = |row: &Value| {
-        let (protocol, port) = row["application"]
-            .as_str()
-            .unwrap()
-            .split_once('/')
-            .unwrap();
-        let port: u64 = port.parse().unwrap();
-        let its = seen
-            .iter()
-            .filter(|it| it.protocol == protocol && it.ends.0.1.min(it.ends.1.1) == port);
-        its.map(|packet| packet.bytes).sum::<u64>()
-    };
+    let expected = applications(seen);
+    assert_eq!(
+        rows(shares).len(),
+        expected.len().min(10),
+        "{:?}",
+        expected.keys()
+    );
     for row in rows(shares) {
-        assert_eq!(row["bytes"], share(row), "{row}");
-        let expected = share(row) as f64 / all as f64;
+        let its = &expected[row["application"].as_str().unwrap()];
+        let bytes: u64 = its.iter().map(|packet| packet.bytes).sum();
+        assert_eq!(row["bytes"], bytes, "{row}");
+        assert_eq!(row["packets"], its.len() as u64, "{row}");
+        let expected = bytes as f64 / all as f64;
         assert!(
             (row["share"].as_f64().unwrap() - expected).abs() < 1e-9,
             "{row}"
@@ -133,15 +156,34 @@ fn round_trips_are(rtt: &Value, seen: &[Packet]) {
             _ => drop(asked.entry((from, to)).or_insert(packet.time)),
         }
     }
-    let [row] = &rows(rtt)[..] else {
+    let [row, others @ ..] = &rows(rtt)[..] else {
         panic!("{rtt:#}")
     };
-    assert_eq!(row["handshakes"], trips.len() as u64, "{row}");
+    assert_eq!(row["answered"], trips.len() as u64, "{row}");
     let mean = trips.iter().sum::<f64>() / trips.len() as f64;
     assert!(
         (row["mean"].as_f64().unwrap() / mean - 1.0).abs() < 1e-3,
         "{row} {mean}"
     );
+    let answered = |row: &Value| {
+        let name = row["application"].as_str().unwrap();
+        let answers = seen
+            .iter()
+            .filter(|it| it.protocol == "tcp" && it.spoken == name);
+        answers.filter_map(|it| it.answered).collect::<Vec<f64>>()
+    };
+    assert!(!others.is_empty(), "{rtt:#}");
+    for row in others {
+        let times = answered(row);
+        assert_eq!(row["answered"], times.len() as u64, "{row}");
+        let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+        // An answer begins before it has come.
+        assert!(
+            row["least"].as_f64().unwrap() <= least + 1e-9,
+            "{row} {least}"
+        );
+        assert!(row["most"].as_f64() >= row["mean"].as_f64(), "{row}");
+    }
 }
 
 #[test]

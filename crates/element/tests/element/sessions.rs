@@ -1,7 +1,7 @@
 //! Sessions: shared, stored, published, bounded, and taken up again.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::TcpListener;
 use std::thread;
 
@@ -48,7 +48,7 @@ fn equal_sessions_share_a_measurement_and_results_are_published() {
     );
     let body: Value = serde_json::from_str(request.split("\r\n\r\n").nth(1).unwrap()).unwrap();
     let line: Value =
-        serde_json::from_str(&fs::read_to_string(world.path("results/campus.json")).unwrap())
+        serde_json::from_str(&fs::read_to_string(world.path("results/alice/campus.json")).unwrap())
             .unwrap();
     for published in [&body, &line] {
         assert_eq!(published["result"], one["results"][0]);
@@ -161,8 +161,93 @@ fn nobody_takes_all_measurements() {
     let second = world.ended("element-a", &second);
     assert_eq!(second["error"], "too many measurements are under way");
     for id in [first, equal] {
-        assert_eq!(world.ended("element-a", &id)["state"], "done");
+        world.cancel("element-a", &id);
     }
+}
+
+/// Periodic measurements that were ordered at any time begin at the same times, and are made once for all.
+#[test]
+fn periodic_sessions_meet() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    world.element("element-a");
+    world.two_captures();
+    world.domain("element-a", "idle", &["five"], json!([]));
+    let mut order = quick("bandwidth", "idle");
+    order["period"] = json!({"periodic": {"every": 2, "seconds": 1, "times": 3}});
+    let first = world.open("element-a", &order);
+    thread::sleep(std::time::Duration::from_millis(700));
+    let second = world.open("element-a", &order);
+    let [first, second] = [first, second].map(|id| world.ended("element-a", &id));
+    let began = |answer: &Value| {
+        let began = results(answer).iter().map(|it| it["began"].to_string());
+        began.collect::<std::collections::BTreeSet<String>>()
+    };
+    let (first, second) = (began(&first), began(&second));
+    assert!(
+        first.intersection(&second).count() > 0,
+        "{first:?} {second:?}"
+    );
+}
+
+/// A target whose certificate another authority signed.
+#[test]
+fn results_are_pushed_to_targets_of_other_authorities() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let keys = flowgauge_link::KeyFolder::new(world.path("others"));
+    keys.create_authority().unwrap();
+    keys.add("target", &["127.0.0.1".to_owned()], 1).unwrap();
+    let folder = world.path("others").display().to_string();
+    let script = "import http.server, ssl, sys\n\
+                  class Target(http.server.BaseHTTPRequestHandler):\n\
+                  \tdef do_POST(self):\n\
+                  \t\tbody = self.rfile.read(int(self.headers['Content-Length']))\n\
+                  \t\tself.send_response(204)\n\
+                  \t\tself.end_headers()\n\
+                  \t\tprint(body.decode(), flush=True)\n\
+                  server = http.server.HTTPServer(('127.0.0.1', 0), Target)\n\
+                  tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\n\
+                  tls.load_cert_chain(sys.argv[1] + '/target.crt', sys.argv[1] + '/target.key')\n\
+                  server.socket = tls.wrap_socket(server.socket, server_side=True)\n\
+                  print(server.server_port, flush=True)\n\
+                  server.serve_forever()";
+    let target = std::process::Command::new("python3")
+        .args(["-c", script, &folder])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn();
+    let Ok(mut target) = target else {
+        return crate::skipped::skipped("no python3");
+    };
+    let mut said = std::io::BufReader::new(target.stdout.take().unwrap()).lines();
+    let port = said.next().unwrap().unwrap();
+    world.push = format!("https://127.0.0.1:{port}/");
+    let mut order = quick("bandwidth", "idle");
+    order["publish"] = json!(["push:collector"]);
+    world.two_captures();
+    for (more, is_trusted) in [
+        (String::new(), false),
+        (
+            format!("push_authority = \"{folder}/authority.crt\"\n"),
+            true,
+        ),
+    ] {
+        world.stop_element("element-a");
+        world.more = more;
+        world.element("element-a");
+        world.domain("element-a", "idle", &["five"], json!([]));
+        let id = world.open("element-a", &order);
+        let ended = world.ended("element-a", &id);
+        assert_eq!(ended["error"].is_null(), is_trusted, "{ended:#}");
+    }
+    // Once only.
+    let body: Value = serde_json::from_str(&said.next().unwrap().unwrap()).unwrap();
+    assert_eq!(body["order"]["metric"], "bandwidth");
+    target.kill().unwrap();
+    target.wait().unwrap();
 }
 
 #[test]

@@ -71,6 +71,9 @@ pub(crate) struct Packet {
     pub(crate) ends: ((String, u64), (String, u64)),
     pub(crate) is_syn: bool,
     pub(crate) is_ack: bool,
+    /// The innermost protocol, and the time from a request to this answer.
+    pub(crate) spoken: String,
+    pub(crate) answered: Option<f64>,
 }
 
 pub(crate) struct World {
@@ -196,7 +199,7 @@ impl World {
         let folder = self.folder.path().display();
         let config = format!(
             "socket = \"{folder}/{name}.sock\"\nuser = \"root\"\n{device}\n\
-             [remotes.element-a]\npackets = \"headers\"\n[remotes.element-b]\npackets = \"headers\"\n"
+             [remotes.element-a]\npackets = \"payload\"\n[remotes.element-b]\npackets = \"headers\"\n"
         );
         let path = self.path(&format!("{name}.toml"));
         fs::write(&path, config).unwrap();
@@ -386,7 +389,7 @@ impl World {
 
     /// The packets of a capture that match a display filter.
     pub(crate) fn tshark(&self, file: &str, filter: &str) -> Vec<Packet> {
-        const FIELDS: [&str; 11] = [
+        const FIELDS: [&str; 14] = [
             "frame.time_epoch",
             "frame.len",
             "ip.len",
@@ -398,6 +401,9 @@ impl World {
             "udp.dstport",
             "tcp.flags.syn",
             "tcp.flags.ack",
+            "frame.protocols",
+            "http.time",
+            "dns.time",
         ];
         let mut tshark = Command::new("tshark");
         tshark
@@ -437,6 +443,8 @@ impl World {
                 ),
                 is_syn: is_set(9),
                 is_ack: is_set(10),
+                spoken: fields[11].split(':').nth(4).unwrap_or_default().to_owned(),
+                answered: fields[12..].iter().find_map(|field| field.parse().ok()),
             }
         };
         String::from_utf8(output.stdout)
