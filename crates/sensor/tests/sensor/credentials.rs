@@ -500,7 +500,13 @@ fn packets_are_anonymized_and_bounded_before_the_first_function() {
     let mine = open(STRANGER, Some(&credential), stack);
     let table = open(64_001, None, same);
     let raw = issued.running.client().open("mix", same, &[]).unwrap();
+    let tcp = issued
+        .running
+        .client()
+        .open("mix", "filter { tcp } count", &[])
+        .unwrap();
     issued.running.client().start("mix").unwrap();
+    let tcp = last(&tcp).components.last().unwrap().value.clone().unwrap();
     let rows = |flow: &Flow| {
         let results = last(flow);
         assert_eq!(results.failure, None);
@@ -519,7 +525,17 @@ fn packets_are_anonymized_and_bounded_before_the_first_function() {
         rows.sort();
         (count, rows)
     };
+    let number = mine.number();
     let (mine, table, raw) = (rows(&mine), rows(&table), rows(&raw));
+    // What is more than the user may have is lost to the flow.
+    let devices = issued.running.client().status().unwrap().devices;
+    let mut flows = devices
+        .iter()
+        .flat_map(|it| &it.stacks)
+        .flat_map(|it| &it.flows);
+    let lost = flows.find(|flow| flow.flow == number).unwrap().lost;
+    let came = mine.0.as_ref().unwrap().as_u64().unwrap();
+    assert_eq!(came + lost, tcp.as_u64().unwrap());
     assert!(mine.0.as_ref().unwrap().as_u64().unwrap() > 0);
     assert_eq!(mine.0, raw.0);
     // Keys are those of a policy: two who are anonymized by the same one see the same.

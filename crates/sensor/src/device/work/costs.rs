@@ -3,8 +3,27 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Work;
+use flowgauge_runtime::stacks::Runner;
+
+use super::{Served, Work};
 use crate::accounts::{Verdict, Who};
+
+/// What takes packets away from flows whose users may have so many in a second.
+const LIMIT: &str = "rate_limit";
+
+/// How many that were, of a stack.
+fn limited(runner: &Runner, served: &Served, at: usize) -> u64 {
+    let forced = served.stack.nodes.iter().take(served.hidden).enumerate();
+    let limits = forced.filter(|(_, node)| node.info.name == LIMIT);
+    let limits: Vec<usize> = limits.map(|(place, _)| place).collect();
+    let state = (!limits.is_empty()).then(|| runner.state(at)).flatten();
+    let Some(state) = state else {
+        return 0;
+    };
+    let came = |place: usize| state.components.get(place).map_or(0, |it| it.passed.items);
+    let taken = |place| came(place).saturating_sub(came(place + 1));
+    limits.into_iter().map(taken).sum()
+}
 
 /// Of what a flow has cost this much is left after the next look at it.
 const FADING: f64 = 0.99;
@@ -21,7 +40,8 @@ impl Work {
             let Some(at) = served.at else {
                 continue;
             };
-            let (cost, missed) = (self.runner.cost(at), self.runner.missed(at));
+            let cost = self.runner.cost(at);
+            let missed = self.runner.missed(at) + limited(&self.runner, served, at);
             // One that began anew counts from zero.
             let share = cost.checked_sub(served.cost).unwrap_or(cost);
             let share = share / served.flows.len().max(1) as u64;
