@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Variables a second of a walk over all of RMON's tables: straight at the subagent, and through snmpd.
+"""What RMON's tables cost: counting against the libpcap loop, memory, and variables a second of a walk over all of them,
+straight at the subagent and through snmpd.
 
-    cargo build --release -p flowgauge-cli && cargo build --release -p flowgauge-rmon --example walk
-    bench/figures/rmon.py target/release/flowgauge target/release/examples/walk [PACKETS]
+    cargo build --release -p flowgauge-cli && cargo build --release -p flowgauge-rmon --examples
+    cc -O2 -o target/pcap_loop bench/peers/pcap_loop.c -lpcap
+    bench/figures/rmon.py target/release/flowgauge target/release/examples target/pcap_loop [PACKETS]
 
-Prints a table. snmpd is one of its own on the loopback interface; it ends what it started.
+Prints tables. snmpd is one of its own on the loopback interface; it ends what it started.
 """
 import os
+import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -83,10 +87,38 @@ def through_snmpd(program, folder, trace):
     return lines + 1, seconds, used
 
 
+def cost(command):
+    """What a program prints, and its seconds of processor time."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return said, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def counting(program, counter, loop, folder):
+    print("| counting | ns of a packet | times the libpcap loop | MB | first look at all orders, s |\n|---|---|---|---|---|")
+    rows = re.compile(r"(\d+) packets.*\nfirst look ([\d.]+) s.* (\d+) MB")
+    for preset in ["mix", "small"]:
+        trace = os.path.join(folder, f"{preset}.pcap")
+        subprocess.run([program, "generate", preset, "-q", "-w", trace], check=True)
+        pairs = [(cost([counter, trace]), cost([loop, trace])[1]) for _ in range(5)]
+        (said, seconds), least = min(own for own, _ in pairs), min(other for _, other in pairs)
+        packets, look, memory = rows.search(said).groups()
+        nanos = seconds / int(packets) * 1e9
+        print(f"| `{preset}` | {nanos:.0f} | {seconds / least:.1f} | {memory} | {look} |")
+        os.remove(trace)
+    said, seconds = cost([counter, "--hosts", "100000", "300000"])
+    packets, look, memory = rows.search(said).groups()
+    nanos = seconds / int(packets) * 1e9
+    print(f"| 100,000 hosts, 300,000 conversations of two packets | {nanos:.0f} | | {memory} | {look} |\n")
+
+
 def main():
-    program, walker = (os.path.abspath(path) for path in sys.argv[1:3])
-    packets = sys.argv[3] if len(sys.argv) > 3 else "200000"
+    program, examples, loop = (os.path.abspath(path) for path in sys.argv[1:4])
+    walker = os.path.join(examples, "walk")
+    packets = sys.argv[4] if len(sys.argv) > 4 else "200000"
     with tempfile.TemporaryDirectory() as folder:
+        counting(program, os.path.join(examples, "count"), loop, folder)
         trace = os.path.join(folder, "mix.pcap")
         subprocess.run([program, "generate", "mix", "-q", "--packets", packets, "-w", trace], check=True)
         print("| walk | variables | variables/s | µs of the subagent per variable |\n|---|---|---|---|")

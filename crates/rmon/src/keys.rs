@@ -1,7 +1,7 @@
 //! What tells the rows of each table apart, and their indexes.
 
 use core::cmp::Ordering;
-use core::iter::once;
+use core::iter::{once, repeat};
 
 use flowgauge_wire::Address;
 
@@ -14,6 +14,17 @@ pub(crate) fn octets(is_v4: bool, address: &Address) -> &[u8] {
 
 fn counted(octets: &[u8]) -> impl Iterator<Item = u32> {
     once(octets.len() as u32).chain(octets.iter().map(|octet| u32::from(*octet)))
+}
+
+/// [`Key::start`] of a LocalIndex and the octets behind it.
+fn start<'a>(network: u32, octets: impl Iterator<Item = &'a u8>) -> u64 {
+    const LARGE: u64 = 0xffff;
+    let network = u64::from(network).min(LARGE);
+    // Those that do not fit are all in one place.
+    let octets = octets.filter(|_| network != LARGE).chain(repeat(&0));
+    octets
+        .take(6)
+        .fold(network, |start, octet| start << 8 | u64::from(*octet))
 }
 
 /// A host: LocalIndex of its network layer, address.
@@ -38,6 +49,10 @@ impl Key for HostKey {
     fn compare(&self, other: &Self, _: usize) -> Ordering {
         // A network layer has addresses of one length.
         (self.network, self.address).cmp(&(other.network, other.address))
+    }
+
+    fn start(&self, _: usize) -> u64 {
+        start(self.network, octets(self.is_v4, &self.address).iter())
     }
 }
 
@@ -84,6 +99,12 @@ impl Key for PairKey {
     fn compare(&self, other: &Self, order: usize) -> Ordering {
         self.ordered(order).cmp(&other.ordered(order))
     }
+
+    fn start(&self, order: usize) -> u64 {
+        let (network, one, other) = self.ordered(order);
+        let both = [one, other].map(|address| octets(self.is_v4, address));
+        start(network, both.into_iter().flatten())
+    }
 }
 
 /// An address seen at an interface.
@@ -114,6 +135,10 @@ impl Key for MapKey {
     fn compare(&self, other: &Self, order: usize) -> Ordering {
         let host = self.host.compare(&other.host, order);
         host.then(self.interface.cmp(&other.interface))
+    }
+
+    fn start(&self, order: usize) -> u64 {
+        self.host.start(order)
     }
 }
 

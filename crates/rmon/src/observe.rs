@@ -8,8 +8,9 @@
 
 use core::mem;
 
+use flowgauge_sys::prefetch::prefetch_address;
 use flowgauge_wire::{
-    Batch, DecodeFlags, Decoded, Direction, FlowKey, HashSeed, LinkType, PacketDescriptor,
+    Address, Batch, DecodeFlags, Decoded, Direction, FlowKey, HashSeed, LinkType, PacketDescriptor,
     PacketFlags,
 };
 use hashbrown::HashTable;
@@ -24,8 +25,9 @@ use crate::stations::Station;
 use crate::store::{Handle, Moment};
 use crate::tables::{HostTable, MatrixTable, Tables};
 
-/// Conversations whose counts are gathered. With more, all are forgotten, which changes no row.
-const MOST: usize = 1 << 17;
+/// Conversations whose counts are gathered. With more, the half that was used least recently is forgotten, which changes
+/// no row.
+const MOST: usize = 80_000;
 
 /// No conversation around this one.
 const OUTERMOST: u32 = 0;
@@ -34,36 +36,55 @@ const OUTERMOST: u32 = 0;
 #[derive(Clone, Debug, Default)]
 struct Side {
     octets: u64,
-    packets: u32,
-    /// Packets to a MAC address of more than one station.
-    group_packets: u32,
     /// Number of its last packet.
     last: u64,
+    packets: u32,
     /// Tick of its last packet.
     stamp: u32,
-    /// Destination and source of its last frame; zeros if it is not Ethernet.
+    /// [`Tables::epoch`] when its rows were found, without what is above 32 bits ([`Interface::age`]).
+    epoch: u32,
+    /// Destination and source of its last frame, and so of all that it has gathered; zeros if it is not Ethernet.
     macs: [u8; 12],
-    /// [`Tables::epoch`] when its rows were found; 0 if they have to be found again.
-    epoch: u64,
 }
 
-/// The rows of one direction of a conversation, which are needed more seldom.
-#[derive(Clone, Debug, Default)]
-struct SideRows {
-    /// In the order of [`Tables::deliver`].
-    rows: SmallVec<[Handle; 4]>,
-    /// In the order of [`Tables::deliver_stations`].
-    stations: SmallVec<[Handle; 3]>,
+/// The rows of one direction of a conversation, which are needed more seldom: those of its stations, if its frames have
+/// any, in the order of [`Tables::deliver_stations`], then those in the order of [`Tables::deliver`].
+type SideRows = SmallVec<[Handle; 7]>;
+
+/// [`Side::macs`] of what has no stations.
+pub(crate) const NO_MACS: [u8; 12] = [0; 12];
+
+const DIRECTIONS: [Direction; 2] = [Direction::LowToHigh, Direction::HighToLow];
+
+/// Has the CPU fetch all lines of an element.
+fn fetch<T>(slice: &[T], index: usize) {
+    let start = slice.as_ptr().wrapping_add(index).cast::<u8>();
+    let lines = size_of::<T>().div_ceil(64);
+    (0..lines).for_each(|line| prefetch_address(start.wrapping_add(64 * line)));
 }
 
+/// Two cache lines.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 struct Conversation {
     /// Addresses; `context` is the state of paths, `protocol` the network layer from the outside, and the ports are the
     /// conversation around, see [`outer`].
     key: FlowKey,
-    sides: [Side; 2],
     is_dirty: bool,
+    sides: [Side; 2],
 }
+
+const _: () = assert!(size_of::<Conversation>() == 128);
+
+impl Conversation {
+    /// Number of its last packet.
+    fn last(&self) -> u64 {
+        self.sides[0].last.max(self.sides[1].last)
+    }
+}
+
+/// Conversations that are looked for without the index: those of recent packets, by their hashes.
+const RECENT: usize = 1 << 14;
 
 /// A packet ready to be counted.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +112,11 @@ pub(crate) struct Interface {
     /// Of both directions of each conversation.
     rows: Vec<[SideRows; 2]>,
     index: HashTable<u32>,
+    /// By the low part of their hashes.
+    recent: Box<[u32]>,
     dirty: Vec<u32>,
+    /// What is above 31 bits of [`Tables::epoch`]: when it changes, conversations are forgotten.
+    age: u64,
     /// Packets and octets by state of paths, which protocolDist is yet to get.
     pending: Vec<[u64; 2]>,
     fragments: Fragments,
@@ -116,7 +141,9 @@ impl Interface {
             conversations: Vec::new(),
             rows: Vec::new(),
             index: HashTable::new(),
+            recent: vec![0; RECENT].into(),
             dirty: Vec::new(),
+            age: 0,
             pending: Vec::new(),
             fragments: layers::fragments(),
             plain: [[START; 2]; 2],
@@ -136,12 +163,40 @@ impl Interface {
 
     /// Makes room for the conversations of so many packets.
     pub(crate) fn make_room_for(&mut self, packets: usize, shared: &mut Shared<'_>) {
-        if self.conversations.len() + layers::MOST_LEVELS * packets > MOST {
+        let age = shared.tables.epoch >> 31;
+        let is_new = mem::replace(&mut self.age, age) != age;
+        if is_new || self.conversations.len() + layers::MOST_LEVELS * packets > MOST {
             self.flush(shared.paths, shared.tables);
-            self.conversations.clear();
-            self.rows.clear();
-            self.index.clear();
+            let mut last: Vec<u64> = self.conversations.iter().map(Conversation::last).collect();
+            let middle = last.len() / 2;
+            let median = match last.get(middle) {
+                Some(_) if !is_new => *last.select_nth_unstable(middle).1,
+                _ => u64::MAX,
+            };
+            self.keep_those_since(median);
         }
+    }
+
+    /// Forgets the conversations whose last packet came no later, and those in others and around others.
+    fn keep_those_since(&mut self, packet: u64) {
+        let mut kept = 0;
+        self.index.clear();
+        for at in 0..self.conversations.len() {
+            let conversation = &self.conversations[at];
+            // Those around others have no packets.
+            if conversation.last() <= packet || outer(&conversation.key, DIRECTIONS[0]).is_some() {
+                continue;
+            }
+            let hash = HashSeed::of_process().hash(&conversation.key);
+            self.conversations.swap(kept, at);
+            self.rows.swap(kept, at);
+            let conversations = &self.conversations;
+            let of = |place: &u32| HashSeed::of_process().hash(&conversations[*place as usize].key);
+            self.index.insert_unique(hash, kept as u32, of);
+            kept += 1;
+        }
+        self.conversations.truncate(kept);
+        self.rows.truncate(kept);
     }
 
     /// Finds out what a packet counts for.
@@ -152,10 +207,13 @@ impl Interface {
         batch: &Batch<'_>,
         packet: &Decoded,
     ) -> Seen {
-        match self.plain(shared, batch, packet) {
+        let seen = match self.plain(shared, batch, packet) {
             Some(packet) => packet,
             None => self.unusual(shared, batch, packet.index),
-        }
+        };
+        let likely = self.recent[seen.hash as usize % RECENT] as usize;
+        fetch(&self.conversations, likely);
+        seen
     }
 
     /// A packet whose layers are all in what was decoded: Ethernet with at most one tag, IP, TCP, UDP or ICMP.
@@ -284,6 +342,18 @@ impl Interface {
 
     #[inline]
     fn place(&mut self, seen: &Seen) -> u32 {
+        let recent = seen.hash as usize % RECENT;
+        let likely = self.recent[recent];
+        let found = self.conversations.get(likely as usize);
+        if found.is_some_and(|found| found.key == seen.key) {
+            return likely;
+        }
+        let place = self.place_in_index(seen);
+        self.recent[recent] = place;
+        place
+    }
+
+    fn place_in_index(&mut self, seen: &Seen) -> u32 {
         let conversations = &self.conversations;
         let same = |place: &u32| conversations[*place as usize].key == seen.key;
         if let Some(place) = self.index.find(seen.hash, same) {
@@ -292,8 +362,8 @@ impl Interface {
         let place = self.conversations.len() as u32;
         self.conversations.push(Conversation {
             key: seen.key,
-            sides: Default::default(),
             is_dirty: false,
+            sides: Default::default(),
         });
         self.rows.push(Default::default());
         let conversations = &self.conversations;
@@ -323,8 +393,8 @@ impl Interface {
         tables.packets += 1;
         let conversation = &self.conversations[place as usize];
         let side = &conversation.sides[seen.direction.index()];
-        if side.epoch != tables.epoch || macs.is_some_and(|macs| *macs != side.macs) {
-            self.flush_one(shared.paths, tables, place);
+        if side.epoch != tables.epoch as u32 || macs.is_some_and(|macs| *macs != side.macs) {
+            self.flush_side(shared.paths, tables, place, seen.direction);
             let side = &mut self.conversations[place as usize].sides[seen.direction.index()];
             side.macs = macs.copied().unwrap_or_default();
             self.resolve(shared.paths, tables, place, seen.direction, tables.packets);
@@ -333,7 +403,6 @@ impl Interface {
         let side = &mut conversation.sides[seen.direction.index()];
         side.packets += 1;
         side.octets += octets;
-        side.group_packets += u32::from(side.macs[0] & 1);
         side.last = tables.packets;
         side.stamp = tables.clock.stamp;
         if !mem::replace(&mut conversation.is_dirty, true) {
@@ -354,28 +423,38 @@ impl Interface {
     ) {
         let mut around = SmallVec::<[_; layers::MOST_LEVELS]>::new();
         let macs = self.conversations[place as usize].sides[direction.index()].macs;
-        let mut next = Some((place, direction));
+        let innermost = (place, direction);
+        let mut next = Some(innermost);
         while let Some((place, direction)) = next {
             around.push((place, direction));
             next = outer(&self.conversations[place as usize].key, direction);
         }
         // What goes for lack of room is found again with the next packet.
         let epoch = tables.epoch;
-        let mut stations = SmallVec::new();
-        if macs != [0; 12] {
+        let mut stations = SideRows::new();
+        if macs != NO_MACS {
             tables.resolve_stations(self.number, &macs, &mut stations);
         }
-        self.rows[place as usize][direction.index()].stations = stations;
         for (place, direction) in around.into_iter().rev() {
             let key = self.conversations[place as usize].key;
-            let mut rows = SmallVec::new();
+            let mut rows = SideRows::new();
+            if (place, direction) == innermost {
+                rows.append(&mut stations);
+            } else if self.conversations[place as usize].sides[direction.index()].macs != NO_MACS {
+                // It is the innermost one of other packets, and will find its stations with the next of them.
+                self.flush_side(paths, tables, place, direction);
+                self.conversations[place as usize].sides[direction.index()].macs = NO_MACS;
+            }
             let state = paths.state(key.context);
             let level = usize::from(key.protocol);
             let groups = state.levels.get(level).filter(|_| key.version != 0);
             let back = direction.reversed().index();
-            let is_known = self.conversations[place as usize].sides[back].epoch == epoch;
-            let back = is_known.then(|| self.rows[place as usize][back].rows.clone());
-            let mut back = back.map(SmallVec::into_iter);
+            let other = &self.conversations[place as usize].sides[back];
+            let mut back = (other.epoch == epoch as u32).then(|| {
+                let stations = tables.station_rows(self.number, &other.macs);
+                let rows = self.rows[place as usize][back].clone();
+                rows.into_iter().skip(stations)
+            });
             for (at, group) in groups.into_iter().flatten().enumerate() {
                 let used = packet << 8 | (level as u64) << 5 | (at.min(15) as u64) << 1;
                 let moment = Moment {
@@ -387,61 +466,118 @@ impl Interface {
                     self.flush(paths, tables);
                 }
                 let found = Found {
-                    group,
-                    ends: key.endpoints(direction),
-                    interface: self.number,
                     mac: (level == 0).then(|| Station::of(&macs[6..]).0),
+                    ..Found::new(group, self.number, key.endpoints(direction))
                 };
                 if tables.epoch != epoch {
                     back = None;
                 }
                 found.rows(tables, moment, back.as_mut(), &mut rows);
             }
-            self.rows[place as usize][direction.index()].rows = rows;
-            self.conversations[place as usize].sides[direction.index()].epoch = epoch;
+            self.rows[place as usize][direction.index()] = rows;
+            self.conversations[place as usize].sides[direction.index()].epoch = epoch as u32;
         }
     }
 
     /// Gives the rows what was counted since the last time.
     pub(crate) fn flush(&mut self, paths: &Paths, tables: &mut Tables) {
-        while let Some(place) = self.dirty.pop() {
+        let mut dirty = mem::take(&mut self.dirty);
+        for (at, &place) in dirty.iter().enumerate() {
+            for step in 0..3 {
+                // What is far ahead first, as each step reads what the one before has fetched.
+                if let Some(&ahead) = dirty.get(at + 4 * (3 - step)) {
+                    self.prefetch(paths, tables, ahead, step);
+                }
+            }
             self.conversations[place as usize].is_dirty = false;
-            self.flush_one(paths, tables, place);
+            for direction in DIRECTIONS {
+                self.flush_side(paths, tables, place, direction);
+            }
+        }
+        dirty.clear();
+        self.dirty = dirty;
+    }
+
+    /// Has the CPU fetch a conversation and its rows, then those rows' contents, then their applications.
+    fn prefetch(&self, paths: &Paths, tables: &Tables, place: u32, step: usize) {
+        let place = place as usize;
+        if step == 0 {
+            fetch(&self.conversations, place);
+            return fetch(&self.rows, place);
+        }
+        let Conversation { key, sides, .. } = &self.conversations[place];
+        let groups = paths
+            .state(key.context)
+            .levels
+            .get(usize::from(key.protocol));
+        for direction in DIRECTIONS.map(Direction::index) {
+            let stations = tables.station_rows(self.number, &sides[direction].macs);
+            let rows = self.rows[place][direction].iter().copied();
+            let mut rows = rows.skip(stations);
+            let groups = groups.filter(|_| sides[direction].packets != 0);
+            for group in groups.into_iter().flatten() {
+                let outermost = key.protocol == 0;
+                tables.prefetch(self.number, group, outermost, step - 1, &mut rows);
+            }
         }
     }
 
-    fn flush_one(&mut self, paths: &Paths, tables: &mut Tables, place: u32) {
-        for direction in [Direction::LowToHigh, Direction::HighToLow] {
-            let conversation = &mut self.conversations[place as usize];
-            let side = &mut conversation.sides[direction.index()];
-            let packets = u64::from(mem::take(&mut side.packets));
-            if packets == 0 {
-                continue;
-            }
-            let gathered = Gathered {
-                packets,
-                octets: mem::take(&mut side.octets),
-                group_packets: u64::from(mem::take(&mut side.group_packets)),
-                stamp: side.stamp,
-                last: side.last,
-            };
-            let state = conversation.key.context as usize;
-            if state >= self.pending.len() {
-                self.pending.resize(paths.len(), [0; 2]);
-            }
-            self.pending[state][0] += packets;
-            self.pending[state][1] += gathered.octets;
-            let side = &conversation.sides[direction.index()];
-            let stations = &self.rows[place as usize][direction.index()].stations;
-            let mut stations = stations.iter().copied();
-            tables.deliver_stations(self.number, &side.macs, &gathered, &mut stations);
-            let mut next = Some((place, direction));
-            while let Some((place, direction)) = next {
-                let conversation = &self.conversations[place as usize];
-                let rows = &self.rows[place as usize][direction.index()].rows;
-                self.deliver(paths, tables, (&conversation.key, rows), &gathered);
-                next = outer(&conversation.key, direction);
-            }
+    /// Has the CPU fetch the rows of a packet of a conversation that is new, as far as there are any.
+    #[inline]
+    pub(crate) fn prefetch_rows(&self, shared: &Shared<'_>, seen: Placed) {
+        let Conversation { key, sides, .. } = &self.conversations[seen.conversation as usize];
+        if sides[seen.direction.index()].epoch != shared.tables.epoch as u32 {
+            self.prefetch_new(shared, key, seen.direction);
+        }
+    }
+
+    #[cold]
+    fn prefetch_new(&self, shared: &Shared<'_>, key: &FlowKey, direction: Direction) {
+        let groups = shared
+            .paths
+            .state(key.context)
+            .levels
+            .get(usize::from(key.protocol));
+        for group in groups.into_iter().flatten() {
+            let ends = key.endpoints(direction);
+            Found::new(group, self.number, ends).prefetch(shared.tables);
+        }
+    }
+
+    fn flush_side(&mut self, paths: &Paths, tables: &mut Tables, place: u32, direction: Direction) {
+        let conversation = &mut self.conversations[place as usize];
+        let side = &mut conversation.sides[direction.index()];
+        let packets = u64::from(mem::take(&mut side.packets));
+        if packets == 0 {
+            return;
+        }
+        let gathered = Gathered {
+            packets,
+            octets: mem::take(&mut side.octets),
+            group_packets: packets * u64::from(side.macs[0] & 1),
+            stamp: side.stamp,
+            last: side.last,
+        };
+        let state = conversation.key.context as usize;
+        if state >= self.pending.len() {
+            self.pending.resize(paths.len(), [0; 2]);
+        }
+        self.pending[state][0] += packets;
+        self.pending[state][1] += gathered.octets;
+        let Conversation { key, sides, .. } = &self.conversations[place as usize];
+        let side = &sides[direction.index()];
+        let mut rows = self.rows[place as usize][direction.index()].iter().copied();
+        if side.macs != NO_MACS {
+            tables.deliver_stations(self.number, &side.macs, &gathered, &mut rows);
+        }
+        self.deliver(paths, tables, key, rows, &gathered);
+        let mut next = outer(key, direction);
+        while let Some((place, direction)) = next {
+            let Conversation { key, sides, .. } = &self.conversations[place as usize];
+            let stations = tables.station_rows(self.number, &sides[direction.index()].macs);
+            let rows = self.rows[place as usize][direction.index()].iter().copied();
+            self.deliver(paths, tables, key, rows.skip(stations), &gathered);
+            next = outer(key, direction);
         }
     }
 
@@ -450,7 +586,8 @@ impl Interface {
         &self,
         paths: &Paths,
         tables: &mut Tables,
-        (key, rows): (&FlowKey, &[Handle]),
+        key: &FlowKey,
+        mut rows: impl Iterator<Item = Handle>,
         gathered: &Gathered,
     ) {
         let level = usize::from(key.protocol);
@@ -458,7 +595,6 @@ impl Interface {
             return;
         }
         let groups = paths.state(key.context).levels.get(level);
-        let mut rows = rows.iter().copied();
         for (at, group) in groups.into_iter().flatten().enumerate() {
             let used = gathered.last << 8 | (level as u64) << 5 | (at.min(15) as u64) << 1;
             tables.deliver(self.number, group, level == 0, gathered, used, &mut rows);
@@ -528,16 +664,51 @@ pub(crate) struct Gathered {
 /// What the rows of a packet at one network layer are found by.
 struct Found<'a> {
     group: &'a Group,
-    ends: (
-        (flowgauge_wire::Address, u16),
-        (flowgauge_wire::Address, u16),
-    ),
+    source: HostKey,
+    destination: HostKey,
     interface: u32,
     /// Source of the frame, at the outermost network layer.
     mac: Option<u64>,
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
+    fn new(group: &'a Group, interface: u32, ends: ((Address, u16), (Address, u16))) -> Found<'a> {
+        let host = |(address, _)| HostKey {
+            network: group.network,
+            is_v4: group.is_v4,
+            address,
+        };
+        Found {
+            group,
+            source: host(ends.0),
+            destination: host(ends.1),
+            interface,
+            mac: None,
+        }
+    }
+
+    fn pair(&self) -> PairKey {
+        PairKey {
+            network: self.group.network,
+            is_v4: self.group.is_v4,
+            source: self.source.address,
+            destination: self.destination.address,
+        }
+    }
+
+    /// Has the CPU fetch the rows that are there.
+    fn prefetch(&self, tables: &Tables) {
+        let hosts = tables.hosts.values().filter(|_| self.group.host);
+        for table in hosts.filter(|table| table.interface == self.interface) {
+            table.store.prefetch_key(&self.source);
+            table.store.prefetch_key(&self.destination);
+        }
+        let matrices = tables.matrices.values().filter(|_| self.group.matrix);
+        for table in matrices.filter(|table| table.interface == self.interface) {
+            table.store.prefetch_key(&self.pair());
+        }
+    }
+
     /// Finds or makes the rows, in the order in which [`Tables::deliver`] takes them. Those of packets `back`, if they are
     /// known, are the same hosts'.
     fn rows(
@@ -545,22 +716,20 @@ impl Found<'_> {
         tables: &mut Tables,
         at: Moment,
         mut back: Option<&mut impl Iterator<Item = Handle>>,
-        rows: &mut SmallVec<[Handle; 4]>,
+        rows: &mut SideRows,
     ) {
         let &Found {
-            group, interface, ..
+            group,
+            interface,
+            source,
+            destination,
+            ..
         } = self;
-        let ((source, _), (destination, _)) = self.ends;
-        let host = |address| HostKey {
-            network: group.network,
-            is_v4: group.is_v4,
-            address,
-        };
         let mut known = || back.as_mut().and_then(|back| back.next());
         if let Some(mac) = self.mac.filter(|_| group.map && tables.maps(interface)) {
             known();
             let key = MapKey {
-                host: host(source),
+                host: source,
                 interface,
             };
             rows.push(match mac {
@@ -583,18 +752,13 @@ impl Found<'_> {
                     continue;
                 }
                 let before = store.deletes();
-                rows.push(store.resolve(&host(source), applications, at));
-                rows.push(store.resolve(&host(destination), applications, later));
+                rows.push(store.resolve(&source, applications, at));
+                rows.push(store.resolve(&destination, applications, later));
                 gone += store.deletes() - before;
             }
         }
         if group.matrix {
-            let pair = PairKey {
-                network: group.network,
-                is_v4: group.is_v4,
-                source,
-                destination,
-            };
+            let pair = self.pair();
             let applications = &group.matrix_applications;
             let all = tables.matrices.values_mut();
             for MatrixTable { store, .. } in all.filter(|table| table.interface == interface) {

@@ -71,20 +71,22 @@ impl Order {
     }
 
     /// Begins anew with these rows, which are sorted.
-    pub(crate) fn build(&mut self, rows: &mut impl Ordered, sorted: &[u32]) {
+    pub(crate) fn build(&mut self, rows: &mut impl Ordered, sorted: impl IntoIterator<Item = u32>) {
         self.root = NONE;
         let mut last = NONE;
-        for &row in sorted {
+        for row in sorted {
             let priority = self.priority(row);
             let (mut parent, mut left) = (last, NONE);
             while parent != NONE && self.priority(parent) < priority {
+                // Nothing more comes below it.
+                Self::renew(rows, parent);
                 (left, parent) = (parent, rows.node(parent).parent);
             }
             *rows.node_mut(row) = Node {
                 left,
                 right: NONE,
                 parent,
-                newest: rows.stamp(row),
+                newest: 0,
             };
             if left != NONE {
                 rows.node_mut(left).parent = row;
@@ -95,8 +97,9 @@ impl Order {
             }
             last = row;
         }
-        for &row in sorted {
-            self.touch(rows, row);
+        while last != NONE {
+            Self::renew(rows, last);
+            last = rows.node(last).parent;
         }
     }
 
@@ -344,7 +347,7 @@ mod tests {
         rows.rows = (0..5000)
             .map(|key| (key, 1 + key % 97, Node::default()))
             .collect();
-        order.build(&mut rows, &(0..5000).collect::<Vec<_>>());
+        order.build(&mut rows, 0..5000);
         for row in (0..5000).step_by(7) {
             order.remove(&mut rows, row);
         }

@@ -168,6 +168,9 @@ impl Probe {
             let (place, seen) = seen.as_ref()?;
             Some((*place, self.interfaces[*place].look_up(seen)))
         }));
+        for &(place, placed) in placed.iter().flatten() {
+            self.interfaces[place].prefetch_rows(&shared, placed);
+        }
         for (packet, placed) in decoded.packets.iter().filter(is_frame).zip(&placed) {
             let Some((place, placed)) = *placed else {
                 continue;

@@ -8,7 +8,7 @@ use core::iter::once;
 use std::collections::VecDeque;
 
 use crate::jobs::Timer;
-use crate::observe::Gathered;
+use crate::observe::{Gathered, NO_MACS};
 use crate::probe::Probe;
 use crate::store::{Account, Handle, Key, Moment, Snapshot, Store};
 use crate::tables::Tables;
@@ -68,6 +68,10 @@ impl Key for Station {
     fn compare(&self, other: &Self, _: usize) -> Ordering {
         self.0.cmp(&other.0)
     }
+
+    fn start(&self, _: usize) -> u64 {
+        self.0
+    }
 }
 
 impl StationPair {
@@ -93,6 +97,10 @@ impl Key for StationPair {
     fn compare(&self, other: &Self, order: usize) -> Ordering {
         let numbers = |pair: &Self| pair.ordered(order).map(|station| station.0);
         numbers(self).cmp(&numbers(other))
+    }
+
+    fn start(&self, order: usize) -> u64 {
+        self.ordered(order)[0].0
     }
 }
 
@@ -172,6 +180,22 @@ impl StationPairTable {
 }
 
 impl Tables {
+    /// How many rows a frame's stations have.
+    pub(crate) fn station_rows(&self, interface: u32, macs: &[u8; 12]) -> usize {
+        if *macs == NO_MACS {
+            return 0;
+        }
+        let stations = self
+            .stations
+            .values()
+            .filter(|it| it.interface == interface);
+        let pairs = self
+            .station_pairs
+            .values()
+            .filter(|it| it.interface == interface);
+        2 * stations.count() + pairs.count()
+    }
+
     /// Finds or makes the rows of a frame's stations, in the order in which [`Tables::deliver_stations`] takes them.
     pub(crate) fn resolve_stations(
         &mut self,

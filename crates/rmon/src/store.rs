@@ -12,6 +12,7 @@ use core::cmp::{Ordering, Reverse};
 use core::hash::{BuildHasher, Hash};
 use std::collections::BinaryHeap;
 
+use flowgauge_sys::prefetch::prefetch_address;
 use flowgauge_wire::FoldedState;
 use hashbrown::HashTable;
 
@@ -27,6 +28,8 @@ pub(crate) trait Key: Copy + Eq + Hash {
     fn index(&self, order: usize) -> impl Iterator<Item = u32>;
     /// The order of indexes, as [`Iterator::cmp`] would tell it.
     fn compare(&self, other: &Self, order: usize) -> Ordering;
+    /// A number that is in the same order, as far as it goes: of two that are equal nothing is known.
+    fn start(&self, order: usize) -> u64;
 }
 
 /// A row of the network layer with `N` counters in `O` orders.
@@ -167,8 +170,9 @@ pub(crate) struct Store<K, const N: usize, const A: usize, const O: usize> {
     free_application: u32,
     index: HashTable<u32>,
     orders: [Order; O],
-    /// Rows that are yet to be put in order, which is done when somebody looks.
-    fresh: Vec<u32>,
+    /// Rows that are yet to be put in each order, which is done when somebody looks; `None` if all rows are to be, as
+    /// nobody has looked for long.
+    fresh: [Option<Vec<u32>>; O],
     recent_rows: Recency,
     recent_applications: Recency,
     /// Whether the oldest row goes first, instead of the least recently used one.
@@ -230,7 +234,7 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
             free_application: NONE,
             index: HashTable::new(),
             orders: core::array::from_fn(|order| Order::new(secret(order))),
-            fresh: Vec::new(),
+            fresh: [const { None }; O],
             recent_rows: Recency::default(),
             recent_applications: Recency::default(),
             first_in_first_out: false,
@@ -257,6 +261,29 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
         let hash = FoldedState::default().hash_one(key);
         let same = |row: &u32| self.rows[*row as usize].key == *key;
         self.index.find(hash, same).copied()
+    }
+
+    /// Has the CPU fetch the row with this key, and its first applications, if it is there.
+    pub(crate) fn prefetch_key(&self, key: &K) {
+        if let Some(row) = self.place(key) {
+            let handle = Handle { row, generation: 0 };
+            self.prefetch(handle, 0);
+            self.prefetch(handle, 1);
+        }
+    }
+
+    /// Has the CPU fetch a row; at the next step, when that is there, its first applications.
+    pub(crate) fn prefetch(&self, handle: Handle, step: usize) {
+        let fetch = |start: *const u8, lines: usize| {
+            (0..lines).for_each(|line| prefetch_address(start.wrapping_add(64 * line)));
+        };
+        if step == 0 {
+            let start = self.rows.as_ptr().wrapping_add(handle.row as usize);
+            fetch(start.cast(), size_of::<Row<K, N, O>>().div_ceil(64));
+        } else if let Some(row) = self.rows.get(handle.row as usize) {
+            let start = self.applications.as_ptr().wrapping_add(row.first as usize);
+            fetch(start.cast(), 3);
+        }
     }
 
     /// The row with this key.
@@ -321,26 +348,33 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
         let rows = &self.rows;
         let of = |row: &u32| FoldedState::default().hash_one(rows[*row as usize].key);
         self.index.insert_unique(hash, row, of);
-        if self.fresh.len() > 2 * self.rows.len() {
-            // Most of them came and went.
-            let rows = self.rows.iter().enumerate();
-            let new = rows.filter(|(_, row)| row.is_live() && !row.nodes[0].is_in());
-            self.fresh = new.map(|(row, _)| row as u32).collect();
-        } else {
-            self.fresh.push(row);
+        for fresh in &mut self.fresh {
+            match fresh {
+                // Then all at once is faster.
+                Some(rows) if rows.len() > 64 + self.index.len() / 8 => *fresh = None,
+                Some(rows) => rows.push(row),
+                None => {}
+            }
         }
         self.network.inserts += O as u64;
         Some(row)
     }
 
     fn resolve_applications(&mut self, row: u32, protocols: &[u32], at: Moment) {
+        let (mut before, mut next) = (NONE, self.rows[row as usize].first);
         for &protocol in protocols {
-            let (before, found) = self.application_place(row, protocol);
-            if let Some(found) = found {
-                self.applications[found as usize].used = at.used;
+            while let Some(application) = self.applications.get_mut(next as usize) {
+                if application.protocol >= protocol {
+                    break;
+                }
+                (before, next) = (next, application.next);
+            }
+            if let Some(found) = self.applications.get_mut(next as usize)
+                && found.protocol == protocol
+            {
+                found.used = at.used;
                 continue;
             }
-            let mut before = before;
             while self.application.is_full(O as u64) {
                 let Some(oldest) = self.oldest_application() else {
                     return;
@@ -348,7 +382,8 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
                 self.delete_application(oldest);
                 (before, _) = self.application_place(row, protocol);
             }
-            self.insert_application(row, before, protocol, at);
+            before = self.insert_application(row, before, protocol, at);
+            next = self.applications[before as usize].next;
         }
     }
 
@@ -365,7 +400,7 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
         (before, None)
     }
 
-    fn insert_application(&mut self, row: u32, before: u32, protocol: u32, at: Moment) {
+    fn insert_application(&mut self, row: u32, before: u32, protocol: u32, at: Moment) -> u32 {
         let place = match self.free_application {
             NONE => {
                 reserve(&mut self.applications);
@@ -406,6 +441,7 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
         self.recent_applications
             .push((at.used, protocol), place, generation);
         self.application.inserts += O as u64;
+        place
     }
 
     /// Adds to the counters of a row, if it is still there, and of its applications.
@@ -436,6 +472,9 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
                 add(&mut application.counters, counters);
                 application.used = application.used.max(at.used);
                 application.stamp = application.stamp.max(at.stamp);
+            }
+            if wanted.peek().is_none() {
+                break;
             }
             next = application.next;
         }
@@ -505,8 +544,8 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
         while self.rows[row as usize].first != NONE {
             self.delete_application(self.rows[row as usize].first);
         }
-        if self.rows[row as usize].nodes[0].is_in() {
-            for order in 0..O {
+        for order in 0..O {
+            if self.rows[row as usize].nodes[order].is_in() {
                 let rows = &mut self.rows;
                 self.orders[order].remove(&mut View { rows, order }, row);
             }
@@ -672,7 +711,7 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
         include: bool,
         since: u32,
     ) -> Option<&Row<K, N, O>> {
-        self.put_in_order();
+        self.put_in_order(order);
         let tree = self.orders[order];
         let view = View {
             rows: &mut self.rows,
@@ -689,27 +728,27 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
         self.rows.get(found as usize)
     }
 
-    /// Puts new rows in their orders: one by one, or if they are many all rows at once.
-    fn put_in_order(&mut self) {
-        let fresh = core::mem::take(&mut self.fresh);
-        let many = fresh.len() > 64 + self.index.len() / 4;
-        for order in 0..O {
-            if many {
-                // With their keys beside them: sorting looks at nothing else then.
-                let key = |row: &u32| (self.rows[*row as usize].key, *row);
-                let mut sorted: Vec<(K, u32)> = self.index.iter().map(key).collect();
-                sorted.sort_unstable_by(|one, other| one.0.compare(&other.0, order));
-                let sorted: Vec<u32> = sorted.into_iter().map(|(_, row)| row).collect();
+    /// Puts rows in an order in which they are not yet: new ones one by one, or all at once.
+    fn put_in_order(&mut self, order: usize) {
+        let Some(fresh) = self.fresh[order].replace(Vec::new()) else {
+            // With the beginnings of their keys: sorting seldom looks at anything else then.
+            let start = |row: &u32| (self.rows[*row as usize].key.start(order), *row);
+            let mut sorted: Vec<(u64, u32)> = self.index.iter().map(start).collect();
+            sorted.sort_unstable_by(|one, other| {
+                let key = |row: u32| &self.rows[row as usize].key;
+                let whole = || key(one.1).compare(key(other.1), order);
+                one.0.cmp(&other.0).then_with(whole)
+            });
+            let sorted = sorted.into_iter().map(|(_, row)| row);
+            let rows = &mut self.rows;
+            self.orders[order].build(&mut View { rows, order }, sorted);
+            return;
+        };
+        for row in fresh {
+            let place = &self.rows[row as usize];
+            if place.is_live() && !place.nodes[order].is_in() {
                 let rows = &mut self.rows;
-                self.orders[order].build(&mut View { rows, order }, &sorted);
-                continue;
-            }
-            for &row in &fresh {
-                let place = &self.rows[row as usize];
-                if place.is_live() && !place.nodes[order].is_in() {
-                    let rows = &mut self.rows;
-                    self.orders[order].insert(&mut View { rows, order }, row);
-                }
+                self.orders[order].insert(&mut View { rows, order }, row);
             }
         }
     }

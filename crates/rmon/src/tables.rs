@@ -243,6 +243,30 @@ impl Tables {
         }
     }
 
+    /// Has the CPU fetch the rows that [`Tables::deliver`] will need: their first lines, then their applications.
+    pub(crate) fn prefetch(
+        &self,
+        interface: u32,
+        group: &Group,
+        outermost: bool,
+        step: usize,
+        rows: &mut impl Iterator<Item = Handle>,
+    ) {
+        let mut next = || rows.next().unwrap_or(Handle::NONE);
+        if group.map && outermost && self.maps(interface) {
+            self.map.prefetch(next(), step);
+        }
+        let hosts = self.hosts.values().filter(|_| group.host);
+        for table in hosts.filter(|table| table.interface == interface) {
+            table.store.prefetch(next(), step);
+            table.store.prefetch(next(), step);
+        }
+        let matrices = self.matrices.values().filter(|_| group.matrix);
+        for table in matrices.filter(|table| table.interface == interface) {
+            table.store.prefetch(next(), step);
+        }
+    }
+
     /// Adds packets and octets to what is known of these protocols.
     pub(crate) fn distribute(&mut self, interface: u32, nodes: &[u32], counted: [u64; 2]) {
         let tables = self.dists.values_mut();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use flowgauge_rmon::{Oid, Probe, Tree, Value};
 
-use crate::frames::SPEED;
+use crate::frames::{SPEED, send_all, udp};
 use crate::model::Model;
 use crate::traces::{Packet, count, traces, walk};
 
@@ -169,5 +169,31 @@ fn bounded_tables_keep_what_was_used_last() {
         for most in [[1, 1], [3, 4], [20, 30]] {
             agree(&format!("{name}, at most {most:?}"), &file, Some(most));
         }
+    }
+}
+
+/// More conversations than are gathered at once: each is there with all its packets.
+#[test]
+fn conversations_that_are_forgotten_meanwhile_are_counted() {
+    const PAIRS: u32 = 100_000;
+    let mut probe = Probe::new();
+    probe.add_interface(INTERFACE, SPEED);
+    probe.set_zero(START);
+    // Every tenth pair comes again and again, the others come twice.
+    let hosts = (0..PAIRS).chain((0..PAIRS).step_by(10)).chain(0..PAIRS);
+    let hosts: Vec<u32> = hosts.collect();
+    let mut frame = udp(true, (1, 2), 53);
+    for batch in hosts.chunks(250) {
+        let frames = batch.iter().map(|host| {
+            frame[26..30].copy_from_slice(&(0x0a00_0000 + host).to_be_bytes());
+            frame.clone()
+        });
+        send_all(&mut probe, START + 1, &frames.collect::<Vec<_>>());
+    }
+    let rows = walk(&mut probe, "15.2.1.4");
+    assert_eq!(rows.len(), PAIRS as usize);
+    for (at, (name, value)) in rows.iter().enumerate() {
+        let times = 2 + u32::from(at % 10 == 0);
+        assert_eq!(*value, Value::Gauge32(times), "{name}");
     }
 }

@@ -29,16 +29,34 @@ pub(crate) fn udp(is_v4: bool, (source, destination): (u8, u8), port: u16) -> Ve
 
 /// Counts a frame so many times at a tick.
 pub(crate) fn send(probe: &mut Probe, interface: usize, tick: u64, times: usize, frame: &[u8]) {
-    let descriptor = PacketDescriptor {
+    let packets = vec![descriptor(tick, 0, frame, interface); times];
+    observe(probe, frame, &packets);
+}
+
+/// Counts frames at a tick, as one batch of the first interface.
+pub(crate) fn send_all(probe: &mut Probe, tick: u64, frames: &[Vec<u8>]) {
+    let (mut bytes, mut packets) = (Vec::new(), Vec::new());
+    for frame in frames {
+        packets.push(descriptor(tick, bytes.len(), frame, 0));
+        bytes.extend_from_slice(frame);
+    }
+    observe(probe, &bytes, &packets);
+}
+
+fn descriptor(tick: u64, offset: usize, frame: &[u8], interface: usize) -> PacketDescriptor {
+    PacketDescriptor {
         time: Nanos(tick * TICK),
+        offset: offset as u32,
         captured_len: frame.len() as u32,
         wire_len: frame.len() as u32,
         link: LinkType::ETHERNET,
         interface: interface as u16,
         ..PacketDescriptor::default()
-    };
-    let packets = vec![descriptor; times];
-    let batch = Batch::new(frame, &packets);
+    }
+}
+
+fn observe(probe: &mut Probe, bytes: &[u8], packets: &[PacketDescriptor]) {
+    let batch = Batch::new(bytes, packets);
     let mut decoded = DecodedBatch::new();
     Decoder::default().decode_batch(&batch, &mut decoded);
     probe.observe(&batch, &decoded);
