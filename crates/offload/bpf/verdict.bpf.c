@@ -84,6 +84,8 @@ struct {
 	TYPE(key, struct key);
 	TYPE(value, __u32);
 	UINT(max_entries, 1);
+	// Most captures have few flows under a verdict: memory comes with them.
+	UINT(map_flags, BPF_F_NO_PREALLOC);
 } flows SEC(".maps");
 
 struct {

@@ -28,14 +28,26 @@ impl Backends {
 
     fn of(
         rings: usize,
-        load: impl Fn() -> Result<SocketFilter, Error>,
+        load: impl Fn() -> Result<SocketFilter, Error> + Sync,
     ) -> (Backends, Vec<Verdicts>) {
-        let loaded = (0..rings).map(|_| {
+        let loaded = || {
             let filter = load()?;
             let ring = (filter.attacher()?, filter.statistics());
             Ok((ring, Verdicts::new(filter)))
+        };
+        // The kernel takes its time to verify each.
+        let loaded = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..rings).map(|_| scope.spawn(&loaded)).collect();
+            let panicked = |_| Err(Error::load("a thread of its loader panicked"));
+            let others = others
+                .into_iter()
+                .map(|it| it.join().unwrap_or_else(panicked));
+            core::iter::once_with(&loaded)
+                .chain(others)
+                .take(rings)
+                .collect::<Result<Vec<_>, Error>>()
         });
-        match loaded.collect::<Result<Vec<_>, Error>>() {
+        match loaded {
             Ok(loaded) => {
                 let (rings, verdicts) = loaded.into_iter().unzip();
                 (Backends { rings, lacks: None }, verdicts)

@@ -154,8 +154,7 @@ pub struct SocketFilter {
     flows: HashMap<FlowKey, u32>,
     owners: Vec<Option<Owner>>,
     free: Vec<u32>,
-    /// No slot from here on was ever taken.
-    high: u32,
+    most: u32,
     /// Slots that are free in a moment.
     retired: VecDeque<(Instant, u32)>,
     epoch: u32,
@@ -247,15 +246,14 @@ impl SocketFilter {
             place,
             flows: HashMap::new(),
             owners: Vec::new(),
-            free: (0..flows).rev().collect(),
-            high: 0,
+            free: Vec::new(),
+            most: flows,
             retired: VecDeque::new(),
             epoch: 1,
             others: Wanted::ALL,
             vlans,
             counters: Arc::default(),
         };
-        filter.owners.resize_with(count, || None);
         filter.begin(1);
         filter.tell_flows();
         Ok(filter)
@@ -306,7 +304,7 @@ impl SocketFilter {
     /// Takes a verdict of less than others have.
     fn take(&mut self, flow: OffloadFlow, wanted: [Wanted; 2], since_boot: u64) {
         self.counters.is_needed.store(true, Ordering::Relaxed);
-        if self.is_unsettled(&flow.key, since_boot) && self.waiting.len() < self.owners.len() {
+        if self.is_unsettled(&flow.key, since_boot) && self.waiting.len() < self.most as usize {
             self.waiting.insert(flow.key, (flow, wanted));
         } else if self.install(flow, wanted).is_none() {
             self.counters.refused.fetch_add(1, Ordering::Relaxed);
@@ -315,8 +313,11 @@ impl SocketFilter {
 
     /// A slot for a flow, under this verdict. Nothing where there is none, or the kernel refuses.
     fn install(&mut self, flow: OffloadFlow, wanted: [Wanted; 2]) -> Option<()> {
-        let number = self.free.pop()?;
-        self.high = self.high.max(number + 1);
+        let fresh = self.owners.len() as u32;
+        let number = self.free.pop().or((fresh < self.most).then_some(fresh))?;
+        if number == fresh {
+            self.owners.push(None);
+        }
         let slot = Slot::of(&self.slots, number)?;
         slot.clear();
         slot.set(wanted);
@@ -572,7 +573,7 @@ impl Offload for SocketFilter {
     fn poll(&mut self, give: &mut dyn FnMut(&OffloadFlow, [Withheld; 2])) {
         self.begin(self.epoch.wrapping_add(1));
         let since_boot = since_boot();
-        for at in 0..self.high.div_ceil(64) as usize {
+        for at in 0..self.owners.len().div_ceil(64) {
             let word = &self.dirty.words()[at];
             // Most are not: no other processor loses its line.
             if word.load(Ordering::Relaxed) == 0 {
