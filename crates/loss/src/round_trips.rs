@@ -45,10 +45,11 @@ impl Signal {
                 })
             }
             UDP => match *packet.payload_of(frame) {
-                [first, a, b, c, d, ..] if first & 0xc0 == 0xc0 && QUIC.contains(&[a, b, c, d]) => {
+                // The second bit, once fixed, may be anything (RFC 9287).
+                [first, a, b, c, d, ..] if first & 0x80 > 0 && QUIC.contains(&[a, b, c, d]) => {
                     Some(Signal::Quic)
                 }
-                [first, ..] if first & 0xc0 == 0x40 => Some(Signal::Spin(first & 0x20 != 0)),
+                [first, ..] if first & 0x80 == 0 => Some(Signal::Spin(first & 0x20 != 0)),
                 _ => None,
             },
             _ => None,
