@@ -105,11 +105,11 @@ impl Probe {
             kind: Oid::new(&RMON).child(&[0, 1 + which as u32]),
             objects,
         };
-        self.tell(event, notification);
+        self.tell(event, Some(notification));
     }
 
-    /// Tells what an event's row says: to its log, to managers, or to nobody.
-    fn tell(&mut self, event: u32, notification: Notification) {
+    /// Tells what an event's row says: to its log, to managers, or to nobody. Channels follow it.
+    pub(crate) fn tell(&mut self, event: u32, notification: Option<Notification>) {
         let row = self.controls.get(&(Control::Event, vec![event]));
         let Some((row, table)) = row.filter(|row| row.active).zip(Control::Event.table()) else {
             return;
@@ -132,8 +132,9 @@ impl Probe {
         }
         let is_sent = matches!(kind, Some(Value::Integer(3 | 4)));
         if is_sent && self.notifications.len() < MOST_NOTIFICATIONS {
-            self.notifications.push(notification);
+            self.notifications.extend(notification);
         }
+        self.switch_channels(event);
     }
 }
 

@@ -11,9 +11,8 @@ mod skipped;
 
 /// Objects that are not there, by the beginning of their identifiers.
 const MISSING: &[&[u32]] = &[
-    // filter, capture.
-    &[7],
-    &[8],
+    // Filters that begin at a protocol.
+    &[7, 4],
     // Counters that do not depend on the medium.
     &[21],
     // SMON's data sources and port copies, which are about switches.

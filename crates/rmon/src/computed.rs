@@ -34,7 +34,10 @@ impl Probe {
                 | Control::Event
                 | Control::Stations
                 | Control::StationTopN
-                | Control::StationPairs,
+                | Control::StationPairs
+                | Control::Channel
+                | Control::Filter
+                | Control::Buffer,
                 1,
             ) => Some(Value::Integer(*number as i32)),
             (Control::Dist, 3) => counter(0),
@@ -74,6 +77,9 @@ impl Probe {
                 let account = table.map(|table| &table.store.network);
                 let size = account.map_or(0, |account| (account.inserts - account.deletes) / 2);
                 Some(self.station_value(column, size, table.map_or(0, |table| table.deleted)))
+            }
+            (Control::Channel | Control::Buffer, column) => {
+                self.captured_value(control, *number, column)
             }
             (control, column) => self.job_value(control, *number, column),
         }

@@ -57,6 +57,12 @@ pub(crate) enum Control {
     Vlans,
     #[strum(serialize = "smonPrioStatsControlTable")]
     Priorities,
+    #[strum(serialize = "channelTable")]
+    Channel,
+    #[strum(serialize = "filterTable")]
+    Filter,
+    #[strum(serialize = "bufferControlTable")]
+    Buffer,
 }
 
 impl Control {
@@ -179,8 +185,9 @@ fn request(syntax: Syntax, value: i32) -> Request {
     }
 }
 
-/// Objects of a user history at most.
+/// Objects of a user history at most, and of all of them.
 pub(crate) const MOST_OBJECTS: i32 = 256;
+pub(crate) const MOST_OBJECTS_OF_ALL: i32 = 4096;
 
 fn begun(row: &Option<ControlRow>) -> u32 {
     row.as_ref().map_or(0, |row| row.begun)
@@ -477,6 +484,9 @@ impl Probe {
                 return Err(position);
             }
         }
+        for row in &change.rows {
+            self.stop_waiting(row.control, &row.index);
+        }
         if let Some(map) = &change.map {
             self.desire_map_entries(map.after, &change.held);
         }
@@ -553,6 +563,7 @@ impl Probe {
     }
 
     fn put(&mut self, control: Control, index: &[u32], row: Option<ControlRow>) {
+        self.captured.is_stale |= control == Control::Filter;
         let key = (control, index.to_vec());
         match row {
             Some(row) => self.controls.insert(key, row),

@@ -4,7 +4,7 @@
 
 use crate::control::Control;
 use crate::mib::{Access, Column, Default, Rows, Syntax, Table};
-use crate::{rows, smon, station_rows};
+use crate::{captured, rows, smon, station_rows};
 
 use Access::{Create, Read, Write};
 use Syntax::{
@@ -12,7 +12,9 @@ use Syntax::{
 };
 
 /// The groups, below [`crate::mib::RMON`].
-pub(crate) static GROUPS: &[u32] = &[1, 2, 3, 4, 5, 6, 9, 11, 12, 13, 14, 15, 16, 17, 18, 19, 22];
+pub(crate) static GROUPS: &[u32] = &[
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 19, 22,
+];
 
 /// Integer32 without bounds.
 const ANY: Syntax = Integer(i32::MIN, i32::MAX);
@@ -48,7 +50,7 @@ pub(crate) static TABLES: &[Table] = &[
         col(21, "etherStatsStatus", EntryStatus, Create),
     ]),
     // etherStats2Entry
-    Table::new(&[1, 4, 1], Rows::Seen(station_rows::ether_2), &[
+    Table::new(&[1, 4, 1], Rows::Created(Control::Ether), &[
         col(1, "etherStatsDroppedFrames", Counter32, Read),
         col(2, "etherStatsCreateTime", TimeTicks, Read),
     ]),
@@ -161,7 +163,7 @@ pub(crate) static TABLES: &[Table] = &[
         col(10, "hostTimeOutMulticastPkts", Counter32, Read),
     ]),
     // hostControl2Entry
-    Table::new(&[4, 4, 1], Rows::Seen(station_rows::host_2), &[
+    Table::new(&[4, 4, 1], Rows::Created(Control::Stations), &[
         col(1, "hostControlDroppedFrames", Counter32, Read),
         col(2, "hostControlCreateTime", TimeTicks, Read),
     ]),
@@ -224,7 +226,7 @@ pub(crate) static TABLES: &[Table] = &[
         col(6, "matrixControlStatus", EntryStatus, Create),
     ]),
     // matrixSDEntry
-    Table::new(&[6, 2, 1], Rows::Seen(station_rows::matrix_sd), &[
+    Table::new(&[6, 2, 1], Rows::Seen(station_rows::matrix::<0>), &[
         col(1, "matrixSDSourceAddress", Octets(0, 65535), Read),
         col(2, "matrixSDDestAddress", Octets(0, 65535), Read),
         col(3, "matrixSDIndex", Integer(1, 65535), Read),
@@ -233,7 +235,7 @@ pub(crate) static TABLES: &[Table] = &[
         col(6, "matrixSDErrors", Counter32, Read),
     ]),
     // matrixDSEntry
-    Table::new(&[6, 3, 1], Rows::Seen(station_rows::matrix_ds), &[
+    Table::new(&[6, 3, 1], Rows::Seen(station_rows::matrix::<1>), &[
         col(1, "matrixDSSourceAddress", Octets(0, 65535), Read),
         col(2, "matrixDSDestAddress", Octets(0, 65535), Read),
         col(3, "matrixDSIndex", Integer(1, 65535), Read),
@@ -242,23 +244,87 @@ pub(crate) static TABLES: &[Table] = &[
         col(6, "matrixDSErrors", Counter32, Read),
     ]),
     // matrixControl2Entry
-    Table::new(&[6, 4, 1], Rows::Seen(station_rows::matrix_2), &[
+    Table::new(&[6, 4, 1], Rows::Created(Control::StationPairs), &[
         col(1, "matrixControlDroppedFrames", Counter32, Read),
         col(2, "matrixControlCreateTime", TimeTicks, Read),
     ]),
     // matrixSDHighCapacityEntry
-    Table::new(&[6, 5, 1], Rows::Seen(station_rows::matrix_sd_hc), &[
+    Table::new(&[6, 5, 1], Rows::Seen(station_rows::matrix_hc::<0>), &[
         col(1, "matrixSDHighCapacityOverflowPkts", Counter32, Read),
         col(2, "matrixSDHighCapacityPkts", Counter64, Read),
         col(3, "matrixSDHighCapacityOverflowOctets", Counter32, Read),
         col(4, "matrixSDHighCapacityOctets", Counter64, Read),
     ]),
     // matrixDSHighCapacityEntry
-    Table::new(&[6, 6, 1], Rows::Seen(station_rows::matrix_ds_hc), &[
+    Table::new(&[6, 6, 1], Rows::Seen(station_rows::matrix_hc::<1>), &[
         col(1, "matrixDSHighCapacityOverflowPkts", Counter32, Read),
         col(2, "matrixDSHighCapacityPkts", Counter64, Read),
         col(3, "matrixDSHighCapacityOverflowOctets", Counter32, Read),
         col(4, "matrixDSHighCapacityOctets", Counter64, Read),
+    ]),
+    // filterEntry
+    Table::new(&[7, 1, 1], Rows::Control(Control::Filter), &[
+        col(1, "filterIndex", Integer(1, 65535), Read),
+        col(2, "filterChannelIndex", Integer(1, 65535), Create),
+        col(3, "filterPktDataOffset", ANY, Create).or(Default::Integer(0)),
+        col(4, "filterPktData", Octets(0, 65535), Create).or(Default::Text("")),
+        col(5, "filterPktDataMask", Octets(0, 65535), Create).or(Default::Text("")),
+        col(6, "filterPktDataNotMask", Octets(0, 65535), Create).or(Default::Text("")),
+        col(7, "filterPktStatus", ANY, Create).or(Default::Integer(0)),
+        col(8, "filterPktStatusMask", ANY, Create).or(Default::Integer(0)),
+        col(9, "filterPktStatusNotMask", ANY, Create).or(Default::Integer(0)),
+        col(10, "filterOwner", Octets(0, 127), Create).or(Default::Text("")).live(),
+        col(11, "filterStatus", EntryStatus, Create),
+    ]),
+    // channelEntry
+    Table::new(&[7, 2, 1], Rows::Control(Control::Channel), &[
+        col(1, "channelIndex", Integer(1, 65535), Read),
+        col(2, "channelIfIndex", Integer(1, 65535), Create),
+        col(3, "channelAcceptType", Integer(1, 2), Create).or(Default::Integer(1)),
+        col(4, "channelDataControl", Integer(1, 2), Create).or(Default::Integer(2)).live(),
+        col(5, "channelTurnOnEventIndex", Integer(0, 65535), Create).or(Default::Integer(0)),
+        col(6, "channelTurnOffEventIndex", Integer(0, 65535), Create).or(Default::Integer(0)),
+        col(7, "channelEventIndex", Integer(0, 65535), Create).or(Default::Integer(0)),
+        col(8, "channelEventStatus", Integer(1, 3), Create).or(Default::Integer(1)).live(),
+        col(9, "channelMatches", Counter32, Read),
+        col(10, "channelDescription", Octets(0, 127), Create).or(Default::Text("")).live(),
+        col(11, "channelOwner", Octets(0, 127), Create).or(Default::Text("")).live(),
+        col(12, "channelStatus", EntryStatus, Create),
+    ]),
+    // channel2Entry
+    Table::new(&[7, 3, 1], Rows::Created(Control::Channel), &[
+        col(1, "channelDroppedFrames", Counter32, Read),
+        col(2, "channelCreateTime", TimeTicks, Read),
+    ]),
+    // bufferControlEntry
+    Table::new(&[8, 1, 1], Rows::Control(Control::Buffer), &[
+        col(1, "bufferControlIndex", Integer(1, 65535), Read),
+        col(2, "bufferControlChannelIndex", Integer(1, 65535), Create),
+        col(3, "bufferControlFullStatus", Integer(1, 2), Read),
+        col(4, "bufferControlFullAction", Integer(1, 2), Create).or(Default::Integer(1)).live(),
+        col(5, "bufferControlCaptureSliceSize", ANY, Create).or(Default::Integer(100)),
+        col(6, "bufferControlDownloadSliceSize", ANY, Create).or(Default::Integer(100)).live(),
+        col(7, "bufferControlDownloadOffset", ANY, Create).or(Default::Integer(0)).live(),
+        col(8, "bufferControlMaxOctetsRequested", ANY, Create).or(Default::Integer(-1)).live(),
+        col(9, "bufferControlMaxOctetsGranted", ANY, Read),
+        col(10, "bufferControlCapturedPackets", ANY, Read),
+        col(11, "bufferControlTurnOnTime", TimeTicks, Read),
+        col(12, "bufferControlOwner", Octets(0, 127), Create).or(Default::Text("")).live(),
+        col(13, "bufferControlStatus", EntryStatus, Create),
+    ]),
+    // captureBufferEntry
+    Table::new(&[8, 2, 1], Rows::Seen(captured::packets), &[
+        col(1, "captureBufferControlIndex", Integer(1, 65535), Read),
+        col(2, "captureBufferIndex", Integer(1, i32::MAX), Read),
+        col(3, "captureBufferPacketID", ANY, Read),
+        col(4, "captureBufferPacketData", Octets(0, 65535), Read),
+        col(5, "captureBufferPacketLength", ANY, Read),
+        col(6, "captureBufferPacketTime", ANY, Read),
+        col(7, "captureBufferPacketStatus", ANY, Read),
+    ]),
+    // captureBufferHighCapacityEntry
+    Table::new(&[8, 3, 1], Rows::Seen(captured::packets_hc), &[
+        col(1, "captureBufferPacketHighCapacityTime", Integer(0, 999_999), Read),
     ]),
     // eventEntry
     Table::new(&[9, 1, 1], Rows::Control(Control::Event), &[
@@ -379,13 +445,13 @@ pub(crate) static TABLES: &[Table] = &[
         col(12, "hlMatrixControlStatus", RowStatus, Create),
     ]),
     // nlMatrixSDEntry
-    Table::new(&[15, 2, 1], Rows::Seen(rows::nl_matrix_sd), &[
+    Table::new(&[15, 2, 1], Rows::Seen(rows::nl_matrix::<0>), &[
         col(4, "nlMatrixSDPkts", Gauge32, Read),
         col(5, "nlMatrixSDOctets", Gauge32, Read),
         col(6, "nlMatrixSDCreateTime", TimeTicks, Read),
     ]),
     // nlMatrixDSEntry
-    Table::new(&[15, 3, 1], Rows::Seen(rows::nl_matrix_ds), &[
+    Table::new(&[15, 3, 1], Rows::Seen(rows::nl_matrix::<1>), &[
         col(4, "nlMatrixDSPkts", Gauge32, Read),
         col(5, "nlMatrixDSOctets", Gauge32, Read),
         col(6, "nlMatrixDSCreateTime", TimeTicks, Read),
@@ -414,14 +480,14 @@ pub(crate) static TABLES: &[Table] = &[
         col(8, "nlMatrixTopNReverseOctetRate", Gauge32, Read),
     ]),
     // nlMatrixSDHighCapacityEntry
-    Table::new(&[15, 6, 1], Rows::Seen(rows::nl_matrix_sd_hc), &[
+    Table::new(&[15, 6, 1], Rows::Seen(rows::nl_matrix_hc::<0>), &[
         col(1, "nlMatrixSDHighCapacityOverflowPkts", Gauge32, Read),
         col(2, "nlMatrixSDHighCapacityPkts", Counter64, Read),
         col(3, "nlMatrixSDHighCapacityOverflowOctets", Gauge32, Read),
         col(4, "nlMatrixSDHighCapacityOctets", Counter64, Read),
     ]),
     // nlMatrixDSHighCapacityEntry
-    Table::new(&[15, 7, 1], Rows::Seen(rows::nl_matrix_ds_hc), &[
+    Table::new(&[15, 7, 1], Rows::Seen(rows::nl_matrix_hc::<1>), &[
         col(1, "nlMatrixDSHighCapacityOverflowPkts", Gauge32, Read),
         col(2, "nlMatrixDSHighCapacityPkts", Counter64, Read),
         col(3, "nlMatrixDSHighCapacityOverflowOctets", Gauge32, Read),
@@ -465,13 +531,13 @@ pub(crate) static TABLES: &[Table] = &[
         col(8, "alHostHighCapacityOutOctets", Counter64, Read),
     ]),
     // alMatrixSDEntry
-    Table::new(&[17, 1, 1], Rows::Seen(rows::al_matrix_sd), &[
+    Table::new(&[17, 1, 1], Rows::Seen(rows::al_matrix::<0>), &[
         col(2, "alMatrixSDPkts", Gauge32, Read),
         col(3, "alMatrixSDOctets", Gauge32, Read),
         col(4, "alMatrixSDCreateTime", TimeTicks, Read),
     ]),
     // alMatrixDSEntry
-    Table::new(&[17, 2, 1], Rows::Seen(rows::al_matrix_ds), &[
+    Table::new(&[17, 2, 1], Rows::Seen(rows::al_matrix::<1>), &[
         col(2, "alMatrixDSPkts", Gauge32, Read),
         col(3, "alMatrixDSOctets", Gauge32, Read),
         col(4, "alMatrixDSCreateTime", TimeTicks, Read),
@@ -501,14 +567,14 @@ pub(crate) static TABLES: &[Table] = &[
         col(9, "alMatrixTopNReverseOctetRate", Gauge32, Read),
     ]),
     // alMatrixSDHighCapacityEntry
-    Table::new(&[17, 5, 1], Rows::Seen(rows::al_matrix_sd_hc), &[
+    Table::new(&[17, 5, 1], Rows::Seen(rows::al_matrix_hc::<0>), &[
         col(1, "alMatrixSDHighCapacityOverflowPkts", Gauge32, Read),
         col(2, "alMatrixSDHighCapacityPkts", Counter64, Read),
         col(3, "alMatrixSDHighCapacityOverflowOctets", Gauge32, Read),
         col(4, "alMatrixSDHighCapacityOctets", Counter64, Read),
     ]),
     // alMatrixDSHighCapacityEntry
-    Table::new(&[17, 6, 1], Rows::Seen(rows::al_matrix_ds_hc), &[
+    Table::new(&[17, 6, 1], Rows::Seen(rows::al_matrix_hc::<1>), &[
         col(1, "alMatrixDSHighCapacityOverflowPkts", Gauge32, Read),
         col(2, "alMatrixDSHighCapacityPkts", Counter64, Read),
         col(3, "alMatrixDSHighCapacityOverflowOctets", Gauge32, Read),

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Weak};
 
 use crate::alarms::{Alarm, Event};
-use crate::control::{Control, ControlRow, MOST_OBJECTS};
+use crate::captured::{Buffer, Channel};
+use crate::control::{Control, ControlRow, MOST_OBJECTS, MOST_OBJECTS_OF_ALL};
 use crate::directory::{Config, Entry, HOST, MAP, MATRIX, Refused, index as directory_index};
 use crate::history::{self, History, UserHistory};
 use crate::keys::{Hosts, IF_INDEX, Pairs};
@@ -32,6 +33,8 @@ pub(crate) enum Stopped {
     Stations(Box<StationTable>),
     StationPairs(Box<StationPairTable>),
     StationReport(Box<StationReport>),
+    Channel(Box<Channel>),
+    Buffer(Box<Buffer>),
 }
 
 /// What follows from a set for other rows.
@@ -73,7 +76,7 @@ impl Probe {
     ) -> Result<(), SetError> {
         let is_right = match control {
             Control::Directory => return self.check_protocol(control, index, row),
-            Control::UserHistory if integer(control, row, 2) > MOST_OBJECTS => {
+            Control::UserHistory if self.has_too_many_objects(index, row) => {
                 return Err(SetError::ResourceUnavailable);
             }
             Control::NlTopN | Control::AlTopN => {
@@ -85,12 +88,35 @@ impl Probe {
                 self.tables.stations.contains_key(&hosts) && integer(control, row, 4) >= 0
             }
             Control::Alarm => integer(control, row, 2) > 0 && is_variable(control, row, 3),
+            Control::Filter if index_is_new(self, index) && self.has_too_many_filters() => {
+                return Err(SetError::ResourceUnavailable);
+            }
+            Control::Filter => integer(control, row, 3) >= 0,
+            Control::Channel => {
+                let wanted = integer(control, row, 2).cast_unsigned();
+                self.interfaces.iter().any(|known| known.number == wanted)
+            }
+            Control::Buffer => {
+                let channel = integer(control, row, 2) as u32;
+                self.captured.channels.contains_key(&channel)
+            }
             Control::UserHistory | Control::UserHistoryObject | Control::Event => true,
             _ => self.source(control, row).is_some(),
         };
         (is_right || !row.active)
             .then_some(())
             .ok_or(SetError::InconsistentValue)
+    }
+
+    /// Whether a user history, or all with it, asks for more objects than are sampled.
+    fn has_too_many_objects(&self, index: &[u32], row: &ControlRow) -> bool {
+        let control = Control::UserHistory;
+        let wanted = integer(control, row, 2);
+        let rows = self.controls.range((control, Vec::new())..);
+        let rows = rows.take_while(|((other, _), _)| *other == control);
+        let others = rows.filter(|((_, other), _)| other != index);
+        let others: i32 = others.map(|(_, row)| integer(control, row, 2)).sum();
+        wanted > MOST_OBJECTS || others.saturating_add(wanted) > MOST_OBJECTS_OF_ALL
     }
 
     /// Whether an object of a user history can be asked for: a number that is there, of a history that has not begun.
@@ -175,6 +201,18 @@ impl Probe {
                 return Ok(());
             }
             Control::Alarm => return self.start_alarm(number, &row),
+            Control::Filter => return Ok(()),
+            Control::Channel => {
+                self.captured.channels.insert(number, Channel::new(&row));
+                self.captured.is_stale = true;
+                return Ok(());
+            }
+            Control::Buffer => {
+                let clock = &self.tables.clock;
+                let buffer = Buffer::new(&row, clock.stamp, clock.time());
+                self.captured.buffers.insert(number, buffer);
+                return Ok(());
+            }
             Control::Event => {
                 self.jobs.events.insert(number, Event::default());
                 return Ok(());
@@ -389,9 +427,20 @@ impl Probe {
                 let report = self.jobs.station_reports.remove(&number)?;
                 Some(Stopped::StationReport(Box::new(report)))
             }
-            Control::Ether | Control::Vlans | Control::Priorities | Control::UserHistoryObject => {
-                None
+            Control::Channel => {
+                let channel = self.captured.channels.remove(&number)?;
+                Some(Stopped::Channel(Box::new(channel)))
             }
+            Control::Buffer => {
+                let buffer = self.captured.buffers.remove(&number)?;
+                self.captured.account();
+                Some(Stopped::Buffer(Box::new(buffer)))
+            }
+            Control::Ether
+            | Control::Vlans
+            | Control::Priorities
+            | Control::UserHistoryObject
+            | Control::Filter => None,
         }
     }
 
@@ -429,6 +478,14 @@ impl Probe {
             Stopped::StationReport(report) => {
                 self.jobs.station_reports.insert(number, *report);
             }
+            Stopped::Channel(channel) => {
+                self.captured.channels.insert(number, *channel);
+                self.captured.is_stale = true;
+            }
+            Stopped::Buffer(buffer) => {
+                self.captured.buffers.insert(number, *buffer);
+                self.captured.account();
+            }
         }
     }
 
@@ -463,6 +520,17 @@ impl Probe {
             Control::History => {
                 if let Some(history) = self.jobs.histories.get_mut(&number) {
                     history.grant(setting(3));
+                }
+            }
+            Control::Channel => {
+                if let Some(channel) = self.captured.channels.get_mut(&number) {
+                    channel.follow(&row);
+                }
+            }
+            Control::Buffer => {
+                if let Some(buffer) = self.captured.buffers.get_mut(&number) {
+                    buffer.follow(&row);
+                    self.captured.account();
                 }
             }
             _ => {}
@@ -537,6 +605,12 @@ impl Probe {
             tables.epoch += 1;
         }
     }
+}
+
+fn index_is_new(probe: &Probe, index: &[u32]) -> bool {
+    !probe
+        .controls
+        .contains_key(&(Control::Filter, index.to_vec()))
 }
 
 /// Whether a column names an object of ours that is a number.

@@ -108,24 +108,23 @@ impl Probe {
             }
         }
         loop {
-            let next = self
-                .jobs
-                .timers()
-                .map(|(which, timer)| (timer.due(), which));
-            let next = next
-                .min_by_key(|(due, _)| *due)
-                .filter(|(due, _)| *due <= end);
-            let Some((due, which)) = next else {
+            let timers = self.jobs.timers();
+            let timers = timers.map(|(which, timer)| (timer.due(), which));
+            let all: Vec<(Ticks, Which)> = timers.filter(|(due, _)| *due <= end).collect();
+            let Some(now) = all.iter().map(|(due, _)| *due).min() else {
                 break;
             };
-            self.tables.clock.advance(Nanos(due * TICK));
+            self.tables.clock.advance(Nanos(now * TICK));
             self.settle();
-            match which {
-                Which::Report(control, row) => self.end_report(control, row, end),
-                Which::History(row) => self.end_bucket(row, end),
-                Which::UserHistory(row) => self.sample_user_history(row, end),
-                Which::StationReport(row) => self.end_station_report(row),
-                Which::Alarm(row) => self.sample_alarm(row, end),
+            // Those of one time together: there may be thousands.
+            for (_, which) in all.into_iter().filter(|(due, _)| *due == now) {
+                match which {
+                    Which::Report(control, row) => self.end_report(control, row, end),
+                    Which::History(row) => self.end_bucket(row, end),
+                    Which::UserHistory(row) => self.sample_user_history(row, end),
+                    Which::StationReport(row) => self.end_station_report(row),
+                    Which::Alarm(row) => self.sample_alarm(row, end),
+                }
             }
         }
         self.schedule();

@@ -18,6 +18,14 @@ pub(crate) struct Level {
     pub(crate) destination: Address,
 }
 
+/// The tag of IEEE 802.1Q that the directory has.
+const CUSTOMER_TAG: u16 = 0x8100;
+
+/// Also service tags, and those of before there were such.
+fn is_tag(ethertype: u16) -> bool {
+    matches!(ethertype, CUSTOMER_TAG | 0x88a8 | 0x9100 | 0x9200)
+}
+
 /// Network layers of a packet that are looked at.
 pub(crate) const MOST_LEVELS: usize = 4;
 
@@ -53,12 +61,12 @@ struct Walk<'a, 'b> {
     found: Layers,
 }
 
-/// The layers of a packet; `tag` is the type of a VLAN tag that was taken out of it.
+/// The layers of a packet; `is_tagged`: a VLAN tag was taken out of it.
 pub(crate) fn layers(
     directory: &Directory,
     paths: &mut Paths,
     fragments: &mut Fragments,
-    (link, tag): (LinkType, Option<u16>),
+    (link, is_tagged): (LinkType, bool),
     bytes: &[u8],
 ) -> Layers {
     let mut walk = Walk {
@@ -71,7 +79,7 @@ pub(crate) fn layers(
             levels: SmallVec::new(),
         },
     };
-    let _: Option<()> = walk.link(link, tag);
+    let _: Option<()> = walk.link(link, is_tagged);
     walk.found
 }
 
@@ -97,7 +105,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Link layers. Those that the directory has no base layer for count as Ethernet of the same type.
-    fn link(&mut self, link: LinkType, tag: Option<u16>) -> Option<()> {
+    fn link(&mut self, link: LinkType, is_tagged: bool) -> Option<()> {
         let ethertype = match link {
             LinkType::ETHERNET => {
                 self.take::<12>()?;
@@ -119,10 +127,9 @@ impl<'a> Walk<'a, '_> {
             },
             _ => return None,
         };
-        if let Some(tag) = tag {
+        if is_tagged {
             self.base(1)?;
-            self.step(u32::from(tag))?;
-            return self.type_or_length(ethertype);
+            return self.tagged(ethertype);
         }
         if ethertype > 1500 {
             self.base(1)?;
@@ -162,13 +169,21 @@ impl<'a> Walk<'a, '_> {
     }
 
     fn ethertype(&mut self, ethertype: u16) -> Option<()> {
-        self.step(u32::from(ethertype))?;
-        if self.paths.state(self.found.state).kind == Kind::Link {
-            self.take::<2>()?;
-            let inner = self.number()?;
-            return self.type_or_length(inner);
+        if is_tag(ethertype) {
+            return self.tagged(ethertype);
         }
+        self.step(u32::from(ethertype))?;
         self.above()
+    }
+
+    /// Tags, of any number and kind: they are one layer.
+    fn tagged(&mut self, mut ethertype: u16) -> Option<()> {
+        self.step(u32::from(CUSTOMER_TAG))?;
+        while is_tag(ethertype) {
+            self.take::<2>()?;
+            ethertype = self.number()?;
+        }
+        self.type_or_length(ethertype)
     }
 
     /// What is above the layer just entered.

@@ -18,16 +18,19 @@
 //! - Octets are the larger of the frame's length and 60, and 4 for the check sequence. Frames with errors are not seen.
 //! - Of two ports that both are of known protocols, the lower one counts.
 //! - Headers between IPv6 and its transport are no layers of the directory. LLC behind a VLAN tag is none, either.
+//! - VLAN tags are one layer, `ieee802.1q`, whatever number and kind there is of them. SMON's tables have the outermost one.
 //! - Link layers other than Ethernet count as `ether2` of the same type; they have no stations and map no addresses.
 //! - The wildcard `*ether2` counts over Ethernet II, SNAP and vendor SNAP; it is in protocolDist from the start and can be
 //!   switched on for hosts and matrices.
 //! - Where there is no room, the least recently used row goes; of stations (RFC 2819) the oldest one. Frames are dropped
 //!   only where the bound is 0.
+//! - Filters see what was captured of a packet; the only error of a packet that they know is that it is too long. An event of a channel
+//!   is logged and switches channels; there is no notification for it.
 //! - A walk with a time filter passes once through the rows of its mark and goes on with the next control row's at mark 0.
 //! - A report has no rows whose rate is 0. A report that ends long after its time, as no packet came, is empty.
 //!
 //! # What is not there
-//! Filter and capture (RFC 2819, groups 7 and 8), token ring, the media-independent group of RFC 3273, data sources and
+//! Filters that begin at a protocol (filter2Table), token ring, the media-independent group of RFC 3273, data sources and
 //! port copies of RFC 2613; sessions that TFTP announces (the parameter tracksSessions is refused); layers above
 //! applications (RFC 3395); super-packets of segmentation offload in parts (they count as one frame); objects of other
 //! agents in alarms and user histories; the purge of rows when sysUpTime wraps.
@@ -36,6 +39,7 @@
 
 pub mod agentx;
 mod alarms;
+mod captured;
 #[cfg(test)]
 mod compliance;
 mod computed;
@@ -43,6 +47,7 @@ mod control;
 mod declared;
 pub mod directory;
 mod effects;
+pub mod feed;
 mod history;
 mod jobs;
 mod keys;

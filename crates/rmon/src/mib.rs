@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use crate::control::{Change, Control};
 use crate::declared::{GROUPS, TABLES};
 use crate::probe::Probe;
+use crate::station_rows::control_2;
 use crate::{Missing, Notification, Oid, SetError, Ticks, Tree, Value};
 
 /// 1.3.6.1.2.1.16
@@ -116,6 +117,8 @@ pub(crate) enum Rows {
     Scalars(fn(&mut Probe, u32) -> Option<Value>),
     Seen(Find),
     Control(Control),
+    /// Dropped frames and creation of control rows.
+    Created(Control),
 }
 
 /// A table, or the scalars of a group.
@@ -155,6 +158,7 @@ impl Table {
             }
             Rows::Seen(find) => find(probe, index, include, column.number),
             Rows::Control(control) => probe.control_row(control, index, include, column),
+            Rows::Created(control) => control_2(probe, control, index, include, column.number),
         }
     }
 }

@@ -106,6 +106,8 @@ pub(crate) struct Placed {
 pub(crate) struct Interface {
     /// ifIndex.
     pub(crate) number: u32,
+    /// Empty if nobody has said it, or another interface has it by now.
+    pub(crate) name: String,
     /// Bits per second.
     pub(crate) speed: u64,
     conversations: Vec<Conversation>,
@@ -137,6 +139,7 @@ impl Interface {
     pub(crate) fn new(number: u32, speed: u64) -> Interface {
         Interface {
             number,
+            name: String::new(),
             speed,
             conversations: Vec::new(),
             rows: Vec::new(),
@@ -299,12 +302,11 @@ impl Interface {
         let bytes = batch.bytes(usize::from(index));
         let frame = batch.packets.get(usize::from(index)).copied();
         let frame = frame.unwrap_or_default();
-        let tag = tag_of(&frame);
         let Layers { state, levels } = layers::layers(
             shared.directory,
             shared.paths,
             &mut self.fragments,
-            (frame.link, tag),
+            (frame.link, frame.flags.contains(PacketFlags::VLAN)),
             bytes,
         );
         let mut outer = OUTERMOST;
@@ -381,7 +383,7 @@ impl Interface {
         length: u32,
         (macs, tag): (Option<&[u8; 12]>, Option<u16>),
     ) {
-        let octets = u64::from(length.max(SHORTEST)) + FCS;
+        let octets = octets(length);
         self.ether.count(octets, macs);
         if let Some(tag) = tag {
             let is_group = macs.is_some_and(|macs| macs[0] & 1 == 1);
@@ -617,6 +619,11 @@ const SHORTEST: u32 = 60;
 
 /// Octets of the frame check sequence.
 const FCS: u64 = 4;
+
+/// Octets of a frame on the wire, of which so many came.
+pub(crate) fn octets(length: u32) -> u64 {
+    u64::from(length.max(SHORTEST)) + FCS
+}
 
 /// What etherStats counts of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,13 +6,15 @@ use std::sync::Weak;
 use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, LinkType, Nanos, PacketFlags};
 
 use crate::Notification;
+use crate::captured::{Captured, Frame};
 use crate::control::{Control, ControlRow, Controls};
 use crate::directory::{Directory, index};
 use crate::effects::Consequence;
 use crate::jobs::Jobs;
 use crate::keys::IF_INDEX;
-use crate::observe::{Interface, Placed, Seen, Shared};
+use crate::observe::{Interface, Placed, Seen, Shared, octets};
 use crate::paths::Paths;
+use crate::saved::SavedRow;
 use crate::tables::Tables;
 use crate::{Oid, Value};
 
@@ -39,8 +41,11 @@ pub struct Probe {
     /// When something is to be done next, in [`Probe::run_due`].
     pub(crate) due: Nanos,
     pub(crate) jobs: Jobs,
+    pub(crate) captured: Captured,
     /// Counts sets that changed control rows.
     pub(crate) changes: u64,
+    /// Control rows that name what is not there yet, to be taken when it is.
+    pub(crate) waiting: Vec<SavedRow>,
 }
 
 impl Default for Probe {
@@ -69,7 +74,9 @@ impl Probe {
             placed: Vec::with_capacity(flowgauge_wire::BATCH_SIZE),
             due: Nanos(u64::MAX),
             jobs: Jobs::default(),
+            captured: Captured::default(),
             changes: 0,
+            waiting: Vec::new(),
         };
         let known = probe.directory.iter();
         let known: Vec<_> = known
@@ -137,9 +144,57 @@ impl Probe {
         self.changes
     }
 
+    /// The interface of this name, or where that has another ifIndex by now, a new one; and rows that waited for it.
+    pub fn take_interface(&mut self, name: &str, number: u32, speed: u64) -> usize {
+        let place = match self.interface_of(name) {
+            Some(place) if self.interfaces[place].number == number => place,
+            known => {
+                // Nothing comes of its old number any more.
+                if let Some(gone) = known {
+                    self.interfaces[gone].name.clear();
+                }
+                self.add_interface(number, speed)
+            }
+        };
+        self.interfaces[place].name = name.to_owned();
+        self.load_waiting();
+        place
+    }
+
+    /// The place of the interface of this name.
+    pub fn interface_of(&self, name: &str) -> Option<usize> {
+        let mut interfaces = self.interfaces.iter();
+        interfaces.position(|interface| interface.name == name)
+    }
+
     /// Counts the packets of a batch: those of the first interface if there is only one, else each by the place that its
     /// descriptor says.
     pub fn observe(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {
+        let only = self.interfaces.len() == 1;
+        self.count(batch, decoded, |index| {
+            let frame = batch.packets.get(index);
+            let place = frame.map_or(0, |frame| usize::from(frame.interface));
+            Some(if only { 0 } else { place })
+        });
+    }
+
+    /// Counts packets of a batch of an interface.
+    pub fn observe_of(
+        &mut self,
+        place: usize,
+        batch: &Batch<'_>,
+        decoded: &DecodedBatch,
+        is_selected: impl Fn(usize) -> bool,
+    ) {
+        self.count(batch, decoded, |index| is_selected(index).then_some(place));
+    }
+
+    fn count(
+        &mut self,
+        batch: &Batch<'_>,
+        decoded: &DecodedBatch,
+        place_of: impl Fn(usize) -> Option<usize>,
+    ) {
         self.keep_up();
         let mut shared = Shared {
             directory: &self.directory,
@@ -149,18 +204,16 @@ impl Probe {
         for interface in &mut self.interfaces {
             interface.make_room_for(batch.len(), &mut shared);
         }
-        let only = self.interfaces.len() == 1;
         let mut seen = mem::take(&mut self.seen);
         seen.clear();
         // Datagrams reassembled from fragments are no packets.
         let is_frame = |packet: &&Decoded| !packet.flags.contains(DecodeFlags::REASSEMBLED);
         for packet in decoded.packets.iter().filter(is_frame) {
-            let frame = batch.packets.get(usize::from(packet.index));
-            let place = frame.map_or(0, |frame| usize::from(frame.interface));
-            let place = if only { 0 } else { place };
-            let interface = self.interfaces.get_mut(place);
-            let found = interface.map(|interface| interface.see(&mut shared, batch, packet));
-            seen.push(found.map(|found| (place, found)));
+            let place = place_of(usize::from(packet.index));
+            seen.push(place.and_then(|place| {
+                let interface = self.interfaces.get_mut(place)?;
+                Some((place, interface.see(&mut shared, batch, packet)))
+            }));
         }
         let mut placed = mem::take(&mut self.placed);
         placed.clear();
@@ -198,6 +251,14 @@ impl Probe {
                 tables: &mut self.tables,
             };
             self.interfaces[place].count(&mut shared, placed, packet.wire_len, (macs, tag));
+            if !self.captured.channels.is_empty() {
+                let frame = Frame {
+                    bytes,
+                    octets: octets(packet.wire_len),
+                    time: packet.time,
+                };
+                self.capture(place, &frame);
+            }
         }
         (self.seen, self.placed) = (seen, placed);
         if let Some(now) = batch.now {
@@ -233,6 +294,9 @@ impl Probe {
     fn keep_up(&mut self) {
         if !self.consequences.is_empty() {
             self.settle();
+        }
+        if self.captured.is_stale {
+            self.refresh_filters();
         }
         if !self.paths.is_current(&self.directory) {
             self.settle();

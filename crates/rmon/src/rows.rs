@@ -203,8 +203,14 @@ pub(crate) fn nl_host_hc(probe: &mut Probe, index: &[u32], include: bool, column
     host_row(probe, index, include, |_, row| high(&row.counters, column))
 }
 
-fn nl_matrix(probe: &mut Probe, order: usize, index: &[u32], include: bool, column: u32) -> Found {
-    pair_row(probe, order, index, include, |clock, row| match column {
+/// nlMatrixSDTable, nlMatrixDSTable: by their order.
+pub(crate) fn nl_matrix<const ORDER: usize>(
+    probe: &mut Probe,
+    index: &[u32],
+    include: bool,
+    column: u32,
+) -> Found {
+    pair_row(probe, ORDER, index, include, |clock, row| match column {
         6 => created(clock, row.created),
         column => row
             .counters
@@ -213,36 +219,14 @@ fn nl_matrix(probe: &mut Probe, order: usize, index: &[u32], include: bool, colu
     })
 }
 
-/// nlMatrixSDTable.
-pub(crate) fn nl_matrix_sd(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    nl_matrix(probe, 0, index, include, column)
-}
-
-/// nlMatrixDSTable.
-pub(crate) fn nl_matrix_ds(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    nl_matrix(probe, 1, index, include, column)
-}
-
-/// nlMatrixSDHighCapacityTable.
-pub(crate) fn nl_matrix_sd_hc(
+/// nlMatrixSDHighCapacityTable, nlMatrixDSHighCapacityTable.
+pub(crate) fn nl_matrix_hc<const ORDER: usize>(
     probe: &mut Probe,
     index: &[u32],
     include: bool,
     column: u32,
 ) -> Found {
-    pair_row(probe, 0, index, include, |_, row| {
-        high(&row.counters, column)
-    })
-}
-
-/// nlMatrixDSHighCapacityTable.
-pub(crate) fn nl_matrix_ds_hc(
-    probe: &mut Probe,
-    index: &[u32],
-    include: bool,
-    column: u32,
-) -> Found {
-    pair_row(probe, 1, index, include, |_, row| {
+    pair_row(probe, ORDER, index, include, |_, row| {
         high(&row.counters, column)
     })
 }
@@ -263,8 +247,14 @@ pub(crate) fn al_host_hc(probe: &mut Probe, index: &[u32], include: bool, column
     host_application(probe, index, include, |_, row| high(&row.counters, column))
 }
 
-fn al_matrix(probe: &mut Probe, order: usize, index: &[u32], include: bool, column: u32) -> Found {
-    pair_application(probe, order, index, include, |clock, row| match column {
+/// alMatrixSDTable, alMatrixDSTable.
+pub(crate) fn al_matrix<const ORDER: usize>(
+    probe: &mut Probe,
+    index: &[u32],
+    include: bool,
+    column: u32,
+) -> Found {
+    pair_application(probe, ORDER, index, include, |clock, row| match column {
         4 => created(clock, row.created),
         column => row
             .counters
@@ -273,36 +263,14 @@ fn al_matrix(probe: &mut Probe, order: usize, index: &[u32], include: bool, colu
     })
 }
 
-/// alMatrixSDTable.
-pub(crate) fn al_matrix_sd(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    al_matrix(probe, 0, index, include, column)
-}
-
-/// alMatrixDSTable.
-pub(crate) fn al_matrix_ds(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    al_matrix(probe, 1, index, include, column)
-}
-
-/// alMatrixSDHighCapacityTable.
-pub(crate) fn al_matrix_sd_hc(
+/// alMatrixSDHighCapacityTable, alMatrixDSHighCapacityTable.
+pub(crate) fn al_matrix_hc<const ORDER: usize>(
     probe: &mut Probe,
     index: &[u32],
     include: bool,
     column: u32,
 ) -> Found {
-    pair_application(probe, 0, index, include, |_, row| {
-        high(&row.counters, column)
-    })
-}
-
-/// alMatrixDSHighCapacityTable.
-pub(crate) fn al_matrix_ds_hc(
-    probe: &mut Probe,
-    index: &[u32],
-    include: bool,
-    column: u32,
-) -> Found {
-    pair_application(probe, 1, index, include, |_, row| {
+    pair_application(probe, ORDER, index, include, |_, row| {
         high(&row.counters, column)
     })
 }
@@ -367,10 +335,12 @@ pub(crate) fn probe_scalars(probe: &mut Probe, number: u32) -> Option<Value> {
     })
 }
 
-/// probeCapabilities: etherStats to matrix, event; protocolDirectory to probeConfig.
-const CAPABILITIES: &[usize] = &[0, 1, 2, 3, 4, 5, 6, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26];
-/// hcRMONCapabilities: etherStats to matrix; protocolDistribution to usrHistory.
-const HC_CAPABILITIES: &[usize] = &[1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14];
+/// probeCapabilities: etherStats to packetCapture, event; protocolDirectory to probeConfig.
+const CAPABILITIES: &[usize] = &[
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26,
+];
+/// hcRMONCapabilities: etherStats to captureBuffer; protocolDistribution to usrHistory.
+const HC_CAPABILITIES: &[usize] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14];
 /// smonCapabilities: VLANs and priorities.
 const SMON_CAPABILITIES: &[usize] = &[0, 1];
 

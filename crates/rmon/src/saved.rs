@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::control::{Control, ControlRow};
+use crate::keys::IF_INDEX;
 use crate::mib::{Column, RMON, Syntax, Table};
 use crate::probe::Probe;
 use crate::{Oid, SetError, Value};
@@ -29,12 +30,13 @@ const CREATE_AND_GO: i32 = 4;
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
-    row: Vec<Row>,
+    row: Vec<SavedRow>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+/// A control row.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+pub(crate) struct SavedRow {
     table: String,
     index: String,
     state: State,
@@ -92,6 +94,18 @@ pub enum LoadError {
         /// The column.
         column: String,
     },
+    /// The row names an interface that is not there.
+    #[error("row {row}: {table} {index}: there is no interface {interface:?}")]
+    Gone {
+        /// Number of the row in the file, from 1.
+        row: usize,
+        /// The table.
+        table: String,
+        /// The index.
+        index: String,
+        /// The name.
+        interface: String,
+    },
     /// The row is refused, as it would be if a manager set it.
     #[error("row {row}: {table} {index} is refused ({error}){hint}")]
     Refused {
@@ -110,10 +124,11 @@ pub enum LoadError {
 
 impl LoadError {
     fn is_of_what_is_gone(&self) -> bool {
-        let LoadError::Refused { error, .. } = self else {
-            return false;
-        };
-        *error == SetError::InconsistentValue
+        match self {
+            LoadError::Refused { error, .. } => *error == SetError::InconsistentValue,
+            LoadError::Gone { .. } => true,
+            _ => false,
+        }
     }
 }
 
@@ -123,7 +138,11 @@ impl Probe {
         let mut file = File::default();
         let keys = self.initial.keys().chain(self.controls.keys());
         let keys: std::collections::BTreeSet<_> = keys.collect();
-        for key in keys {
+        let rows = keys.into_iter().filter(|(control, index)| {
+            let mut waiting = self.waiting.iter();
+            !waiting.any(|row| row.is_of(*control, index))
+        });
+        for key in rows {
             let (initial, now) = (self.initial.get(key), self.controls.get(key));
             let is_same = match (initial, now) {
                 (Some(initial), Some(now)) => {
@@ -140,18 +159,19 @@ impl Probe {
                 Some(row) if row.active => State::Active,
                 Some(_) => State::Inactive,
             };
-            file.row.push(Row {
+            file.row.push(SavedRow {
                 table: control.name().to_owned(),
                 index: Oid::new(index).to_string(),
                 state,
-                values: now.map_or_else(BTreeMap::new, |row| stored(table, row, initial)),
+                values: now.map_or_else(BTreeMap::new, |row| self.stored(table, row, initial)),
             });
         }
+        file.row.extend_from_slice(&self.waiting);
         toml::to_string(&file).unwrap_or_default()
     }
 
     /// Sets control rows from text that [`Probe::save`] has written, or that has been written by hand. Returns why rows stay inactive that
-    /// name an interface, row or object that is not there (any more).
+    /// name an interface, row or object that is not there (any more): they are saved as they are, and taken when an interface comes.
     ///
     /// # Errors
     /// If the text has another form, names what is not there, or has a row that a manager could not set. Rows before
@@ -164,26 +184,54 @@ impl Probe {
             .iter()
             .enumerate()
             .partition(|(_, row)| row.table == Control::UserHistoryObject.name());
+        let mut inactive = Vec::new();
+        let mut wait = |probe: &mut Probe, row: &SavedRow, loaded| match loaded {
+            Err(error) if LoadError::is_of_what_is_gone(&error) => {
+                probe.waiting.push(row.clone());
+                inactive.push(error);
+                Ok(())
+            }
+            loaded => loaded,
+        };
         for (at, row) in &rows {
-            self.load_row(at + 1, row, false)?;
+            match self.load_row(at + 1, row, false) {
+                loaded @ Err(LoadError::Gone { .. }) => wait(self, row, loaded)?,
+                loaded => loaded?,
+            }
         }
         for (at, row) in &objects {
             self.load_row(at + 1, row, true)?;
         }
-        let mut inactive = Vec::new();
         for (at, row) in &rows {
-            if row.state == State::Active && row.table != Control::Directory.name() {
-                match self.load_row(at + 1, row, true) {
-                    // What it names may come again: an interface has another number each time.
-                    Err(error) if error.is_of_what_is_gone() => inactive.push(error),
-                    loaded => loaded?,
-                }
+            let is_there = self.waiting.iter().all(|waits| !waits.is_same(row));
+            if row.state == State::Active && row.table != Control::Directory.name() && is_there {
+                let loaded = self.load_row(at + 1, row, true);
+                wait(self, row, loaded)?;
             }
         }
         Ok(inactive)
     }
 
-    fn load_row(&mut self, number: usize, row: &Row, activate: bool) -> Result<(), LoadError> {
+    /// Takes the rows whose interfaces have come.
+    pub(crate) fn load_waiting(&mut self) {
+        for row in core::mem::take(&mut self.waiting) {
+            let loaded = self.load_row(0, &row, false);
+            let loaded = match row.state {
+                State::Active => loaded.and_then(|()| self.load_row(0, &row, true)),
+                _ => loaded,
+            };
+            if loaded.is_err() {
+                self.waiting.push(row);
+            }
+        }
+    }
+
+    /// A row that a manager has set waits for nothing any more.
+    pub(crate) fn stop_waiting(&mut self, control: Control, index: &[u32]) {
+        self.waiting.retain(|row| !row.is_of(control, index));
+    }
+
+    fn load_row(&mut self, number: usize, row: &SavedRow, activate: bool) -> Result<(), LoadError> {
         let control: Control = row.table.parse().map_err(|_| LoadError::Table {
             row: number,
             table: row.table.clone(),
@@ -226,10 +274,23 @@ impl Probe {
         if !activate || status.is_none() {
             for (column, stored) in &row.values {
                 let known = table.columns.iter().find(|known| known.name == column);
-                let value = known.and_then(|known| Some((known.number, value(known, stored)?)));
-                let (column, value) = value.ok_or_else(|| LoadError::Column {
-                    row: number,
-                    column: column.clone(),
+                let value =
+                    known.and_then(|known| Some((known.number, self.value(known, stored)?)));
+                let (column, value) = value.ok_or_else(|| match (known, stored) {
+                    (Some(known), Stored::Text(interface))
+                        if known.name.ends_with("DataSource") && !is_numbers(interface) =>
+                    {
+                        LoadError::Gone {
+                            row: number,
+                            table: row.table.clone(),
+                            index: row.index.clone(),
+                            interface: interface.clone(),
+                        }
+                    }
+                    _ => LoadError::Column {
+                        row: number,
+                        column: column.clone(),
+                    },
                 })?;
                 set.push((name(column), value));
             }
@@ -253,26 +314,67 @@ impl Probe {
     }
 }
 
-/// The values of a row that are not those it has by itself.
-fn stored(
-    table: &Table,
-    row: &ControlRow,
-    initial: Option<&ControlRow>,
-) -> BTreeMap<String, Stored> {
-    let default = ControlRow::new(table);
-    let usual = &initial.unwrap_or(&default).values;
-    let columns = table.columns.iter().zip(&row.values).zip(usual);
-    let differing = columns.filter(|((column, value), usual)| column.is_stored() && value != usual);
-    let stored = differing.filter_map(|((column, value), _)| {
-        let stored = match value.as_ref()? {
-            Value::Integer(number) => Stored::Number(*number),
-            Value::Oid(identifier) => Stored::Text(identifier.to_string()),
-            Value::Octets(octets) => Stored::Text(text(octets)),
-            _ => return None,
+impl SavedRow {
+    fn is_same(&self, other: &SavedRow) -> bool {
+        (&self.table, &self.index) == (&other.table, &other.index)
+    }
+
+    fn is_of(&self, control: Control, index: &[u32]) -> bool {
+        self.table == control.name() && self.index == Oid::new(index).to_string()
+    }
+}
+
+impl Probe {
+    /// The values of a row that are not those it has by itself. Interfaces have their names, which stay when their numbers
+    /// do not.
+    fn stored(
+        &self,
+        table: &Table,
+        row: &ControlRow,
+        initial: Option<&ControlRow>,
+    ) -> BTreeMap<String, Stored> {
+        let default = ControlRow::new(table);
+        let usual = &initial.unwrap_or(&default).values;
+        let columns = table.columns.iter().zip(&row.values).zip(usual);
+        let differing =
+            columns.filter(|((column, value), usual)| column.is_stored() && value != usual);
+        let stored = differing.filter_map(|((column, value), _)| {
+            let stored = match value.as_ref()? {
+                Value::Integer(number) => Stored::Number(*number),
+                Value::Oid(identifier) => {
+                    let name = self.name_of(identifier);
+                    Stored::Text(name.unwrap_or_else(|| identifier.to_string()))
+                }
+                Value::Octets(octets) => Stored::Text(text(octets)),
+                _ => return None,
+            };
+            Some((column.name.to_owned(), stored))
+        });
+        stored.collect()
+    }
+
+    fn name_of(&self, source: &Oid) -> Option<String> {
+        let [number] = source.numbers().strip_prefix(&IF_INDEX)? else {
+            return None;
         };
-        Some((column.name.to_owned(), stored))
-    });
-    stored.collect()
+        let mut interfaces = self.interfaces.iter();
+        let found = interfaces.find(|interface| interface.number == *number)?;
+        (!found.name.is_empty()).then(|| found.name.clone())
+    }
+
+    fn value(&self, column: &Column, stored: &Stored) -> Option<Value> {
+        if let (Syntax::Oid, Stored::Text(text)) = (column.syntax, stored)
+            && let Some(place) = self.interface_of(text).filter(|_| !text.is_empty())
+        {
+            let number = self.interfaces[place].number;
+            return Some(Value::Oid(Oid::new(&IF_INDEX).child(&[number])));
+        }
+        value(column, stored)
+    }
+}
+
+fn is_numbers(text: &str) -> bool {
+    text.parse::<Oid>().is_ok()
 }
 
 /// Octets as they are if they are text, else in hexadecimal digits after `0x`.

@@ -129,57 +129,44 @@ fn pair_value(control: u32, row: &Row<StationPair, 2, 2>, column: u32) -> Option
     })
 }
 
-/// matrixSDTable.
-pub(crate) fn matrix_sd(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    pair(probe, 0, index, include, |control, row| {
+/// matrixSDTable, matrixDSTable: by their order.
+pub(crate) fn matrix<const ORDER: usize>(
+    probe: &mut Probe,
+    index: &[u32],
+    include: bool,
+    column: u32,
+) -> Found {
+    pair(probe, ORDER, index, include, |control, row| {
         pair_value(control, row, column)
     })
 }
 
-/// matrixDSTable.
-pub(crate) fn matrix_ds(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    pair(probe, 1, index, include, |control, row| {
-        pair_value(control, row, column)
-    })
-}
-
-/// matrixSDHighCapacityTable.
-pub(crate) fn matrix_sd_hc(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    pair(probe, 0, index, include, |_, row| {
+/// matrixSDHighCapacityTable, matrixDSHighCapacityTable.
+pub(crate) fn matrix_hc<const ORDER: usize>(
+    probe: &mut Probe,
+    index: &[u32],
+    include: bool,
+    column: u32,
+) -> Found {
+    pair(probe, ORDER, index, include, |_, row| {
         high_counter(&row.counters, column)
     })
 }
 
-/// matrixDSHighCapacityTable.
-pub(crate) fn matrix_ds_hc(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    pair(probe, 1, index, include, |_, row| {
-        high_counter(&row.counters, column)
-    })
-}
-
-/// hostControl2Table and matrixControl2Table: dropped frames, creation.
-fn control_2(probe: &Probe, control: Control, index: &[u32], include: bool, column: u32) -> Found {
+/// hostControl2Table and others of RMON2-MIB: dropped frames, creation.
+pub(crate) fn control_2(
+    probe: &Probe,
+    control: Control,
+    index: &[u32],
+    include: bool,
+    column: u32,
+) -> Found {
     augment(probe, control, index, include, |row| {
         Some(match column {
             1 => Value::Counter32(0),
             _ => Value::TimeTicks(probe.tables.clock.up_time(row.created)),
         })
     })
-}
-
-/// hostControl2Table.
-pub(crate) fn host_2(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    control_2(probe, Control::Stations, index, include, column)
-}
-
-/// matrixControl2Table.
-pub(crate) fn matrix_2(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    control_2(probe, Control::StationPairs, index, include, column)
-}
-
-/// etherStats2Table.
-pub(crate) fn ether_2(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    control_2(probe, Control::Ether, index, include, column)
 }
 
 fn report(

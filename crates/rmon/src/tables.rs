@@ -64,6 +64,11 @@ impl Clock {
         self.origin.unwrap_or(0) + u64::from(self.stamp.saturating_sub(1))
     }
 
+    /// The beginning of this tick, or 0 before the first packet.
+    pub(crate) fn time(&self) -> Nanos {
+        Nanos(self.started_ticks() * TICK)
+    }
+
     /// The time now, or 0 before the first packet.
     pub(crate) fn started_ticks(&self) -> Ticks {
         self.origin.map_or(0, |_| self.ticks())

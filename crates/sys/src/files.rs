@@ -585,6 +585,29 @@ impl Folder {
     }
 }
 
+/// Gives a file, the one that a link leads to, another text. What is there stays there until the new
+/// text is on the disk.
+///
+/// # Errors
+/// The system's.
+pub fn rewrite(path: &Path, text: &[u8]) -> io::Result<()> {
+    let path = std::fs::canonicalize(path)?;
+    let mut beside = path.clone().into_os_string();
+    beside.push(format!(".{}.new", std::process::id()));
+    // Not one that somebody else has there.
+    let mut file = std::fs::File::create_new(&beside)?;
+    let written = std::fs::metadata(&path)
+        .and_then(|now| file.set_permissions(now.permissions()))
+        .and_then(|()| std::io::Write::write_all(&mut file, text))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| std::fs::rename(&beside, &path));
+    if written.is_err() {
+        // It is of no use to anybody.
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
+}
+
 /// All that comes, if that is no more than `limit` bytes.
 ///
 /// # Errors

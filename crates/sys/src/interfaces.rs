@@ -226,6 +226,13 @@ pub fn name_of(index: i32) -> Option<String> {
     Some(name.to_string_lossy().into_owned())
 }
 
+/// Bits per second of the interface with this name; 0 where it does not say.
+pub fn speed(name: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{name}/speed"));
+    let megabits = text.ok().and_then(|text| text.trim().parse::<u32>().ok());
+    u64::from(megabits.unwrap_or(0)) * 1_000_000
+}
+
 /// The index of the interface with this name.
 pub fn index_of(name: &str) -> Option<i32> {
     let name = CString::new(name).ok()?;

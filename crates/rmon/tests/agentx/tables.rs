@@ -129,8 +129,9 @@ fn managers_make_and_destroy_control_rows_also_across_a_restart() {
 fn the_documented_rows_are_read() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/rmon.md");
     let page = std::fs::read_to_string(path).unwrap();
-    let (_, rows) = page.split_once("```toml\n").unwrap();
-    let (rows, _) = rows.split_once("```").unwrap();
+    let blocks = page.split("```toml\n").skip(1);
+    let mut blocks = blocks.map(|block| block.split_once("```").unwrap().0);
+    let rows = blocks.find(|block| block.contains("[[row]]")).unwrap();
     let mut probe = Probe::new();
     probe.add_interface(1, 0);
     probe.load(rows).unwrap();

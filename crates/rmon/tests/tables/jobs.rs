@@ -1,6 +1,6 @@
 //! Reports, histories, alarms: what happens at times of its own.
 
-use flowgauge_rmon::{Oid, Probe, Tree, Value};
+use flowgauge_rmon::{Oid, Probe, SetError, Tree, Value};
 
 use crate::frames::{SPEED, send, tick, udp};
 use crate::sets::{name, set};
@@ -378,7 +378,7 @@ fn bad_files_are_refused_with_what_and_where() {
         let error = probe.load(&text).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    // Of an interface that is gone the row stays, and begins when a manager has it do so.
+    // Of an interface that is gone the row stays as it is, and begins when that is back.
     let gone = row(
         "hlHostControlTable",
         "9",
@@ -394,10 +394,13 @@ fn bad_files_are_refused_with_what_and_where() {
         inactive[0]
     );
     assert!(
-        probe.save().contains("state = \"inactive\""),
+        probe.save().contains("state = \"active\""),
         "{}",
         probe.save()
     );
+    probe.add_interface(5, SPEED);
+    probe.take_interface("eth9", 6, SPEED);
+    assert_eq!(probe.get(&name("14.1.1.12.9")), Ok(VALID));
 }
 
 /// Stations by MAC address: in the order of their creation without gaps, by address, and reported once.
@@ -515,6 +518,22 @@ fn each_column_of_a_table_has_as_many_rows_as_the_others() {
             ("5.1.1.3.1", Value::Integer(2)),
             ("5.1.1.4.1", Value::Integer(1)),
         ],
+        &[
+            ("7.2.1.12.1", CREATE_REQUEST),
+            ("7.2.1.2.1", Value::Integer(1)),
+            ("7.2.1.4.1", Value::Integer(1)),
+        ],
+        &[("7.2.1.12.1", VALID)],
+        &[
+            ("7.1.1.11.1", CREATE_REQUEST),
+            ("7.1.1.2.1", Value::Integer(1)),
+        ],
+        &[("7.1.1.11.1", VALID)],
+        &[
+            ("8.1.1.13.1", CREATE_REQUEST),
+            ("8.1.1.2.1", Value::Integer(1)),
+        ],
+        &[("8.1.1.13.1", VALID)],
         &[("2.1.1.7.1", VALID)],
         &[("3.1.1.12.1", VALID)],
         &[("5.1.1.10.1", VALID)],
@@ -565,5 +584,114 @@ fn tagged_frames_are_counted_by_vlan_and_priority() {
     assert_eq!(
         numbers(&mut probe, "22.1.2.4.1.2.1"),
         [(0, 2), (2, 4), (6, 3)]
+    );
+}
+
+/// Rows that name an interface wait for it, under whatever number it comes, and are saved as they are meanwhile.
+#[test]
+fn rows_wait_for_their_interface() {
+    let first = {
+        let mut probe = Probe::new();
+        probe.take_interface("eth7", 3, SPEED);
+        let source = "1.3.6.1.2.1.2.2.1.1.3".parse::<Oid>().unwrap();
+        let row = [
+            ("14.1.1.2.50", Value::Oid(source)),
+            ("14.1.1.6.50", Value::Integer(100)),
+            ("14.1.1.10.50", Value::Integer(200)),
+            ("14.1.1.12.50", CREATE_AND_GO),
+        ];
+        set(&mut probe, &row).unwrap();
+        probe.save()
+    };
+    assert!(first.contains("eth7"), "{first}");
+    let mut probe = Probe::new();
+    probe.take_interface("eth1", 1, SPEED);
+    let inactive = probe.load(&first).unwrap();
+    assert_eq!(inactive.len(), 1, "{inactive:?}");
+    assert!(
+        inactive[0].to_string().contains("no interface \"eth7\""),
+        "{}",
+        inactive[0]
+    );
+    let saved = |probe: &Probe| {
+        let saved = probe.save();
+        let rows = saved
+            .split("[[row]]")
+            .filter(|row| row.contains("index = \"50\""));
+        rows.map(str::trim).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(saved(&probe).len(), 1);
+    assert!(saved(&probe)[0].contains("eth7") && saved(&probe)[0].contains("\"active\""));
+    probe.take_interface("eth7", 9, SPEED);
+    assert_eq!(probe.get(&name("14.1.1.12.50")), Ok(VALID));
+    let source = "1.3.6.1.2.1.2.2.1.1.9".parse::<Oid>().unwrap();
+    assert_eq!(probe.get(&name("14.1.1.2.50")), Ok(Value::Oid(source)));
+    assert_eq!(saved(&probe).len(), 1);
+    // It is gone and comes with another number: what was counted stays.
+    send(&mut probe, 1, ZERO, 3, &udp(true, (1, 2), 53));
+    let place = probe.take_interface("eth7", 10, SPEED);
+    assert_eq!((place, probe.interface_of("eth7")), (2, Some(2)));
+    assert_eq!(walk(&mut probe, "14.2.1.4.50").len(), 2);
+    // A manager destroys a row that waits.
+    let mut probe = Probe::new();
+    probe.load(&first).unwrap();
+    set(&mut probe, &[("14.1.1.12.50", Value::Integer(6))]).unwrap();
+    assert_eq!(saved(&probe).len(), 0);
+}
+
+/// Thousands of histories end their intervals at once, and cost no more than that.
+#[test]
+fn many_histories_go_on_together() {
+    const ROWS: u32 = 8_000;
+    let mut probe = probe();
+    let source = "1.3.6.1.2.1.2.2.1.1.1".parse::<Oid>().unwrap();
+    for row in 1..=ROWS {
+        let (source_name, interval, status) = (
+            format!("2.1.1.2.{row}"),
+            format!("2.1.1.5.{row}"),
+            format!("2.1.1.7.{row}"),
+        );
+        let values = [
+            (source_name.as_str(), Value::Oid(source.clone())),
+            (interval.as_str(), Value::Integer(1)),
+            (status.as_str(), CREATE_REQUEST),
+        ];
+        set(&mut probe, &values).unwrap();
+        set(&mut probe, &[(&status, VALID)]).unwrap();
+    }
+    for second in 1..=5 {
+        send(
+            &mut probe,
+            0,
+            ZERO + 100 + second * 100 - 1,
+            2,
+            &udp(true, (1, 2), 53),
+        );
+    }
+    tick(&mut probe, ZERO + 600);
+    for row in [1, 77, ROWS] {
+        let packets = walk(&mut probe, &format!("2.2.1.6.{row}"));
+        let packets: Vec<u32> = packets.iter().map(|(_, value)| number(value)).collect();
+        assert_eq!(packets, [2; 5], "{row}");
+    }
+}
+
+/// Objects of all user histories are bounded.
+#[test]
+fn user_histories_have_so_many_objects_in_all() {
+    let mut probe = probe();
+    let mut last = Ok(());
+    for row in 1..=17 {
+        let (objects, status) = (format!("18.1.1.2.{row}"), format!("18.1.1.7.{row}"));
+        let values = [
+            (objects.as_str(), Value::Integer(256)),
+            (status.as_str(), Value::Integer(5)),
+        ];
+        last = set(&mut probe, &values);
+        assert_eq!(last.is_ok(), row <= 16, "{row}: {last:?}");
+    }
+    assert_eq!(
+        last.map_err(|(_, error)| error),
+        Err(SetError::ResourceUnavailable)
     );
 }

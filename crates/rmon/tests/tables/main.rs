@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 
+mod captured;
 #[path = "../../../../tests/shared/corpora.rs"]
 mod corpora;
 mod counts;

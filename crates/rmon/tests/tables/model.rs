@@ -369,9 +369,9 @@ fn layers(packet: &Packet) -> Layers {
     let Some(ethertype) = ethertype else {
         return layers;
     };
-    if let Some(tag) = packet.tag {
+    if packet.tag.is_some() {
         layers.push((number(1), None));
-        layers.push((number(tag), None));
+        layers.push((number(0x8100), None));
         if ethertype > 1500 {
             ethernet(bytes, at, ethertype, &mut layers);
         }
@@ -401,10 +401,15 @@ fn layers(packet: &Packet) -> Layers {
 }
 
 fn ethernet(bytes: &[u8], at: usize, ethertype: u16, layers: &mut Layers) {
-    layers.push((number(ethertype), None));
+    let is_tag = matches!(ethertype, 0x8100 | 0x88a8 | 0x9100 | 0x9200);
+    let layer = number(if is_tag { 0x8100 } else { ethertype });
+    // Further tags are no further layers.
+    if !is_tag || layers.last().is_some_and(|(last, _)| *last != layer) {
+        layers.push((layer, None));
+    }
     match ethertype {
         0x0800 | 0x86dd => ip(bytes, at, layers),
-        0x8100 => {
+        _ if is_tag => {
             if let Some(inner) = word(bytes, at + 2).filter(|inner| *inner > 1500) {
                 ethernet(bytes, at + 4, inner, layers);
             }

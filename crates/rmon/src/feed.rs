@@ -1,0 +1,126 @@
+//! What those who feed tables have in common: a clock, and a file of control rows.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use flowgauge_sys::files;
+use flowgauge_wire::Nanos;
+
+use crate::{LoadError, Probe, Ticks};
+
+/// Nanoseconds of a tick of SNMP.
+const NANOS_PER_TICK: u64 = 10_000_000;
+
+/// The longest file of control rows that is read.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// The clock of the tables: that of packets, which for files is another one than the machine's.
+#[derive(Debug, Default)]
+pub struct Clock {
+    /// What is to be added to the machine's clock, in nanoseconds.
+    ahead: AtomicI64,
+}
+
+impl Clock {
+    /// The time.
+    pub fn now(&self) -> Nanos {
+        let machine = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let machine = u64::try_from(machine.as_nanos()).unwrap_or(u64::MAX);
+        Nanos(machine.saturating_add_signed(self.ahead.load(Ordering::Relaxed)))
+    }
+
+    /// The time in hundredths of seconds.
+    pub fn ticks(&self) -> Ticks {
+        self.now().0 / NANOS_PER_TICK
+    }
+
+    /// It is `time` now, by the packets of a file.
+    pub fn set(&self, time: Nanos) {
+        let ahead = time.0.wrapping_sub(self.now().0).cast_signed();
+        self.ahead.fetch_add(ahead, Ordering::Relaxed);
+    }
+}
+
+/// Control rows in a file, which follows what managers set.
+#[derive(Debug, Default)]
+pub struct ControlFile {
+    path: Option<PathBuf>,
+    changes: u64,
+}
+
+/// A file of control rows that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct BadFile {
+    what: String,
+    hint: String,
+}
+
+impl BadFile {
+    /// What to do about it.
+    pub fn hint(&self) -> &str {
+        &self.hint
+    }
+}
+
+impl ControlFile {
+    /// Puts the rows of the file, if one is named, in the place of those that a probe has of its own. Returns warnings, of
+    /// rows that are not active, too.
+    ///
+    /// # Errors
+    /// It cannot be read, or its rows cannot be.
+    pub fn load(
+        path: Option<&Path>,
+        probe: &mut Probe,
+    ) -> Result<(ControlFile, Vec<String>), BadFile> {
+        let mut warnings = Vec::new();
+        if let Some(path) = path {
+            let name = path.display();
+            let text = text_of(path).map_err(|error| BadFile {
+                what: format!("cannot read {name}: {error}"),
+                hint: "it is a file of control rows; an empty one will do".to_owned(),
+            })?;
+            let inactive = probe.load(&text).map_err(|error| bad(path, &error))?;
+            let lines = inactive.iter();
+            warnings.extend(lines.map(|row| format!("{name}: {row}\nThe row is not active.")));
+        }
+        let file = ControlFile {
+            path: path.map(Path::to_owned),
+            changes: probe.changes(),
+        };
+        Ok((file, warnings))
+    }
+
+    /// Writes the file where managers have changed rows. Returns why it cannot be.
+    pub fn keep(&mut self, probe: &Probe) -> Option<String> {
+        let before = core::mem::replace(&mut self.changes, probe.changes());
+        let path = self.path.as_ref().filter(|_| before != self.changes)?;
+        let error = files::rewrite(path, probe.save().as_bytes()).err()?;
+        let name = path.display();
+        Some(format!(
+            "control rows are not kept in {name}: {error}\n\
+             hint: the user that the program becomes must be able to write its folder"
+        ))
+    }
+}
+
+fn text_of(path: &Path) -> io::Result<String> {
+    let bytes = files::named().read(path, MOST_BYTES)?;
+    let bytes = bytes.ok_or_else(|| io::Error::other("it is longer than 16 MiB"))?;
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text in UTF-8"))
+}
+
+fn bad(path: &Path, error: &LoadError) -> BadFile {
+    let text = error.to_string();
+    let (what, hint) = text
+        .split_once("\nhint: ")
+        .unwrap_or((&text, "docs/rmon.md says what a file of control rows holds"));
+    BadFile {
+        what: format!("{}: {what}", path.display()),
+        hint: hint.to_owned(),
+    }
+}
