@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(code(0, 1), Code::Parameter);
         assert_eq!(code(parameter::SHARE, 2), Code::Argument);
         assert_eq!(code(parameter::OFFLOAD, -1), Code::Argument);
-        assert_eq!(code(10, 1), Code::Parameter);
+        assert_eq!(code(11, 1), Code::Parameter);
     }
 
     #[test]

@@ -431,6 +431,7 @@ fn what_is_behind_a_cutoff_is_kept_away(lab: &Lab, scene: &Scene) {
                 said = said + &line + "\n";
             }
         }
+        drop(sender);
         program.signal("TERM");
         lines.for_each(|line| said = core::mem::take(&mut said) + &line.unwrap() + "\n");
         assert!(said.contains("returned 0\nerror 0\n"), "{said}");

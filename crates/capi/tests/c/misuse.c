@@ -29,6 +29,7 @@ static void forbidden(stream_t *sd)
     CHECK(scap_set_memory(sc, 1 << 30) == SCAP_ESTATE);
     CHECK(scap_set_worker_threads(sc, 2) == SCAP_ESTATE);
     CHECK(scap_set_parameter(sc, SCAP_SHARE, 0) == SCAP_ESTATE);
+    CHECK(scap_set_parameter(sc, SCAP_OFFLOAD, 0) == SCAP_ESTATE);
     CHECK(scap_dispatch_data(sc, nothing) == SCAP_ESTATE);
     CHECK(scap_get_stats(sc, &stats) == 0);
     CHECK(scap_get_stats(sc, NULL) == SCAP_EARGUMENT);
