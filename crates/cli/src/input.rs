@@ -526,16 +526,6 @@ fn check_rings(bytes: u64, rings: u64, memory: Option<u64>) -> Result<(), Failur
 /// The longest filter that `-F` reads.
 const MAX_FILTER_BYTES: u64 = 1 << 20;
 
-/// The text of a file that users write; a device that never ends is not read on.
-///
-/// # Errors
-/// It cannot be read, is longer than 16 MiB, or no text.
-pub(crate) fn text_of_file(path: &Path) -> io::Result<String> {
-    let bytes = files::named().read(path, 16 << 20)?;
-    let bytes = bytes.ok_or_else(|| io::Error::other("it is longer than 16 MiB"))?;
-    String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text in UTF-8"))
-}
-
 /// The filter of `-F`, of the words left over, or of those after `--`.
 fn filter_expression(options: &InputOptions, words: &[OsString]) -> Result<String, Failure> {
     let words = words.iter().chain(&options.filter).map(|word| {

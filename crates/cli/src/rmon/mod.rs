@@ -1,17 +1,17 @@
 //! `flowgauge rmon`: the network's own counters for SNMP managers.
 
-mod kept;
 mod reaction;
 mod show;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use flowgauge_capture::PacketSource as _;
+use flowgauge_rmon::Probe;
 use flowgauge_rmon::agentx::{self, Event, Identity};
-use flowgauge_rmon::{Probe, Ticks};
+use flowgauge_rmon::feed::{Clock, ControlFile};
 use flowgauge_wire::decode::Decoder;
 use flowgauge_wire::{DecodedBatch, Nanos};
 use parking_lot::Mutex;
@@ -23,13 +23,10 @@ use crate::options::{InputOptions, RmonCommand, RmonOptions, RmonServeOptions};
 use crate::say::say;
 use crate::summary::Outcome;
 
-use kept::Kept;
 use reaction::Reaction;
 
 /// How often time goes on in the tables while no packets come.
 const TICK: Duration = Duration::from_millis(100);
-/// Nanoseconds of a tick of SNMP.
-const NANOS_PER_TICK: u64 = 10_000_000;
 
 /// Runs the command.
 ///
@@ -56,7 +53,8 @@ fn open(options: &InputOptions, control: &Control) -> Result<(Opened, Probe), Fa
         let interfaces = opened.sources.iter().flat_map(|source| source.interfaces());
         for name in interfaces.filter_map(|interface| interface.name.as_deref()) {
             let number = flowgauge_sys::interfaces::index_of(name);
-            probe.add_interface(number.map_or(0, i32::cast_unsigned), speed(name));
+            let number = number.map_or(0, i32::cast_unsigned);
+            probe.take_interface(name, number, flowgauge_sys::interfaces::speed(name));
         }
     } else {
         probe.add_interface(1, 0);
@@ -64,45 +62,16 @@ fn open(options: &InputOptions, control: &Control) -> Result<(Opened, Probe), Fa
     Ok((opened, probe))
 }
 
-/// Bits per second of an interface; 0 where it does not say.
-fn speed(name: &str) -> u64 {
-    let text = std::fs::read_to_string(format!("/sys/class/net/{name}/speed"));
-    let megabits = text.ok().and_then(|text| text.trim().parse::<u32>().ok());
-    u64::from(megabits.unwrap_or(0)) * 1_000_000
-}
-
-/// The clock of the tables: that of packets, which for files is another one than the machine's.
-#[derive(Debug, Default)]
-struct Clock {
-    /// What is to be added to the machine's clock, in nanoseconds.
-    ahead: AtomicI64,
-}
-
-impl Clock {
-    fn now(&self) -> Nanos {
-        let machine = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let machine = u64::try_from(machine.as_nanos()).unwrap_or(u64::MAX);
-        Nanos(machine.saturating_add_signed(self.ahead.load(Ordering::Relaxed)))
-    }
-
-    fn ticks(&self) -> Ticks {
-        self.now().0 / NANOS_PER_TICK
-    }
-
-    /// It is `time` now, by the packets of a file.
-    fn set(&self, time: Nanos) {
-        let ahead = time.0.wrapping_sub(self.now().0).cast_signed();
-        self.ahead.fetch_add(ahead, Ordering::Relaxed);
-    }
-}
-
 fn serve(options: &RmonServeOptions) -> Result<(), Failure> {
     let control = Control::install()?;
     control.say_what_takes_long(options.common.quiet);
     let (mut opened, mut probe) = open(&options.input, &control)?;
-    let mut kept = Kept::load(options.config.as_deref(), &mut probe)?;
+    let kept = ControlFile::load(options.config.as_deref(), &mut probe);
+    let (mut kept, warnings) =
+        kept.map_err(|error| Failure::usage(error.to_string(), error.hint()))?;
+    for warning in warnings {
+        say!("flowgauge: warning: {warning}");
+    }
     let tables = Mutex::new(probe);
     let clock = Clock::default();
     let subagent = agentx::Options {
@@ -139,13 +108,14 @@ fn count(
     tables: &Mutex<Probe>,
     clock: &Clock,
     mut pace: Pace,
-    kept: &mut Kept<'_>,
+    kept: &mut ControlFile,
     control: &Control,
 ) -> Outcome {
     let started = Instant::now();
     let mut outcome = Outcome::default();
     let mut decoder = Decoder::default();
     let mut decoded = DecodedBatch::new();
+    let mut looked = started;
     for source in &mut opened.sources {
         while opened.live || !control.stopped() {
             let batch = match source.next_batch() {
@@ -163,7 +133,11 @@ fn count(
             }
             let mut tables = tables.lock();
             tables.observe(&batch, &decoded);
-            kept.keep(&tables);
+            keep(kept, &tables);
+            if opened.live && looked.elapsed() >= TICK {
+                looked = Instant::now();
+                note_drops(source, &mut tables);
+            }
         }
         finish(source, &mut outcome);
     }
@@ -205,8 +179,31 @@ impl Pace {
     }
 }
 
+/// Tells what the ring of an interface has lost. That of a ring of several is nobody's.
+fn note_drops(source: &mut Source, tables: &mut Probe) {
+    let name = match source.interfaces() {
+        [interface] => interface.name.as_deref(),
+        _ => None,
+    };
+    if let Some(place) = name.and_then(|name| tables.interface_of(name)) {
+        tables.note_drops(place, source.ledger().dropped());
+    }
+}
+
+fn keep(kept: &mut ControlFile, tables: &Probe) {
+    if let Some(why) = kept.keep(tables) {
+        say!("flowgauge: {why}");
+    }
+}
+
 /// Lets time go on behind the end of files, until stopped.
-fn stay(tables: &Mutex<Probe>, clock: &Clock, kept: &mut Kept<'_>, control: &Control, quiet: bool) {
+fn stay(
+    tables: &Mutex<Probe>,
+    clock: &Clock,
+    kept: &mut ControlFile,
+    control: &Control,
+    quiet: bool,
+) {
     if !quiet && !control.stopped() {
         say!("all files are read; the tables stay until stopped (Ctrl-C)");
     }
@@ -214,7 +211,7 @@ fn stay(tables: &Mutex<Probe>, clock: &Clock, kept: &mut Kept<'_>, control: &Con
         thread::sleep(TICK);
         let mut tables = tables.lock();
         tables.tick(clock.now());
-        kept.keep(&tables);
+        keep(kept, &tables);
     }
 }
 

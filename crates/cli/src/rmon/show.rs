@@ -9,6 +9,7 @@ use flowgauge_record::rmon::{
     RmonProtocolRow,
 };
 use flowgauge_record::{RecordWriter, Schema};
+use flowgauge_rmon::feed::{Clock, ControlFile};
 use flowgauge_rmon::{HostCounts, PairCounts, Probe, ProtocolCounts};
 use parking_lot::Mutex;
 
@@ -17,7 +18,7 @@ use crate::failure::{self, Failure};
 use crate::options::{RmonShowOptions, RmonTable};
 use crate::sinks;
 
-use super::{Clock, Kept, Pace, count, open};
+use super::{Pace, count, open};
 
 /// Rows of `topn` where nothing else is asked for.
 const TOP: usize = 10;
@@ -41,7 +42,7 @@ pub(super) fn run(options: &RmonShowOptions) -> Result<(), Failure> {
     let tables = Mutex::new(probe);
     let pace = Pace::new(false);
     let clock = Clock::default();
-    let mut kept = Kept::default();
+    let mut kept = ControlFile::default();
     let mut outcome = count(&mut opened, &tables, &clock, pace, &mut kept, &control);
     let mut probe = tables.into_inner();
     write(options, &mut probe, &mut writer);

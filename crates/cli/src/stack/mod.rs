@@ -11,11 +11,10 @@ mod show;
 pub(crate) mod svg;
 pub(crate) mod watch;
 
-use std::fs;
-use std::io::{self, Write as _};
-use std::path::Path;
+use std::io::Write as _;
 
 use flowgauge_stack::format;
+use flowgauge_sys::files::rewrite;
 
 pub(crate) use run::refuse_overwriting;
 
@@ -78,26 +77,6 @@ fn reformat(options: &FormatOptions) -> Result<(), Failure> {
     })?;
     say!("{name}: rewritten");
     Ok(())
-}
-
-/// Gives a file, the one that a link leads to, another text. What is there stays there until the new
-/// text is on the disk.
-pub(crate) fn rewrite(path: &Path, text: &[u8]) -> io::Result<()> {
-    let path = fs::canonicalize(path)?;
-    let mut beside = path.clone().into_os_string();
-    beside.push(format!(".{}.new", std::process::id()));
-    // Not one that somebody else has there.
-    let mut file = fs::File::create_new(&beside)?;
-    let written = fs::metadata(&path)
-        .and_then(|now| file.set_permissions(now.permissions()))
-        .and_then(|()| file.write_all(text))
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&beside, &path));
-    if written.is_err() {
-        // It is of no use to anybody.
-        let _ = fs::remove_file(&beside);
-    }
-    written
 }
 
 /// Writes to standard output; a reader that went away is no failure.
