@@ -26,6 +26,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::rights::Rights;
+use crate::rmon::{self, RmonConfig};
 use crate::text;
 
 /// Where the configuration is, unless something else is said.
@@ -47,6 +48,8 @@ pub struct Config {
     pub devices: BTreeMap<String, DeviceConfig>,
     /// Stacks that always run, by name.
     pub stacks: BTreeMap<String, StackConfig>,
+    /// RMON's tables of devices, for SNMP managers.
+    pub rmon: Option<RmonConfig>,
     /// Rights of users, by name or number.
     pub users: BTreeMap<String, Rights>,
     /// Rights of all members of groups, by name or number.
@@ -71,6 +74,7 @@ impl Default for Config {
             inject: Vec::new(),
             devices: BTreeMap::new(),
             stacks: BTreeMap::new(),
+            rmon: None,
             users: BTreeMap::new(),
             groups: BTreeMap::new(),
             agents: Vec::new(),
@@ -271,6 +275,13 @@ impl Checked {
             }
             stacks.entry(device.to_owned()).or_default().push(made);
         }
+        config
+            .add_rmon(&mut stacks)
+            .map_err(|(message, hint)| ConfigError {
+                place: format!("{}: rmon", path.display()),
+                message,
+                hint: Some(hint.to_owned()),
+            })?;
         for (table, all) in [
             ("users", &config.users),
             ("groups", &config.groups),
@@ -311,6 +322,35 @@ impl Config {
             .find(|(name, config)| config.interface(name) == Some(interface))?
             .0;
         (config.shared_memory > 0 && first == name).then_some((interface, config.shared_memory))
+    }
+
+    /// Adds the stacks of RMON's tables.
+    fn add_rmon(
+        &self,
+        stacks: &mut BTreeMap<String, Vec<Stack>>,
+    ) -> Result<(), (String, &'static str)> {
+        let Some(rmon) = &self.rmon else {
+            return Ok(());
+        };
+        if let Some(fault) = rmon.fault() {
+            return Err(fault);
+        }
+        if self.stacks.contains_key(rmon::NAME) {
+            let message = "there is a stack of this name, too".to_owned();
+            return Err((message, "give the stack another name"));
+        }
+        let mut unknown = rmon.devices.iter();
+        let is_unknown = |name: &&String| *name != "*" && !self.devices.contains_key(*name);
+        if let Some(name) = unknown.find(is_unknown) {
+            let message = format!("there is no device \"{name}\"");
+            return Err((message, "devices names tables devices"));
+        }
+        for (name, device) in self.devices.iter().filter(|(name, _)| rmon.has(name)) {
+            let stack = rmon.stack(device.interface(name));
+            let stack = stack.map_err(|message| (message, "check the values"))?;
+            stacks.entry(name.clone()).or_default().push(stack);
+        }
+        Ok(())
     }
 
     fn device_of<'a>(&'a self, stack: &'a StackConfig) -> Result<&'a str, String> {
@@ -575,6 +615,37 @@ mod tests {
         assert!(message.contains("c.stack:2:1: stacks.x: "), "{message}");
         let both = format!("{text}stack = \"count\"\n");
         assert!(Checked::parse(&both, &path).is_err());
+    }
+
+    #[test]
+    fn rmon_is_a_stack_of_each_of_its_devices() {
+        let devices = "[devices.a]\n[devices.b]\nfiles = [\"x\"]\n";
+        let stacks = |text: &str| {
+            let text = format!("{devices}[rmon]\n{text}");
+            Checked::parse(&text, Path::new("s.toml")).unwrap().stacks
+        };
+        let named = |stacks: &BTreeMap<String, Vec<Stack>>| {
+            stacks.keys().cloned().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(named(&stacks("")), "a b");
+        let one = stacks("devices = [\"b\"]\ncontext = \"a\\\"b\"\nconfig = \"/x y\"\n");
+        assert_eq!(named(&one), "b");
+        let settings = &one["b"][0].nodes[0].settings;
+        assert_eq!(settings.text("context"), Some("a\"b"));
+        assert_eq!(settings.text("config"), Some("/x y"));
+        for (text, expected) in [
+            ("devices = [\"c\"]", "there is no device \"c\""),
+            ("agentx = \"here\"", "agentx: \"here\" is no address"),
+            ("priority = 0", "priority = 0 cannot be"),
+            (
+                "[stacks.rmon]\ndevice = \"a\"\nstack = \"count\"",
+                "a stack of this name",
+            ),
+        ] {
+            let (message, hint) = error(&format!("{devices}[rmon]\n{text}\n"));
+            assert!(message.contains(expected), "{message}");
+            assert!(hint.is_some(), "{message}");
+        }
     }
 
     #[test]

@@ -36,6 +36,7 @@ use crate::news::News;
 use crate::people::{Brought, People};
 use crate::readers::{FlowRing, UserMemory};
 use crate::rights::Rights;
+use crate::rmon;
 use crate::session;
 use crate::sharing::Sharing;
 use crate::turns::Turns;
@@ -538,6 +539,7 @@ impl Sensor {
         for device in devices.into_values() {
             ledger.merge(&device.end());
         }
+        rmon::end(self.state.lock().checked.config.rmon.as_ref(), None);
         ledger
     }
 
@@ -555,7 +557,9 @@ impl Sensor {
 
     /// What happened since it was asked last that no user is told: lines for a log.
     pub fn news(&self) -> Vec<String> {
-        self.news.take()
+        let mut news = self.news.take();
+        news.extend(rmon::news());
+        news
     }
 
     /// Whether nothing is answered any more.

@@ -343,3 +343,79 @@ fn an_alarm_reaches_managers_and_a_program_and_its_rows_are_kept() {
         stderr(&refused)
     );
 }
+
+/// A sensor that ends with the test.
+struct Counting(Child);
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_sensor_counts_in_the_same_tables_and_keeps_rows_over_a_reload() {
+    if !is_there() {
+        return;
+    }
+    let folder = Folder::new("rmon-sensor");
+    let (trace, _) = folder.trace();
+    let shown = rows(&printed(&[
+        "rmon",
+        "show",
+        "hosts",
+        "-q",
+        "--json",
+        "-r",
+        trace.to_str().unwrap(),
+    ]));
+    let snmpd = Snmpd::start();
+    let (socket, said) = (folder.file("sensor.sock"), folder.file("said"));
+    let (config, kept) = (folder.file("sensor.toml"), folder.file("rows.toml"));
+    fs::write(&kept, "").unwrap();
+    let text = format!(
+        "socket = {socket:?}\nuser = \"root\"\n[devices.trace]\nfiles = [{trace:?}]\n\
+         [rmon]\nagentx = {:?}\nconfig = {kept:?}\n",
+        snmpd.socket()
+    );
+    fs::write(&config, &text).unwrap();
+    let arguments = ["sensor", "run", "--config", config.to_str().unwrap()];
+    let errors = fs::File::create(&said).unwrap();
+    let child = command(&arguments).stderr(errors).spawn();
+    let mut sensor = Counting(child.unwrap());
+    says(&said, "rmon: registered with the AgentX master at ");
+    let expected: u64 = shown
+        .iter()
+        .map(|row| row["out_packets"].as_u64().unwrap())
+        .sum();
+    let seen = || {
+        let hosts = walked_hosts(&snmpd);
+        let packets = hosts.values().map(|counts| {
+            let half = counts.len() / 4;
+            counts[half..2 * half].iter().sum::<u64>()
+        });
+        packets.sum::<u64>()
+    };
+    wait_until("all packets are counted", || seen() == expected);
+    // Another stack begins; the tables go on.
+    fs::write(&config, format!("{text}[stacks.all]\nstack = \"count\"\n")).unwrap();
+    let reload = run(&["sensor", "reload", "--socket", socket.to_str().unwrap()]);
+    assert!(reload.status.success(), "{}", stderr(&reload));
+    assert_eq!(seen(), expected);
+    let status = printed(&["sensor", "status", "--socket", socket.to_str().unwrap()]);
+    assert!(status.contains("rmon"), "{status}");
+    // What managers set is kept.
+    let event = column(9, 7);
+    snmpd.lines("snmpset", WRITER, &[&event, "i", "2"]);
+    wait_until("the row is kept", || {
+        fs::read_to_string(&kept).unwrap().contains("eventTable")
+    });
+    // [rmon] may go while the sensor runs.
+    fs::write(&config, text.split("[rmon]").next().unwrap()).unwrap();
+    let reload = run(&["sensor", "reload", "--socket", socket.to_str().unwrap()]);
+    assert!(reload.status.success(), "{}", stderr(&reload));
+    let stop = run(&["sensor", "stop", "--socket", socket.to_str().unwrap()]);
+    assert!(stop.status.success(), "{}", stderr(&stop));
+    assert!(sensor.0.wait().unwrap().success());
+}

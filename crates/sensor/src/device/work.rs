@@ -28,6 +28,7 @@ use crate::orders::Orders;
 use crate::readers::{FlowRing, Number, Readers};
 use crate::results::{is_shared, now, results, since};
 use crate::rings::Rings;
+use crate::rmon;
 use crate::sharing::Sharing;
 use crate::text::FORCED_FAILS;
 
@@ -266,7 +267,11 @@ impl Work {
             if falls_behind || self.accounted.elapsed() >= ACCOUNTING {
                 self.accounted = Instant::now();
                 self.account();
-                if self.interface.is_some() {
+                if let Some(live) = &self.interface {
+                    let (earlier, source) = (&self.earlier, &mut self.source);
+                    rmon::note_drops(&live.interface, || {
+                        earlier.dropped() + source.ledger().dropped()
+                    });
                     self.relieve();
                 }
             }

@@ -9,6 +9,7 @@ use super::{Ended, Sensor, StartError, State, of_device};
 use crate::config::{Checked, Config};
 use crate::device::{Device, NewFlow, Opened};
 use crate::people::{People, Tables};
+use crate::rmon;
 
 impl Sensor {
     /// Takes the configuration anew, as somebody asked: what did not change goes on. Returns what was changed, which is among the
@@ -62,6 +63,8 @@ impl Sensor {
             new.insert(name, flows);
         }
         self.run_changed(&before, new, &mut said);
+        let wanted = self.state.lock().checked.config.rmon.clone();
+        rmon::end(before.config.rmon.as_ref(), wanted.as_ref());
         if said.is_empty() {
             said.push("nothing has changed".to_owned());
         }

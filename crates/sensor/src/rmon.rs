@@ -1,0 +1,337 @@
+//! RMON's tables of devices: `[rmon]` gives each of them a stack that counts all its packets, in the tables of one subagent.
+
+use std::path::PathBuf;
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use flowgauge_rmon::Probe;
+use flowgauge_rmon::agentx::{self, Address, Event, Identity};
+use flowgauge_rmon::feed::{Clock, ControlFile};
+use flowgauge_stack::{
+    Account, Component, ComponentInfo, Failure, Items, Outlet, Parallel, Registry, ResultInfo,
+    ResultValue, SettingError, Settings, Stack, options,
+};
+use flowgauge_sys::interfaces;
+use flowgauge_wire::Nanos;
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use crate::news::News;
+use crate::text;
+
+/// What the stack of a device is called, and its component.
+pub(crate) const NAME: &str = "rmon";
+
+/// RMON's tables of devices, for SNMP managers.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct RmonConfig {
+    /// Devices whose packets are counted; `*` is all.
+    pub devices: Vec<String>,
+    /// The AgentX master: the path of its socket, or host:port.
+    pub agentx: String,
+    /// The SNMP context of the objects; without, the default one.
+    pub context: Option<String>,
+    /// Of several subagents with the same objects the one with the lowest number is asked.
+    pub priority: u8,
+    /// A file of control rows, rewritten when managers change some.
+    pub config: Option<PathBuf>,
+}
+
+impl Default for RmonConfig {
+    fn default() -> RmonConfig {
+        RmonConfig {
+            devices: vec!["*".to_owned()],
+            agentx: "/var/agentx/master".to_owned(),
+            context: None,
+            priority: 127,
+            config: None,
+        }
+    }
+}
+
+impl RmonConfig {
+    /// What is wrong with it, and what to do about it.
+    pub(crate) fn fault(&self) -> Option<(String, &'static str)> {
+        if let Err(error) = Address::from_str(&self.agentx) {
+            return Some((format!("agentx: {error}"), "as agentXSocket in snmpd.conf"));
+        }
+        (self.priority == 0).then(|| ("priority = 0 cannot be".to_owned(), "it is 1 to 255"))
+    }
+
+    pub(crate) fn has(&self, device: &str) -> bool {
+        self.devices
+            .iter()
+            .any(|name| name == "*" || name == device)
+    }
+
+    /// The same subagent, whatever its devices are.
+    fn subagent(&self) -> RmonConfig {
+        RmonConfig {
+            devices: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// The stack of a device, an interface or files.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn stack(&self, interface: Option<&str>) -> Result<Stack, String> {
+        let mut options = vec![
+            ("agentx", self.agentx.clone()),
+            ("priority", self.priority.to_string()),
+        ];
+        let config = self.config.as_ref().map(|path| path.display().to_string());
+        let others = [
+            ("interface", interface.map(str::to_owned)),
+            ("context", self.context.clone()),
+            ("config", config),
+        ];
+        options.extend(
+            others
+                .into_iter()
+                .filter_map(|(name, it)| Some((name, it?))),
+        );
+        let options = options.iter();
+        let options = options.map(|(name, value)| format!("{name} = {}", text::quoted(value)));
+        let options: Vec<String> = options.collect();
+        let text = format!("{NAME} {{ {} }}", options.join(", "));
+        text::of(NAME, &text, &Registry::new([&INFO]))
+    }
+}
+
+static INFO: ComponentInfo = ComponentInfo {
+    name: NAME,
+    summary: "counts packets in RMON's tables",
+    is_end: true,
+    options: Options::ALL,
+    result: Some(ResultInfo::number("packets counted", "packets")),
+    parallel: Parallel::Never("it has one table of all hosts"),
+    effects: |_| true,
+    make,
+    ..flowgauge_kit::OF_PACKETS
+};
+
+options! {
+    struct Options;
+    interface: Text, "the interface that packets come from; without, it has the number 1";
+    agentx: Text = "/var/agentx/master", "the AgentX master";
+    context: Text, "SNMP context of the objects";
+    priority: Integer(1, 255) as u32 = "127", "the lowest of several subagents is asked";
+    config: Text, "a file of control rows";
+}
+
+/// A subagent, with the tables of all devices.
+struct Agent {
+    wanted: RmonConfig,
+    tables: Mutex<Probe>,
+    clock: Clock,
+    file: Mutex<ControlFile>,
+    is_over: AtomicBool,
+    news: News,
+    /// Why there is no session.
+    trouble: Mutex<Option<String>>,
+}
+
+/// Packets come within this time, in nanoseconds, if any do.
+const LATE: u64 = 1_000_000_000;
+
+/// The subagents of this process. They and their rows stay while devices are replaced.
+static AGENTS: Mutex<Vec<Arc<Agent>>> = Mutex::new(Vec::new());
+
+impl Agent {
+    /// The one that is wanted, which is started if need be.
+    fn of(wanted: &RmonConfig) -> Result<Arc<Agent>, Failure> {
+        let mut agents = AGENTS.lock();
+        if let Some(known) = agents.iter().find(|agent| agent.wanted == *wanted) {
+            return Ok(Arc::clone(known));
+        }
+        let address = Address::from_str(&wanted.agentx);
+        let address = address.map_err(|error| Failure::of(error, None))?;
+        let mut tables = Probe::new();
+        let loaded = ControlFile::load(wanted.config.as_deref(), &mut tables);
+        let (file, warnings) =
+            loaded.map_err(|error| Failure::of(&error, Some(error.hint().to_owned())))?;
+        let agent = Arc::new(Agent {
+            wanted: wanted.clone(),
+            tables: Mutex::new(tables),
+            clock: Clock::default(),
+            file: Mutex::new(file),
+            is_over: AtomicBool::new(false),
+            news: News::default(),
+            trouble: Mutex::default(),
+        });
+        warnings.into_iter().for_each(|line| agent.news.tell(line));
+        let subagent = agentx::Options {
+            address,
+            identity: Identity {
+                description: format!("flowgauge {}: RMON", env!("CARGO_PKG_VERSION")),
+                context: wanted.context.clone().map(String::into_bytes),
+                priority: wanted.priority,
+            },
+        };
+        let own = Arc::clone(&agent);
+        let thread = thread::Builder::new().name("fg-rmon".to_owned());
+        let started = thread.spawn(move || {
+            let now = || own.clock.ticks();
+            agentx::run(&subagent, &own.tables, &own.is_over, now, |event| {
+                own.tell(&event)
+            });
+        });
+        started.map_err(|error| Failure::of(format!("no thread can be started: {error}"), None))?;
+        agents.push(Arc::clone(&agent));
+        Ok(agent)
+    }
+
+    fn tell(&self, event: &Event) {
+        let master = &self.wanted.agentx;
+        let line = match event {
+            Event::Registered => {
+                *self.trouble.lock() = None;
+                format!("rmon: registered with the AgentX master at {master}")
+            }
+            Event::Lost(reason) => {
+                let line = format!("rmon: no AgentX session at {master}: {reason}");
+                *self.trouble.lock() = Some(line.clone());
+                line
+            }
+            Event::Notified(_, true) => return,
+            Event::Notified(notification, false) => {
+                format!(
+                    "rmon: a notification could not be sent: {}",
+                    notification.kind
+                )
+            }
+        };
+        self.news.tell(line);
+    }
+
+    /// Goes on where no packets come, and keeps what managers have set.
+    fn attend(&self) {
+        let now = self.clock.now().0.saturating_sub(LATE);
+        let mut tables = self.tables.lock();
+        tables.tick(Nanos(now));
+        if let Some(why) = self.file.lock().keep(&tables) {
+            self.news.tell(why);
+        }
+    }
+}
+
+/// Looks after the subagents, which is done now and then, and tells what happened to them.
+pub(crate) fn news() -> Vec<String> {
+    let agents = AGENTS.lock();
+    agents.iter().for_each(|agent| agent.attend());
+    let news = agents.iter().map(|agent| agent.news.take());
+    news.flatten().collect()
+}
+
+/// Ends a subagent that no configuration wants any more.
+pub(crate) fn end(before: Option<&RmonConfig>, after: Option<&RmonConfig>) {
+    let [before, after] = [before, after].map(|it| it.map(RmonConfig::subagent));
+    let Some(before) = before.filter(|before| after.as_ref() != Some(before)) else {
+        return;
+    };
+    AGENTS.lock().retain(|agent| {
+        let goes = agent.wanted == before;
+        agent.is_over.fetch_or(goes, Ordering::Relaxed);
+        !goes
+    });
+}
+
+/// Tells how many packets the ring of an interface has lost so far.
+pub(crate) fn note_drops(interface: &str, dropped: impl FnOnce() -> u64) {
+    let agents = AGENTS.lock();
+    if agents.is_empty() {
+        return;
+    }
+    let dropped = dropped();
+    for agent in agents.iter() {
+        let mut tables = agent.tables.lock();
+        if let Some(place) = tables.interface_of(interface) {
+            tables.note_drops(place, dropped);
+        }
+    }
+}
+
+/// A device in the tables.
+struct Rmon {
+    interface: Option<String>,
+    wanted: RmonConfig,
+    is_live: bool,
+    /// And the device's place in them.
+    agent: Option<(Arc<Agent>, usize)>,
+    packets: u64,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let options = Options::read(settings);
+    Ok(Box::new(Rmon {
+        interface: options.interface,
+        wanted: RmonConfig {
+            devices: Vec::new(),
+            agentx: options.agentx,
+            context: options.context,
+            priority: u8::try_from(options.priority).unwrap_or(u8::MAX),
+            config: options.config.map(PathBuf::from),
+        },
+        is_live: settings.is_live(),
+        agent: None,
+        packets: 0,
+    }))
+}
+
+impl Component for Rmon {
+    fn start(&mut self) -> Result<(), Failure> {
+        let agent = Agent::of(&self.wanted)?;
+        let number = match &self.interface {
+            Some(name) => interfaces::index_of(name).map_or(0, i32::cast_unsigned),
+            None => 1,
+        };
+        let name = self.interface.as_deref().unwrap_or_default();
+        let place = agent
+            .tables
+            .lock()
+            .take_interface(name, number, interfaces::speed(name));
+        self.agent = Some((agent, place));
+        Ok(())
+    }
+
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        let (Items::Packets(packets), Some((agent, place))) = (items, &self.agent) else {
+            return;
+        };
+        if let (false, Some(last)) = (self.is_live, packets.batch.packets.last()) {
+            agent.clock.set(last.time);
+        }
+        self.packets += packets.selected.len() as u64;
+        let mut tables = agent.tables.lock();
+        tables.observe_of(*place, packets.batch, packets.decoded, |at| {
+            packets.selected.contains(at)
+        });
+    }
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn tick(&mut self, now: Nanos, _: &mut dyn Outlet) {
+        if let Some((agent, _)) = &self.agent {
+            agent.tables.lock().tick(now);
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.packets))
+    }
+
+    fn account(&self) -> Option<Box<Account>> {
+        let (agent, _) = self.agent.as_ref()?;
+        Some(Box::new(Account {
+            notes: agent.trouble.lock().iter().cloned().collect(),
+            ..Account::default()
+        }))
+    }
+}
