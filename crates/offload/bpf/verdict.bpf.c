@@ -70,8 +70,12 @@ struct settings {
 	__u32 vlans;
 	// Whether the table has flows.
 	__u32 flows;
-	// Packets of which only headers were copied.
+	__u64 reserved[6];
+	// Packets of which only headers were copied, and what was kept away: on a line that others do not read.
 	__u64 cut;
+	__u64 packets;
+	__u64 bytes;
+	__u64 padding[5];
 };
 
 enum { ALL, HEADERS, NONE };
@@ -347,6 +351,8 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, loader load, __u32 a
 	if (mode != NONE || !side)
 		return all;
 	count(len + tag, &packet, side, settings->epoch);
+	__sync_fetch_and_add(&settings->packets, 1);
+	__sync_fetch_and_add(&settings->bytes, len + tag);
 	__u32 word = *number / 64;
 	__u64 bit = 1ULL << (*number % 64), *bits = lookup(&dirty, &word);
 	// Behind what was counted.

@@ -37,7 +37,7 @@ impl Backends {
         };
         // The kernel takes its time to verify each.
         let loaded = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..rings).map(|_| scope.spawn(&loaded)).collect();
+            let others: Vec<_> = (1..rings).map(|_| scope.spawn(loaded)).collect();
             let panicked = |_| Err(Error::load("a thread of its loader panicked"));
             let others = others
                 .into_iter()

@@ -33,6 +33,7 @@ impl Error {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
+            Error::Interface => "name one interface with Ethernet frames",
             Error::Filter(_) => "let all packets come, or take a filter without it",
             _ => {
                 "it takes CAP_BPF, CAP_NET_ADMIN and Linux 5.12 (flowgauge doctor); all results are the same without, at more CPU time"

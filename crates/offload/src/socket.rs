@@ -32,6 +32,9 @@ pub const DEFAULT_FLOWS: u32 = 1 << 17;
 const GRACE: Duration = Duration::from_millis(10);
 /// The map of what filters go on with.
 const NEXT: &str = "next";
+/// Words of the map `setting`, and where what was counted begins.
+const SETTING: usize = 16;
+const COUNTED: usize = 8;
 /// Words of the map `syns`.
 const SYNS: usize = 1 << 16;
 /// Bytes of a key in the kernel's table: those of [`FlowKey`] without its context.
@@ -68,11 +71,12 @@ impl Statistics {
 
 #[derive(Debug)]
 struct Counters {
+    /// What the kernel's program is told, and counts.
+    setting: SharedArray,
     flows: AtomicU64,
     refused: AtomicU64,
-    withheld: AtomicU64,
-    withheld_bytes: AtomicU64,
-    cut: AtomicU64,
+    /// Packets of which it was told that they were kept away, and their bytes.
+    told: [AtomicU64; 2],
     /// All packets until then have been processed, in nanoseconds since 1970.
     shown: AtomicU64,
     /// Whether less than everything was ever wanted of something.
@@ -82,14 +86,13 @@ struct Counters {
     failure: OnceLock<String>,
 }
 
-impl Default for Counters {
-    fn default() -> Counters {
+impl Counters {
+    fn new(setting: SharedArray) -> Counters {
         Counters {
+            setting,
             flows: AtomicU64::default(),
             refused: AtomicU64::default(),
-            withheld: AtomicU64::default(),
-            withheld_bytes: AtomicU64::default(),
-            cut: AtomicU64::default(),
+            told: Default::default(),
             shown: AtomicU64::default(),
             is_needed: AtomicBool::default(),
             since: AtomicU64::new(u64::MAX),
@@ -111,16 +114,18 @@ impl Counters {
 pub struct StatisticsReader(Arc<Counters>);
 
 impl StatisticsReader {
-    /// As of its last poll.
+    /// As of now.
     pub fn read(&self) -> Statistics {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &*self.0;
+        let [cut, withheld, withheld_bytes] =
+            [0, 1, 2].map(|at| of(&counters.setting.words()[COUNTED + at]));
         Statistics {
             flows: of(&counters.flows),
             refused: of(&counters.refused),
-            withheld: of(&counters.withheld),
-            withheld_bytes: of(&counters.withheld_bytes),
-            cut: of(&counters.cut),
+            withheld,
+            withheld_bytes,
+            cut,
         }
     }
 
@@ -146,7 +151,6 @@ pub struct SocketFilter {
     table: KernelMap<MapData, [u8; KEY], u32>,
     slots: SharedArray,
     dirty: SharedArray,
-    setting: SharedArray,
     syns: SharedArray,
     /// Verdicts on flows of which a SYN is on its way, which may begin another connection.
     waiting: HashMap<FlowKey, (OffloadFlow, [Wanted; 2])>,
@@ -235,11 +239,11 @@ impl SocketFilter {
             })
         };
         let count = flows as usize;
+        let setting = shared(map("setting")?, SETTING)?;
         let mut filter = SocketFilter {
             table,
             slots: shared(map("slots")?, count * SLOT)?,
             dirty: shared(map("dirty")?, count / 64)?,
-            setting: shared(map("setting")?, 3)?,
             syns: shared(map("syns")?, SYNS)?,
             waiting: HashMap::new(),
             _kernel: kernel,
@@ -252,7 +256,7 @@ impl SocketFilter {
             epoch: 1,
             others: Wanted::ALL,
             vlans,
-            counters: Arc::default(),
+            counters: Arc::new(Counters::new(setting)),
         };
         filter.begin(1);
         filter.tell_flows();
@@ -282,7 +286,7 @@ impl SocketFilter {
     fn begin(&mut self, epoch: u32) {
         self.epoch = epoch;
         let word = u64::from(mode(self.others)) << 32 | u64::from(epoch);
-        self.setting.words()[0].store(word, Ordering::Release);
+        self.counters.setting.words()[0].store(word, Ordering::Release);
     }
 
     /// Has the kernel look flows up if there are any.
@@ -290,7 +294,7 @@ impl SocketFilter {
         let flows = self.flows.len() as u64;
         self.counters.flows.store(flows, Ordering::Relaxed);
         let word = u64::from(!self.flows.is_empty()) << 32 | u64::from(self.vlans);
-        self.setting.words()[1].store(word, Ordering::Release);
+        self.counters.setting.words()[1].store(word, Ordering::Release);
     }
 
     /// Whether a SYN may be on its way that user space has not seen: what is said of a flow ends with it.
@@ -379,9 +383,10 @@ impl SocketFilter {
             slot.withheld(1, high, ended, since_boot),
         ];
         for withheld in &both {
-            let add = |counter: &AtomicU64, more| counter.fetch_add(more, Ordering::Relaxed);
-            add(&self.counters.withheld, withheld.packets);
-            add(&self.counters.withheld_bytes, withheld.bytes);
+            let told = self.counters.told.iter();
+            for (told, more) in told.zip([withheld.packets, withheld.bytes]) {
+                told.fetch_add(more, Ordering::Relaxed);
+            }
         }
         if both.iter().any(|withheld| withheld.packets != 0) {
             give(&owner.flow, both);
@@ -428,7 +433,8 @@ impl Attacher {
                 source,
                 before: StatisticsReader(Arc::clone(&self.counters)).read(),
                 program,
-                _link: link,
+                is_over: false,
+                link,
                 counters: Arc::clone(&self.counters),
                 last: 0,
             }),
@@ -474,8 +480,9 @@ pub struct Offloaded {
     source: LiveSource,
     /// Until it is there.
     program: Option<OwnedFd>,
+    is_over: bool,
     /// Holds the program of a mirror port there.
-    _link: Option<OwnedFd>,
+    link: Option<OwnedFd>,
     counters: Arc<Counters>,
     /// What was kept away of captures before this one.
     before: Statistics,
@@ -506,6 +513,11 @@ impl PacketSource for Offloaded {
         // Who asks for more has processed what came.
         self.counters.shown.store(self.last, Ordering::Release);
         let batch = self.source.next_batch()?;
+        if batch.is_none() {
+            // What comes now is nobody's.
+            self.link = None;
+            self.is_over = true;
+        }
         if let Some(batch) = &batch {
             let last = batch.packets.last().map(|packet| packet.time);
             let last = last.or(batch.now).map_or(0, |time| time.0);
@@ -524,13 +536,15 @@ impl PacketSource for Offloaded {
 
     fn ledger(&mut self) -> Ledger {
         let mut ledger = self.source.ledger();
-        let (now, before) = (
-            StatisticsReader(Arc::clone(&self.counters)).read(),
-            &self.before,
-        );
+        // Meanwhile as far as engines know, at the end all: they are told of the rest when they finish.
+        let all = StatisticsReader(Arc::clone(&self.counters)).read();
+        let now = match self.is_over {
+            true => [all.withheld, all.withheld_bytes],
+            false => [0, 1].map(|at| self.counters.told[at].load(Ordering::Relaxed)),
+        };
         ledger.take(
-            now.withheld - before.withheld,
-            now.withheld_bytes - before.withheld_bytes,
+            now[0].saturating_sub(self.before.withheld),
+            now[1].saturating_sub(self.before.withheld_bytes),
         );
         ledger
     }
@@ -589,8 +603,6 @@ impl Offload for SocketFilter {
         for (flow, wanted) in core::mem::take(&mut self.waiting).into_values() {
             self.take(flow, wanted, since_boot);
         }
-        let cut = self.setting.words()[2].load(Ordering::Relaxed);
-        self.counters.cut.store(cut, Ordering::Relaxed);
     }
 }
 

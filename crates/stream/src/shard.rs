@@ -339,7 +339,9 @@ impl Shard {
         };
         let changed = self.streams.changed.as_mut().map(core::mem::take);
         for flow in changed.into_iter().flatten() {
-            if let Some(identity) = self.tracker.identity(flow) {
+            // (Tagged packets come, and those without a tag of the same ports are of another flow.)
+            let identity = self.tracker.identity(flow);
+            if let Some(identity) = identity.filter(|it| it.vlan.is_none()) {
                 // Who wants all checksums verified wants all packets.
                 let mut wanted = match self.config.checksums {
                     ChecksumPolicy::Verify => [Wanted::ALL; 2],

@@ -373,6 +373,10 @@ impl Running {
         }
         self.settle(source, &progress);
         progress.finish();
+        if !self.runner.has_sources() {
+            // Engines learn last what was kept away.
+            self.runner.finish();
+        }
         self.outcome.ledger = source.ledger();
         self.outcome.notes.extend(source.notes());
     }
