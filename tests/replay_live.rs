@@ -92,7 +92,7 @@ fn rounds_are_flows_of_other_hosts() {
 #[test]
 fn what_cannot_be_sent_is_told() {
     let Some(lab) = Lab::new(1500) else { return };
-    let trace = Trace::of(vec![vec![2; 60], vec![2; 1600], vec![2; 1514]]);
+    let trace = Trace::of(vec![vec![2; 60], vec![2; 1515], vec![2; 1514], vec![2; 5]]);
     let path = scratch("replay-source").join("trace.pcap");
     let trace = Trace { path, ..trace };
     trace.save();
@@ -100,6 +100,7 @@ fn what_cannot_be_sent_is_told() {
     let (got, sent) = replayed(&lab, "long", &["-r", &path, "--topspeed", "--json"]);
     assert_eq!(sent.code, Some(0), "{}", sent.stderr);
     assert_eq!(sent.json_lines()[0]["too_long"], 1);
+    assert_eq!(sent.json_lines()[0]["too_short"], 1);
     assert!(
         sent.stderr
             .contains("1 packet longer than the interface sends"),

@@ -165,17 +165,20 @@ pub fn mtu_of(name: &str) -> io::Result<u32> {
     Ok(u32::try_from(mtu).unwrap_or(0))
 }
 
-/// Whether packets to anywhere leave by an interface.
+/// Whether packets to anywhere, or to a half of all addresses, leave by an interface.
 ///
 /// # Errors
 /// The system does not tell its routes.
 pub fn has_default_route(name: &str) -> io::Result<bool> {
     const REJECTS: u32 = 0x200;
-    let is_zero = |field: Option<&&str>| field.is_some_and(|it| it.bytes().all(|it| it == b'0'));
     let v4 = fs::read_to_string("/proc/net/route")?;
     let leads = v4.lines().skip(1).any(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        fields.first() == Some(&name) && is_zero(fields.get(1)) && is_zero(fields.get(7))
+        // (In the byte order of the machine.)
+        let mask = fields
+            .get(7)
+            .and_then(|it| u32::from_str_radix(it, 16).ok());
+        fields.first() == Some(&name) && mask.is_some_and(|mask| mask.count_ones() <= 1)
     });
     // (There is none without IPv6.)
     let v6 = fs::read_to_string("/proc/net/ipv6_route").unwrap_or_default();
@@ -186,8 +189,7 @@ pub fn has_default_route(name: &str) -> io::Result<bool> {
                 .get(8)
                 .and_then(|it| u32::from_str_radix(it, 16).ok());
             fields.last() == Some(&name)
-                && is_zero(fields.first())
-                && is_zero(fields.get(1))
+                && matches!(fields.get(1), Some(&("00" | "01")))
                 && flags.is_some_and(|flags| flags & REJECTS == 0)
         }))
 }

@@ -22,8 +22,10 @@ use crate::sinks;
 use pace::Pace;
 use renumber::renumber;
 
-/// Of Ethernet: addresses, type, and a VLAN tag.
-const LINK_HEADER: u32 = 14 + 4;
+/// Of Ethernet: addresses and type.
+const LINK_HEADER: u32 = 14;
+const TAG: u32 = 4;
+const EMSGSIZE: i32 = 90;
 /// How long it is waited without looking whether the user has had enough.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Shorter waits are waited out: the system's clock is no more exact.
@@ -74,14 +76,20 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<(), Failure> {
             "leave --loop out, or read a file",
         ));
     }
+    let all = interfaces::list().unwrap_or_default();
+    let found = all.iter().find(|interface| interface.name == *name);
+    if found.is_some_and(|interface| !interface.is_running()) && !options.quiet {
+        say!("note: {name} has no carrier, or is down: nobody gets what is sent (ip link)");
+    }
     control.begin();
+    let mut sent = Ok(());
     for round in 0..options.rounds {
-        replay.round(round)?;
-        if replay.is_over() {
+        sent = replay.round(round);
+        if sent.is_err() || replay.is_over() {
             break;
         }
     }
-    replay.conclude()
+    replay.conclude().and(sent)
 }
 
 /// What was sent, and what was not.
@@ -92,8 +100,9 @@ struct Sent {
     bytes: u64,
     /// Frames of them of which the capture had not all; the rest was zeros.
     filled: u64,
-    /// Frames that are longer than the interface sends.
+    /// Frames that are longer than the interface sends, or shorter than their header.
     too_long: u64,
+    too_short: u64,
     /// Packets of other link types than Ethernet.
     not_ethernet: u64,
     seconds: f64,
@@ -158,10 +167,15 @@ impl Replay<'_> {
         for packet in batch.packets {
             if packet.link != LinkType::ETHERNET {
                 self.sent.not_ethernet += 1;
-            } else if packet.wire_len > self.most {
+                continue;
+            }
+            let bytes = batch.bytes_of(packet);
+            let is_tagged = matches!(bytes.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
+            if packet.wire_len > self.most + u32::from(is_tagged) * TAG {
                 self.sent.too_long += 1;
+            } else if bytes.len() < LINK_HEADER as usize {
+                self.sent.too_short += 1;
             } else {
-                let bytes = batch.bytes_of(packet);
                 let is_cut = packet.captured_len < packet.wire_len;
                 self.sent.filled += u64::from(is_cut);
                 let place = (is_cut || mask != 0).then(|| {
@@ -223,13 +237,15 @@ impl Replay<'_> {
                     rest = left;
                 }
                 Err(error) if is_full(&error) => std::thread::yield_now(),
+                // Its MTU has changed.
+                Err(error) if error.raw_os_error() == Some(EMSGSIZE) => {
+                    self.sent.too_long += 1;
+                    rest = rest.get(1..).unwrap_or_default();
+                }
                 Err(error) => {
                     let name = &self.options.interface;
                     return Err(Failure::run(
-                        format!(
-                            "cannot send onto {name}: {error}; {} were sent",
-                            count(self.sent.packets, "packet")
-                        ),
+                        format!("cannot send onto {name}: {error}"),
                         Some("the interface has to be up, and to stay (ip link)".to_owned()),
                     ));
                 }
@@ -248,7 +264,12 @@ impl Replay<'_> {
             let written = written
                 .and_then(|()| writeln!(out))
                 .and_then(|()| out.flush());
-            written.map_err(|error| Failure::run(format!("cannot write: {error}"), None))?;
+            // Whoever reads it may have had enough.
+            if let Err(error) = written
+                && error.kind() != io::ErrorKind::BrokenPipe
+            {
+                return Err(Failure::run(format!("cannot write: {error}"), None));
+            }
         }
         if self.options.quiet {
             return Ok(());
@@ -266,6 +287,10 @@ impl Replay<'_> {
             (
                 sent.too_long,
                 "longer than the interface sends: left out (ip link set mtu)",
+            ),
+            (
+                sent.too_short,
+                "shorter than the header of Ethernet: left out",
             ),
             (sent.not_ethernet, "of other links than Ethernet: left out"),
             (sent.filled, "not whole in the capture: filled with zeros"),
