@@ -403,8 +403,9 @@ fn a_sensor_counts_in_the_same_tables_and_keeps_rows_over_a_reload() {
     let reload = run(&["sensor", "reload", "--socket", socket.to_str().unwrap()]);
     assert!(reload.status.success(), "{}", stderr(&reload));
     assert_eq!(seen(), expected);
-    let status = printed(&["sensor", "status", "--socket", socket.to_str().unwrap()]);
-    assert!(status.contains("rmon"), "{status}");
+    let status = ["sensor", "status", "--json", "--socket"];
+    let status = printed(&[&status[..], &[socket.to_str().unwrap()]].concat());
+    assert!(status.contains("\"stack\":\"rmon\""), "{status}");
     // What managers set is kept.
     let event = column(9, 7);
     snmpd.lines("snmpset", WRITER, &[&event, "i", "2"]);
@@ -415,6 +416,11 @@ fn a_sensor_counts_in_the_same_tables_and_keeps_rows_over_a_reload() {
     fs::write(&config, text.split("[rmon]").next().unwrap()).unwrap();
     let reload = run(&["sensor", "reload", "--socket", socket.to_str().unwrap()]);
     assert!(reload.status.success(), "{}", stderr(&reload));
+    // (A request under way when the subagent leaves fails.)
+    wait_until("the objects are gone", || {
+        let (_, said) = snmpd.tool("snmpget", READER, &[&event]);
+        said.contains("No Such")
+    });
     let stop = run(&["sensor", "stop", "--socket", socket.to_str().unwrap()]);
     assert!(stop.status.success(), "{}", stderr(&stop));
     assert!(sensor.0.wait().unwrap().success());
