@@ -780,7 +780,8 @@ fn with_offload(
     }
     replay(lab, thirds[2], through);
     let after = kept_away();
-    assert_eq!(before > 0 && after > before, offload == "auto");
+    // (How many of them depends on when what is wanted was known.)
+    assert_eq!(after > 0, offload == "auto");
     drop(admin);
     drop(sensor.stdin.take());
     assert!(sensor.wait().unwrap().success());
