@@ -57,6 +57,43 @@ fn what_is_replayed_is_what_the_file_holds() {
     assert_eq!(got, lengths(&expected));
 }
 
+/// What an interface gets from within is what the file holds, in its order: more than the kernel is given at once, too.
+#[test]
+fn an_interface_receives_what_the_file_holds() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let trace = Trace::generate("replay-inbound", "mix", "0.02");
+    assert!(trace.frames.len() > 5000, "{}", trace.frames.len());
+    let path = trace.path.display().to_string();
+    for speed in [&["--topspeed"][..], &["--pps", "50000"]] {
+        let folder = scratch("replay-inbound");
+        let got = folder.join("got.pcap");
+        let text = got.display().to_string();
+        let capture = ["capture", "-i", "fg1", "-B", "131072", "-w", &text];
+        let program = Program::start(&lab, &capture);
+        let options = ["replay", "-r", &path, "-i", "fg1", "--inbound", "--json"];
+        let sent = run(&lab, &[&options, speed].concat());
+        assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+        assert_eq!(sent.json_lines()[0]["packets"], trace.frames.len());
+        program.wait_for_packets(trace.frames.len() as u64);
+        let outcome = program.stop(Signal::SIGTERM);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        assert_eq!(Trace::read(&got).frames, trace.frames);
+    }
+
+    let long = Trace::of(vec![vec![2; 60], vec![2; 4000]]);
+    let path = scratch("replay-inbound").join("long.pcap");
+    let long = Trace { path, ..long };
+    long.save();
+    lab.ip("link set fg1 mtu 9000");
+    let path = long.path.display().to_string();
+    let sent = run(
+        &lab,
+        &["replay", "-r", &path, "-i", "fg1", "--inbound", "--json"],
+    );
+    assert_eq!(sent.json_lines()[0]["packets"], 1, "{}", sent.stderr);
+    assert_eq!(sent.json_lines()[0]["too_long"], 1);
+}
+
 /// Each round has hosts of its own, and checksums as they were.
 #[test]
 fn rounds_are_flows_of_other_hosts() {

@@ -10,17 +10,21 @@ fn main() -> io::Result<()> {
     println!("cargo::rerun-if-env-changed=FLOWGAUGE_CLANG");
     let clang = env::var("FLOWGAUGE_CLANG").unwrap_or_else(|_| "clang".to_owned());
     let out = env::var_os("OUT_DIR").unwrap_or_default();
-    let object = Path::new(&out).join("verdict.o");
     let headers = format!("-I/usr/include/{}-linux-gnu", env::consts::ARCH);
-    let compiled = Command::new(clang)
-        .args([
-            "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror", &headers,
-        ])
-        .args(["-fdebug-prefix-map=bpf=", "-c", "bpf/verdict.bpf.c", "-o"])
-        .arg(&object)
-        .status();
-    if !compiled.is_ok_and(|status| status.success()) {
-        fs::copy("bpf/verdict.o", &object)?;
+    for name in ["verdict", "inbound"] {
+        let object = Path::new(&out).join(format!("{name}.o"));
+        let compiled = Command::new(&clang)
+            .args([
+                "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror", &headers,
+            ])
+            .args(["-fdebug-prefix-map=bpf=", "-c"])
+            .arg(format!("bpf/{name}.bpf.c"))
+            .arg("-o")
+            .arg(&object)
+            .status();
+        if !compiled.is_ok_and(|status| status.success()) {
+            fs::copy(format!("bpf/{name}.o"), &object)?;
+        }
     }
     Ok(())
 }

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Makes the object anew that is taken where there is no clang, and the sums that a test compares.
+# Makes the objects anew that are taken where there is no clang, and the sums that a test compares.
 set -eu
 cd "$(dirname "$0")"
-clang -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror "-I/usr/include/$(uname -m)-linux-gnu" \
-    -fdebug-prefix-map="$PWD"= -c verdict.bpf.c -o verdict.o
-llvm-strip -g verdict.o
-sha256sum verdict.bpf.c verdict.o >sums
+for name in verdict inbound; do
+    clang -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror "-I/usr/include/$(uname -m)-linux-gnu" \
+        -fdebug-prefix-map="$PWD"= -c $name.bpf.c -o $name.o
+    llvm-strip -g $name.o
+done
+sha256sum verdict.bpf.c verdict.o inbound.bpf.c inbound.o >sums

@@ -6,7 +6,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel does not take its programs or maps.
-    #[error("the kernel takes no program that keeps packets away: {0}")]
+    #[error("the kernel does not take the program (eBPF): {0}")]
     Load(String),
     /// The system's.
     #[error("{what}: {error}")]

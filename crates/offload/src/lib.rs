@@ -8,9 +8,11 @@
 mod backends;
 mod classic;
 mod error;
+mod inbound;
 mod slots;
 mod socket;
 
 pub use backends::Backends;
 pub use error::Error;
+pub use inbound::Inbound;
 pub use socket::{Attacher, DEFAULT_FLOWS, Offloaded, SocketFilter, Statistics, StatisticsReader};

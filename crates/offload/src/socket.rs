@@ -404,7 +404,7 @@ enum Place {
 }
 
 /// A descriptor of the same.
-fn share(fd: BorrowedFd<'_>) -> Result<OwnedFd, Error> {
+pub(crate) fn share(fd: BorrowedFd<'_>) -> Result<OwnedFd, Error> {
     fd.try_clone_to_owned().map_err(|error| Error::System {
         what: "cannot share the program",
         error,

@@ -9,6 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 const MAP_CREATE: i32 = 0;
 const PROGRAM_LOAD: i32 = 5;
+const TEST_RUN: i32 = 10;
 const LINK_CREATE: i32 = 28;
 /// `BPF_XDP`, a place to attach programs to.
 const BEFORE_PACKETS: u32 = 37;
@@ -33,7 +34,7 @@ pub(crate) fn load(kind: u32, program: &[u64]) -> io::Result<OwnedFd> {
     attributes.0[0] = pair(kind, len.map_err(|_| io::ErrorKind::InvalidInput)?);
     attributes.0[1] = program.as_ptr() as u64;
     attributes.0[2] = LICENSE.as_ptr() as u64;
-    bpf(PROGRAM_LOAD, &attributes)
+    open(PROGRAM_LOAD, &mut attributes)
 }
 
 /// Puts an XDP program before the packets of an interface, natively where its driver can: there it is until the descriptor is closed.
@@ -47,7 +48,29 @@ pub fn attach_xdp(program: BorrowedFd<'_>, interface: i32) -> io::Result<OwnedFd
         interface.cast_unsigned(),
     );
     attributes.0[1] = pair(BEFORE_PACKETS, 0);
-    bpf(LINK_CREATE, &attributes)
+    open(LINK_CREATE, &mut attributes)
+}
+
+/// Runs an XDP program so many times for frames that this interface received, says the kernel: what it passes the system gets.
+/// They are of 14 bytes before the program has changed them.
+///
+/// # Errors
+/// The system's: `EINVAL` where the interface's driver has nothing ready for such frames, `EPERM` without the right.
+pub fn run_for_frames(program: BorrowedFd<'_>, interface: i32, times: u32) -> io::Result<()> {
+    const LIVE_FRAMES: u32 = 1 << 1;
+    const FRAME: u32 = 14;
+    let frame = [0_u8; FRAME as usize];
+    // struct xdp_md: data, data_end, data_meta, the interface, its queue, the interface it leaves by.
+    let context = [0, FRAME, 0, interface.cast_unsigned(), 0, 0];
+    let mut attributes = Attributes::default();
+    attributes.0[0] = pair(program.as_raw_fd().cast_unsigned(), 0);
+    attributes.0[1] = pair(FRAME, 0);
+    attributes.0[2] = frame.as_ptr() as u64;
+    attributes.0[4] = pair(times, 0);
+    attributes.0[5] = pair(size_of_val(&context) as u32, 0);
+    attributes.0[6] = context.as_ptr() as u64;
+    attributes.0[8] = pair(LIVE_FRAMES, 0);
+    call(TEST_RUN, &mut attributes).map(|_| ())
 }
 
 /// An array of one number.
@@ -55,7 +78,7 @@ pub(crate) fn create_map() -> io::Result<OwnedFd> {
     let mut attributes = Attributes::default();
     attributes.0[0] = pair(ARRAY, 4);
     attributes.0[1] = pair(4, 1);
-    bpf(MAP_CREATE, &attributes)
+    open(MAP_CREATE, &mut attributes)
 }
 
 /// The clock of `bpf_ktime_get_ns`, in nanoseconds.
@@ -103,6 +126,22 @@ impl SharedArray {
         }
     }
 
+    /// Writes bytes from a word on. What does not fit is left out.
+    pub fn write(&mut self, word: usize, bytes: &[u8]) {
+        let room = self.words.saturating_sub(word) * 8;
+        let len = bytes.len().min(room);
+        // SAFETY: so many bytes are mapped from that word on, and no slice of Rust's is of them: `self` is borrowed alone. What
+        // programs of the kernel's read meanwhile is theirs.
+        unsafe {
+            let to = self
+                .start
+                .as_ptr()
+                .cast::<u8>()
+                .add(word.min(self.words) * 8);
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, len);
+        }
+    }
+
     /// Its words.
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: so many words are mapped at a page's start as long as `self` lives, readable and writable; any bits are
@@ -130,20 +169,26 @@ fn pair(first: u32, second: u32) -> u64 {
     u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }
 
-fn bpf(command: i32, attributes: &Attributes) -> io::Result<OwnedFd> {
+/// Runs a command that gives a descriptor.
+fn open(command: i32, attributes: &mut Attributes) -> io::Result<OwnedFd> {
+    let fd = call(command, attributes)?;
+    // SAFETY: the descriptor was just opened and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn call(command: i32, attributes: &mut Attributes) -> io::Result<i32> {
     // SAFETY: the attributes outlive the call and have the size given; pointers in them are to memory that does so, too.
-    // Both commands only read them and return a new descriptor or -1.
-    let fd = unsafe {
+    // The commands read that memory alone, and write nothing but fields of the attributes.
+    let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
             command,
-            core::ptr::from_ref(attributes),
+            core::ptr::from_mut(attributes),
             size_of::<Attributes>(),
         )
     };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
+    match result < 0 {
+        true => Err(io::Error::last_os_error()),
+        false => Ok(result as i32),
     }
-    // SAFETY: the descriptor was just opened and belongs to nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }

@@ -15,6 +15,9 @@ pub(crate) struct ReplayOptions {
     /// Onto this interface
     #[arg(short = 'i', long = "interface", value_name = "INTERFACE")]
     pub(crate) interface: String,
+    /// As if the interface had received the packets: nothing is sent (needs CAP_BPF)
+    #[arg(long)]
+    pub(crate) inbound: bool,
     #[command(flatten)]
     pub(crate) speed: Speed,
     /// Send everything so many times; each time hosts have other addresses, so that flows are new ones

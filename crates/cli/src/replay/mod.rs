@@ -7,6 +7,7 @@ use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
 use flowgauge_capture::PacketSource as _;
+use flowgauge_offload::Inbound;
 use flowgauge_sys::interfaces;
 use flowgauge_sys::transmit::TransmitSocket;
 use flowgauge_wire::{Batch, LinkType};
@@ -30,6 +31,8 @@ const EMSGSIZE: i32 = 90;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Shorter waits are waited out: the system's clock is no more exact.
 const SPIN: Duration = Duration::from_micros(80);
+/// To begin a run of the kernel's takes some 50 microseconds, whatever it is for.
+const BETWEEN_RUNS: Duration = Duration::from_millis(4);
 
 /// Runs the command.
 ///
@@ -54,17 +57,26 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<(), Failure> {
             "send onto an interface that leads nowhere else; --force if it is meant",
         ));
     }
-    let socket = TransmitSocket::open(index).map_err(|error| {
-        Failure::run(
-            format!("cannot send onto {name}: {error}"),
-            Some("it takes CAP_NET_RAW and an interface that is up (ip link)".to_owned()),
-        )
-    })?;
+    let way = match options.inbound {
+        true => Inbound::open(index)
+            .map(Way::In)
+            .map_err(|error| Failure::run(format!("{name} cannot receive packets from here: {error}"), Some("it takes CAP_BPF, CAP_NET_ADMIN and Linux 5.18, and an interface of Ethernet whose driver knows XDP; without --inbound packets are sent".to_owned())))?,
+        false => TransmitSocket::open(index).map(Way::Out).map_err(|error| {
+            Failure::run(
+                format!("cannot send onto {name}: {error}"),
+                Some("it takes CAP_NET_RAW and an interface that is up (ip link)".to_owned()),
+            )
+        })?,
+    };
+    let longest = mtu + LINK_HEADER;
     let mut replay = Replay {
         options,
         control: &control,
-        socket,
-        most: mtu + LINK_HEADER,
+        most: match options.inbound {
+            true => longest.min(Inbound::LONGEST - TAG),
+            false => longest,
+        },
+        way,
         pace: Pace::new(options.speed)?,
         start: Instant::now(),
         memory: Vec::new(),
@@ -89,7 +101,9 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<(), Failure> {
             break;
         }
     }
-    replay.conclude().and(sent)
+    let flushed = replay.way.flush();
+    let flushed = flushed.map_err(|error| replay.failed(&error));
+    replay.conclude().and(sent).and(flushed)
 }
 
 /// What was sent, and what was not.
@@ -110,10 +124,39 @@ struct Sent {
     latest_seconds: f64,
 }
 
+/// Where packets go.
+enum Way {
+    /// Out of the interface.
+    Out(TransmitSocket),
+    /// In, as if it had received them.
+    In(Inbound),
+}
+
+impl Way {
+    /// Sends the first of `frames`, and returns how many.
+    fn send(&mut self, frames: &[&[u8]]) -> io::Result<usize> {
+        match self {
+            Way::Out(socket) => socket.send(frames),
+            Way::In(inbound) => {
+                frames.iter().try_for_each(|frame| inbound.add(frame))?;
+                Ok(frames.len())
+            }
+        }
+    }
+
+    /// Nothing waits any more.
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Way::Out(_) => Ok(()),
+            Way::In(inbound) => inbound.flush(),
+        }
+    }
+}
+
 struct Replay<'a> {
     options: &'a ReplayOptions,
     control: &'a Control,
-    socket: TransmitSocket,
+    way: Way,
     /// The longest frame that the interface sends.
     most: u32,
     pace: Pace,
@@ -198,6 +241,9 @@ impl Replay<'_> {
             let due = self.pace.due(*time, frame.len());
             if ready.len() == TransmitSocket::MOST_PER_CALL || due > self.start.elapsed() {
                 self.send(&mut ready)?;
+                if due > self.start.elapsed() {
+                    self.way.flush().map_err(|error| self.failed(&error))?;
+                }
                 if !self.wait_until(due) {
                     break;
                 }
@@ -213,6 +259,12 @@ impl Replay<'_> {
 
     /// Waits; false if the user has had enough.
     fn wait_until(&self, due: Duration) -> bool {
+        let due = match self.way {
+            Way::In(_) if due > self.start.elapsed() => {
+                due.max(self.start.elapsed() + BETWEEN_RUNS)
+            }
+            _ => due,
+        };
         while !self.control.stopped() {
             let left = due.saturating_sub(self.start.elapsed());
             if left.is_zero() {
@@ -229,7 +281,7 @@ impl Replay<'_> {
     fn send(&mut self, ready: &mut Vec<&[u8]>) -> Result<(), Failure> {
         let mut rest = ready.as_slice();
         while !rest.is_empty() && !self.control.stopped() {
-            match self.socket.send(rest) {
+            match self.way.send(rest) {
                 Ok(sent) => {
                     let (done, left) = rest.split_at(sent.min(rest.len()));
                     self.sent.packets += done.len() as u64;
@@ -242,17 +294,19 @@ impl Replay<'_> {
                     self.sent.too_long += 1;
                     rest = rest.get(1..).unwrap_or_default();
                 }
-                Err(error) => {
-                    let name = &self.options.interface;
-                    return Err(Failure::run(
-                        format!("cannot send onto {name}: {error}"),
-                        Some("the interface has to be up, and to stay (ip link)".to_owned()),
-                    ));
-                }
+                Err(error) => return Err(self.failed(&error)),
             }
         }
         ready.clear();
         Ok(())
+    }
+
+    fn failed(&self, error: &io::Error) -> Failure {
+        let name = &self.options.interface;
+        Failure::run(
+            format!("cannot send onto {name}: {error}"),
+            Some("the interface has to be up, and to stay (ip link)".to_owned()),
+        )
     }
 
     fn conclude(mut self) -> Result<(), Failure> {
