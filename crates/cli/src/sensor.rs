@@ -45,8 +45,11 @@ pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
         },
         SensorCommand::Check(options) => {
             let checked = Sensor::check_config(&options.config);
-            let (devices, stacks) = checked.map_err(|error| unstarted(&error))?;
+            let (devices, stacks, notes) = checked.map_err(|error| unstarted(&error))?;
             let file = options.config.display();
+            for note in notes {
+                say!("{file}: {note}");
+            }
             say!("{file}: good: {devices} devices, {stacks} stacks");
             Ok(())
         }

@@ -52,47 +52,65 @@ pub struct ControlFile {
     changes: u64,
 }
 
-/// A file of control rows that cannot be used.
+/// A file of control rows that cannot be used, or a row of it.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct BadFile {
     what: String,
     hint: String,
+    waits: bool,
 }
 
 impl BadFile {
+    fn of(path: &Path, error: &LoadError) -> BadFile {
+        let text = error.to_string();
+        let (what, hint) = text
+            .split_once("\nhint: ")
+            .unwrap_or((&text, "docs/rmon.md says what a file of control rows holds"));
+        BadFile {
+            what: format!("{}: {what}", path.display()),
+            hint: hint.to_owned(),
+            waits: error.waits(),
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> &str {
         &self.hint
     }
+
+    /// Whether it is a row that names what is not there yet.
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
 }
 
 impl ControlFile {
-    /// Puts the rows of the file, if one is named, in the place of those that a probe has of its own. Returns warnings, of
-    /// rows that are not active, too.
+    /// Puts the rows of the file, if one is named, in the place of those that a probe has of its own.
     ///
     /// # Errors
-    /// It cannot be read, or its rows cannot be.
-    pub fn load(
-        path: Option<&Path>,
-        probe: &mut Probe,
-    ) -> Result<(ControlFile, Vec<String>), BadFile> {
-        let mut warnings = Vec::new();
+    /// It cannot be read, or is no such file.
+    pub fn load(path: Option<&Path>, probe: &mut Probe) -> Result<ControlFile, BadFile> {
         if let Some(path) = path {
-            let name = path.display();
             let text = text_of(path).map_err(|error| BadFile {
-                what: format!("cannot read {name}: {error}"),
+                what: format!("cannot read {}: {error}", path.display()),
                 hint: "it is a file of control rows; an empty one will do".to_owned(),
+                waits: false,
             })?;
-            let inactive = probe.load(&text).map_err(|error| bad(path, &error))?;
-            let lines = inactive.iter();
-            warnings.extend(lines.map(|row| format!("{name}: {row}\nThe row is not active.")));
+            let loaded = probe.load(&text);
+            loaded.map_err(|error| BadFile::of(path, &error))?;
         }
-        let file = ControlFile {
+        Ok(ControlFile {
             path: path.map(Path::to_owned),
             changes: probe.changes(),
-        };
-        Ok((file, warnings))
+        })
+    }
+
+    /// Why rows of the file are not active.
+    pub fn untaken(&self, probe: &Probe) -> Vec<BadFile> {
+        let path = self.path.iter();
+        path.flat_map(|path| probe.untaken().map(|error| BadFile::of(path, error)))
+            .collect()
     }
 
     /// Writes the file where managers have changed rows. Returns why it cannot be.
@@ -112,15 +130,4 @@ fn text_of(path: &Path) -> io::Result<String> {
     let bytes = files::named().read(path, MOST_BYTES)?;
     let bytes = bytes.ok_or_else(|| io::Error::other("it is longer than 16 MiB"))?;
     String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text in UTF-8"))
-}
-
-fn bad(path: &Path, error: &LoadError) -> BadFile {
-    let text = error.to_string();
-    let (what, hint) = text
-        .split_once("\nhint: ")
-        .unwrap_or((&text, "docs/rmon.md says what a file of control rows holds"));
-    BadFile {
-        what: format!("{}: {what}", path.display()),
-        hint: hint.to_owned(),
-    }
 }

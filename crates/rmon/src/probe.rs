@@ -14,7 +14,7 @@ use crate::jobs::Jobs;
 use crate::keys::IF_INDEX;
 use crate::observe::{Interface, Placed, Seen, Shared, octets};
 use crate::paths::Paths;
-use crate::saved::SavedRow;
+use crate::saved::Untaken;
 use crate::tables::Tables;
 use crate::{Oid, Value};
 
@@ -44,8 +44,8 @@ pub struct Probe {
     pub(crate) captured: Captured,
     /// Counts sets that changed control rows.
     pub(crate) changes: u64,
-    /// Control rows that name what is not there yet, to be taken when it is.
-    pub(crate) waiting: Vec<SavedRow>,
+    /// Control rows of a file that were not taken, as what they name is not there yet for instance.
+    pub(crate) waiting: Vec<Untaken>,
 }
 
 impl Default for Probe {
@@ -148,23 +148,17 @@ impl Probe {
     pub fn take_interface(&mut self, name: &str, number: u32, speed: u64) -> usize {
         let place = match self.interface_of(name) {
             Some(place) if self.interfaces[place].number == number => place,
-            known => {
-                // Nothing comes of its old number any more.
-                if let Some(gone) = known {
-                    self.interfaces[gone].name.clear();
-                }
-                self.add_interface(number, speed)
-            }
+            _ => self.add_interface(number, speed),
         };
         self.interfaces[place].name = name.to_owned();
         self.load_waiting();
         place
     }
 
-    /// The place of the interface of this name.
+    /// The place of the interface of this name: the last one, as nothing comes of its older numbers any more.
     pub fn interface_of(&self, name: &str) -> Option<usize> {
         let mut interfaces = self.interfaces.iter();
-        interfaces.position(|interface| interface.name == name)
+        interfaces.rposition(|interface| interface.name == name)
     }
 
     /// Counts the packets of a batch: those of the first interface if there is only one, else each by the place that its

@@ -9,13 +9,14 @@
 //! index = "1"
 //! state = "active"
 //! [row.values]
-//! hlHostControlDataSource = "1.3.6.1.2.1.2.2.1.1.2"
+//! hlHostControlDataSource = "eth0"
 //! hlHostControlNlMaxDesiredEntries = 1000
 //! ```
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use toml::Value as Cell;
 
 use crate::control::{Control, ControlRow};
 use crate::keys::IF_INDEX;
@@ -41,7 +42,16 @@ pub(crate) struct SavedRow {
     index: String,
     state: State,
     #[serde(default)]
-    values: BTreeMap<String, Stored>,
+    values: BTreeMap<String, Cell>,
+}
+
+/// A control row that is kept as it is, and why it was not taken.
+#[derive(Debug)]
+pub(crate) struct Untaken {
+    /// Its number in the file, from 1.
+    number: usize,
+    row: SavedRow,
+    why: Option<LoadError>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,13 +60,6 @@ enum State {
     Active,
     Inactive,
     Destroyed,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(untagged)]
-enum Stored {
-    Number(i32),
-    Text(String),
 }
 
 /// Why control rows cannot be read.
@@ -84,15 +87,35 @@ pub enum LoadError {
         /// The text.
         index: String,
     },
-    /// The table has no such column, or it cannot be set to this.
+    /// The table has no such column that can be set.
     #[error(
-        "row {row}: {column} is no column that can be set, or not to this value\nhint: columns are named as in the MIB module; numbers without, other values with quotes"
+        "row {row}: {table} {index}: {column} is no column that can be set\nhint: columns are named as in the MIB module; state stands for the status"
     )]
     Column {
         /// Number of the row in the file, from 1.
         row: usize,
+        /// The table.
+        table: String,
+        /// The index.
+        index: String,
         /// The column.
         column: String,
+    },
+    /// A column cannot have this value.
+    #[error("row {row}: {table} {index}: {column} = {value} cannot be\nhint: it takes {takes}")]
+    Cell {
+        /// Number of the row in the file, from 1.
+        row: usize,
+        /// The table.
+        table: String,
+        /// The index.
+        index: String,
+        /// The column.
+        column: &'static str,
+        /// The value, as in the file.
+        value: String,
+        /// What is right.
+        takes: String,
     },
     /// The row names an interface that is not there.
     #[error("row {row}: {table} {index}: there is no interface {interface:?}")]
@@ -123,7 +146,8 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    fn is_of_what_is_gone(&self) -> bool {
+    /// Whether it is about what is not there yet.
+    pub fn waits(&self) -> bool {
         match self {
             LoadError::Refused { error, .. } => *error == SetError::InconsistentValue,
             LoadError::Gone { .. } => true,
@@ -140,7 +164,7 @@ impl Probe {
         let keys: std::collections::BTreeSet<_> = keys.collect();
         let rows = keys.into_iter().filter(|(control, index)| {
             let mut waiting = self.waiting.iter();
-            !waiting.any(|row| row.is_of(*control, index))
+            !waiting.any(|it| it.row.is_of(*control, index))
         });
         for key in rows {
             let (initial, now) = (self.initial.get(key), self.controls.get(key));
@@ -166,69 +190,71 @@ impl Probe {
                 values: now.map_or_else(BTreeMap::new, |row| self.stored(table, row, initial)),
             });
         }
-        file.row.extend_from_slice(&self.waiting);
+        file.row
+            .extend(self.waiting.iter().map(|it| it.row.clone()));
         toml::to_string(&file).unwrap_or_default()
     }
 
-    /// Sets control rows from text that [`Probe::save`] has written, or that has been written by hand. Returns why rows stay inactive that
-    /// name an interface, row or object that is not there (any more): they are saved as they are, and taken when an interface comes.
+    /// Sets control rows from text that [`Probe::save`] has written, or that has been written by hand. Rows that cannot be
+    /// taken are [told](Probe::untaken), saved as they are, and tried again when an interface comes.
     ///
     /// # Errors
-    /// If the text has another form, names what is not there, or has a row that a manager could not set. Rows before
-    /// that stay.
-    pub fn load(&mut self, text: &str) -> Result<Vec<LoadError>, LoadError> {
+    /// The text has another form.
+    pub fn load(&mut self, text: &str) -> Result<(), LoadError> {
         let file: File = toml::from_str(text)?;
-        // Objects of user histories come with the rows of those, which have to be inactive for it.
-        let (objects, rows): (Vec<_>, Vec<_>) = file
-            .row
-            .iter()
-            .enumerate()
-            .partition(|(_, row)| row.table == Control::UserHistoryObject.name());
-        let mut inactive = Vec::new();
-        let mut wait = |probe: &mut Probe, row: &SavedRow, loaded| match loaded {
-            Err(error) if LoadError::is_of_what_is_gone(&error) => {
-                probe.waiting.push(row.clone());
-                inactive.push(error);
-                Ok(())
-            }
-            loaded => loaded,
-        };
-        for (at, row) in &rows {
-            match self.load_row(at + 1, row, false) {
-                loaded @ Err(LoadError::Gone { .. }) => wait(self, row, loaded)?,
-                loaded => loaded?,
-            }
-        }
-        for (at, row) in &objects {
-            self.load_row(at + 1, row, true)?;
-        }
-        for (at, row) in &rows {
-            let is_there = self.waiting.iter().all(|waits| !waits.is_same(row));
-            if row.state == State::Active && row.table != Control::Directory.name() && is_there {
-                let loaded = self.load_row(at + 1, row, true);
-                wait(self, row, loaded)?;
-            }
-        }
-        Ok(inactive)
+        let rows = (1..).zip(file.row);
+        self.waiting.extend(rows.map(|(number, row)| Untaken {
+            number,
+            row,
+            why: None,
+        }));
+        self.load_waiting();
+        Ok(())
     }
 
-    /// Takes the rows whose interfaces have come.
+    /// Why rows that were loaded are not taken.
+    pub fn untaken(&self) -> impl Iterator<Item = &LoadError> {
+        self.waiting.iter().filter_map(|row| row.why.as_ref())
+    }
+
+    /// Takes the rows whose interfaces have come. What they change is in the file already.
     pub(crate) fn load_waiting(&mut self) {
-        for row in core::mem::take(&mut self.waiting) {
-            let loaded = self.load_row(0, &row, false);
-            let loaded = match row.state {
-                State::Active => loaded.and_then(|()| self.load_row(0, &row, true)),
-                _ => loaded,
+        let changes = self.changes;
+        loop {
+            let rows = core::mem::take(&mut self.waiting);
+            let (count, objects) = (rows.len(), Control::UserHistoryObject.name());
+            // Objects of user histories come with the rows of those, which have to be inactive for it.
+            let (objects, rows) = rows.into_iter().partition(|it| it.row.table == objects);
+            let (rows, mut left) = self.load_rows(rows, false);
+            left.extend(self.load_rows(objects, true).1);
+            let is_active = |it: &Untaken| {
+                it.row.state == State::Active && it.row.table != Control::Directory.name()
             };
-            if loaded.is_err() {
-                self.waiting.push(row);
+            let active = rows.into_iter().filter(is_active).collect();
+            left.extend(self.load_rows(active, true).1);
+            left.sort_by_key(|it| it.number);
+            let is_over = left.is_empty() || left.len() == count;
+            self.waiting = left;
+            // Rows may be of others that stand behind them.
+            if is_over {
+                break;
             }
         }
+        self.changes = changes;
+    }
+
+    /// Returns the rows that were taken, and those that were not.
+    fn load_rows(&mut self, rows: Vec<Untaken>, activate: bool) -> (Vec<Untaken>, Vec<Untaken>) {
+        let tried = rows.into_iter().map(|it| Untaken {
+            why: self.load_row(it.number, &it.row, activate).err(),
+            ..it
+        });
+        tried.partition(|it| it.why.is_none())
     }
 
     /// A row that a manager has set waits for nothing any more.
     pub(crate) fn stop_waiting(&mut self, control: Control, index: &[u32]) {
-        self.waiting.retain(|row| !row.is_of(control, index));
+        self.waiting.retain(|it| !it.row.is_of(control, index));
     }
 
     fn load_row(&mut self, number: usize, row: &SavedRow, activate: bool) -> Result<(), LoadError> {
@@ -267,19 +293,33 @@ impl Probe {
             (_, true) => statuses[1],
             (_, false) => statuses[0],
         };
+        let refused = |error, column: Option<&Column>| {
+            let cell = column.and_then(|column| Some((column, row.values.get(column.name)?)));
+            match (error, cell) {
+                (SetError::WrongValue | SetError::WrongLength, Some((column, cell))) => {
+                    row.bad_cell(number, column, cell)
+                }
+                _ => row.refused(number, error),
+            }
+        };
         let mut set = Vec::new();
+        let mut set_columns = Vec::new();
         if let Some(status) = status {
             set.push((name(status.number), Value::Integer(wanted)));
+            set_columns.push(status);
         }
         if !activate || status.is_none() {
-            for (column, stored) in &row.values {
-                let known = table.columns.iter().find(|known| known.name == column);
-                let value =
-                    known.and_then(|known| Some((known.number, self.value(known, stored)?)));
-                let (column, value) = value.ok_or_else(|| match (known, stored) {
-                    (Some(known), Stored::Text(interface))
-                        if known.name.ends_with("DataSource") && !is_numbers(interface) =>
-                    {
+            for (column, cell) in &row.values {
+                let mut columns = table.columns.iter();
+                let known = columns.find(|known| known.name == column && known.is_stored());
+                let known = known.ok_or_else(|| LoadError::Column {
+                    row: number,
+                    table: row.table.clone(),
+                    index: row.index.clone(),
+                    column: column.clone(),
+                })?;
+                let value = self.value(known, cell).ok_or_else(|| match cell {
+                    Cell::String(interface) if names_interface(known) && !is_numbers(interface) => {
                         LoadError::Gone {
                             row: number,
                             table: row.table.clone(),
@@ -287,38 +327,67 @@ impl Probe {
                             interface: interface.clone(),
                         }
                     }
-                    _ => LoadError::Column {
-                        row: number,
-                        column: column.clone(),
-                    },
+                    _ => row.bad_cell(number, known, cell),
                 })?;
-                set.push((name(column), value));
+                set.push((name(known.number), value));
+                set_columns.push(known);
             }
         }
-        let done = self.test_set(&set).map_err(|(_, error)| error);
-        let done = done.and_then(|mut change| {
-            let done = self.commit_set(&mut change);
-            done.map_err(|_| SetError::CommitFailed)
-        });
-        done.map_err(|error| LoadError::Refused {
-            row: number,
-            table: row.table.clone(),
-            index: row.index.clone(),
-            error,
-            hint: match error {
-                SetError::InconsistentValue => "\nhint: an interface, row or object that it names is not there, or a column is missing",
-                SetError::NoCreation => "\nhint: the index is none of this table",
-                _ => "",
-            },
-        })
+        let mut change = self
+            .test_set(&set)
+            .map_err(|(at, error)| refused(error, set_columns.get(at).copied()))?;
+        let mut columns = table.columns.iter();
+        // One that an interface has from the start comes with that.
+        if row.state == State::Active
+            && !is_known
+            && columns
+                .any(|column| names_interface(column) && !row.values.contains_key(column.name))
+        {
+            return Err(refused(SetError::InconsistentValue, None));
+        }
+        let done = self.commit_set(&mut change);
+        done.map_err(|_| refused(SetError::CommitFailed, None))
     }
 }
 
 impl SavedRow {
-    fn is_same(&self, other: &SavedRow) -> bool {
-        (&self.table, &self.index) == (&other.table, &other.index)
+    fn refused(&self, number: usize, error: SetError) -> LoadError {
+        LoadError::Refused {
+            row: number,
+            table: self.table.clone(),
+            index: self.index.clone(),
+            error,
+            hint: match error {
+                SetError::InconsistentValue => {
+                    "\nhint: an interface, row or object that it names is not there, or a column is missing"
+                }
+                SetError::NoCreation => "\nhint: the index is none of this table",
+                _ => "",
+            },
+        }
     }
 
+    fn bad_cell(&self, number: usize, column: &Column, cell: &Cell) -> LoadError {
+        let takes = match column.syntax {
+            _ if names_interface(column) => "the name of an interface, in quotes".to_owned(),
+            Syntax::Integer(least, most) => format!("a number of {least} to {most}"),
+            Syntax::Octets(least, most) => {
+                format!("{least} to {most} octets, as text in quotes or as \"0x...\"")
+            }
+            _ => "an object identifier in quotes, as \"1.3.6.1.2.1.16.1.1.1.5.1\"".to_owned(),
+        };
+        LoadError::Cell {
+            row: number,
+            table: self.table.clone(),
+            index: self.index.clone(),
+            column: column.name,
+            value: cell.to_string(),
+            takes,
+        }
+    }
+}
+
+impl SavedRow {
     fn is_of(&self, control: Control, index: &[u32]) -> bool {
         self.table == control.name() && self.index == Oid::new(index).to_string()
     }
@@ -332,45 +401,56 @@ impl Probe {
         table: &Table,
         row: &ControlRow,
         initial: Option<&ControlRow>,
-    ) -> BTreeMap<String, Stored> {
+    ) -> BTreeMap<String, Cell> {
         let default = ControlRow::new(table);
         let usual = &initial.unwrap_or(&default).values;
         let columns = table.columns.iter().zip(&row.values).zip(usual);
         let differing =
             columns.filter(|((column, value), usual)| column.is_stored() && value != usual);
         let stored = differing.filter_map(|((column, value), _)| {
-            let stored = match value.as_ref()? {
-                Value::Integer(number) => Stored::Number(*number),
-                Value::Oid(identifier) => {
-                    let name = self.name_of(identifier);
-                    Stored::Text(name.unwrap_or_else(|| identifier.to_string()))
-                }
-                Value::Octets(octets) => Stored::Text(text(octets)),
+            let value = value.as_ref()?;
+            let name = self.name_of(column, value);
+            let cell = match value {
+                _ if name.is_some() => name?.into(),
+                Value::Integer(number) => (*number).into(),
+                Value::Oid(identifier) => identifier.to_string().into(),
+                Value::Octets(octets) => text(octets).into(),
                 _ => return None,
             };
-            Some((column.name.to_owned(), stored))
+            Some((column.name.to_owned(), cell))
         });
         stored.collect()
     }
 
-    fn name_of(&self, source: &Oid) -> Option<String> {
-        let [number] = source.numbers().strip_prefix(&IF_INDEX)? else {
-            return None;
+    /// The name of the interface that a column names.
+    fn name_of(&self, column: &Column, value: &Value) -> Option<String> {
+        let number = match value {
+            Value::Integer(number) if names_interface(column) => number.cast_unsigned(),
+            Value::Oid(source) => *source.numbers().strip_prefix(&IF_INDEX)?.first()?,
+            _ => return None,
         };
         let mut interfaces = self.interfaces.iter();
-        let found = interfaces.find(|interface| interface.number == *number)?;
+        let found = interfaces.find(|interface| interface.number == number)?;
         (!found.name.is_empty()).then(|| found.name.clone())
     }
 
-    fn value(&self, column: &Column, stored: &Stored) -> Option<Value> {
-        if let (Syntax::Oid, Stored::Text(text)) = (column.syntax, stored)
+    fn value(&self, column: &Column, cell: &Cell) -> Option<Value> {
+        if let (true, Cell::String(text)) = (names_interface(column), cell)
             && let Some(place) = self.interface_of(text).filter(|_| !text.is_empty())
         {
             let number = self.interfaces[place].number;
-            return Some(Value::Oid(Oid::new(&IF_INDEX).child(&[number])));
+            return Some(match column.syntax {
+                Syntax::Integer(..) => Value::Integer(number.cast_signed()),
+                _ => Value::Oid(Oid::new(&IF_INDEX).child(&[number])),
+            });
         }
-        value(column, stored)
+        value(column, cell)
     }
+}
+
+/// Whether a column says which interface a row is of.
+fn names_interface(column: &Column) -> bool {
+    column.name.ends_with("DataSource") || column.name == "channelIfIndex"
 }
 
 fn is_numbers(text: &str) -> bool {
@@ -388,11 +468,13 @@ fn text(octets: &[u8]) -> String {
     }
 }
 
-fn value(column: &Column, stored: &Stored) -> Option<Value> {
-    Some(match (column.syntax, stored) {
-        (Syntax::Integer(..), Stored::Number(number)) => Value::Integer(*number),
-        (Syntax::Oid, Stored::Text(text)) => Value::Oid(text.parse().ok()?),
-        (Syntax::Octets(..), Stored::Text(text)) => Value::Octets(match text.strip_prefix("0x") {
+fn value(column: &Column, cell: &Cell) -> Option<Value> {
+    Some(match (column.syntax, cell) {
+        (Syntax::Integer(..), Cell::Integer(number)) => {
+            Value::Integer(i32::try_from(*number).ok()?)
+        }
+        (Syntax::Oid, Cell::String(text)) => Value::Oid(text.parse().ok()?),
+        (Syntax::Octets(..), Cell::String(text)) => Value::Octets(match text.strip_prefix("0x") {
             None => text.as_bytes().to_vec(),
             Some(digits) => {
                 let (pairs, []) = digits.as_bytes().as_chunks::<2>() else {

@@ -8,7 +8,7 @@ use std::thread;
 
 use flowgauge_rmon::Probe;
 use flowgauge_rmon::agentx::{self, Address, Event, Identity};
-use flowgauge_rmon::feed::{Clock, ControlFile};
+use flowgauge_rmon::feed::{BadFile, Clock, ControlFile};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, Items, Outlet, Parallel, Registry, ResultInfo,
     ResultValue, SettingError, Settings, Stack, options,
@@ -18,6 +18,7 @@ use flowgauge_wire::Nanos;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
+use crate::config::{Config, ConfigError};
 use crate::news::News;
 use crate::text;
 
@@ -143,28 +144,17 @@ const LATE: u64 = 1_000_000_000;
 static AGENTS: Mutex<Vec<Arc<Agent>>> = Mutex::new(Vec::new());
 
 impl Agent {
-    /// The one that is wanted, which is started if need be.
-    fn of(wanted: &RmonConfig) -> Result<Arc<Agent>, Failure> {
-        let mut agents = AGENTS.lock();
-        if let Some(known) = agents.iter().find(|agent| agent.wanted == *wanted) {
-            return Ok(Arc::clone(known));
+    fn of(wanted: &RmonConfig) -> Option<Arc<Agent>> {
+        let agents = AGENTS.lock();
+        agents.iter().find(|it| it.wanted == *wanted).cloned()
+    }
+
+    fn start(wanted: RmonConfig, (tables, file): (Probe, ControlFile)) -> Result<(), String> {
+        let address = Address::from_str(&wanted.agentx).map_err(|error| error.to_string())?;
+        let news = News::default();
+        for row in file.untaken(&tables) {
+            news.tell(format!("rmon: {}", not_active(&row)));
         }
-        let address = Address::from_str(&wanted.agentx);
-        let address = address.map_err(|error| Failure::of(error, None))?;
-        let mut tables = Probe::new();
-        let loaded = ControlFile::load(wanted.config.as_deref(), &mut tables);
-        let (file, warnings) =
-            loaded.map_err(|error| Failure::of(&error, Some(error.hint().to_owned())))?;
-        let agent = Arc::new(Agent {
-            wanted: wanted.clone(),
-            tables: Mutex::new(tables),
-            clock: Clock::default(),
-            file: Mutex::new(file),
-            is_over: AtomicBool::new(false),
-            news: News::default(),
-            trouble: Mutex::default(),
-        });
-        warnings.into_iter().for_each(|line| agent.news.tell(line));
         let subagent = agentx::Options {
             address,
             identity: Identity {
@@ -173,6 +163,15 @@ impl Agent {
                 priority: wanted.priority,
             },
         };
+        let agent = Arc::new(Agent {
+            wanted,
+            tables: Mutex::new(tables),
+            clock: Clock::default(),
+            file: Mutex::new(file),
+            is_over: AtomicBool::new(false),
+            news,
+            trouble: Mutex::default(),
+        });
         let own = Arc::clone(&agent);
         let thread = thread::Builder::new().name("fg-rmon".to_owned());
         let started = thread.spawn(move || {
@@ -181,9 +180,9 @@ impl Agent {
                 own.tell(&event)
             });
         });
-        started.map_err(|error| Failure::of(format!("no thread can be started: {error}"), None))?;
-        agents.push(Arc::clone(&agent));
-        Ok(agent)
+        started.map_err(|error| format!("no thread can be started: {error}"))?;
+        AGENTS.lock().push(agent);
+        Ok(())
     }
 
     fn tell(&self, event: &Event) {
@@ -218,6 +217,62 @@ impl Agent {
             self.news.tell(why);
         }
     }
+}
+
+/// Starts the subagent that a configuration wants, if it does not run yet, with the tables of all interfaces: rows of its file
+/// are of those.
+pub(crate) fn begin(config: &Config) -> Result<(), ConfigError> {
+    let Some(wanted) = config.rmon.as_ref().map(RmonConfig::subagent) else {
+        return Ok(());
+    };
+    if Agent::of(&wanted).is_some() {
+        return Ok(());
+    }
+    let begun = Agent::start(wanted, tables(config)?);
+    begun.map_err(|error| ConfigError::new("rmon", error, "check the values"))
+}
+
+/// Finds out what is wrong with the file of control rows. Returns what is to be said of rows that will not be active.
+pub(crate) fn check(config: &Config) -> Result<Vec<String>, ConfigError> {
+    let (tables, file) = tables(config)?;
+    let untaken = file.untaken(&tables);
+    match untaken.iter().find(|row| !row.waits()) {
+        Some(row) => Err(of_file(row)),
+        None => Ok(untaken.iter().map(not_active).collect()),
+    }
+}
+
+fn tables(config: &Config) -> Result<(Probe, ControlFile), ConfigError> {
+    let mut tables = Probe::new();
+    let Some(rmon) = &config.rmon else {
+        return Ok((tables, ControlFile::default()));
+    };
+    for (name, device) in config.devices.iter().filter(|(name, _)| rmon.has(name)) {
+        take_interface(&mut tables, device.interface(name));
+    }
+    let file = ControlFile::load(rmon.config.as_deref(), &mut tables);
+    Ok((tables, file.map_err(|error| of_file(&error))?))
+}
+
+fn of_file(error: &BadFile) -> ConfigError {
+    ConfigError::new("rmon: config", error.to_string(), error.hint())
+}
+
+fn not_active(row: &BadFile) -> String {
+    format!("{row}; the row is not active; hint: {}", row.hint())
+}
+
+/// The place of a device's interface in the tables.
+fn take_interface(tables: &mut Probe, interface: Option<&str>) -> usize {
+    /// Of an interface that is not there.
+    const NO_NUMBER: u32 = 65_535;
+
+    let number = match interface {
+        Some(name) => interfaces::index_of(name).map_or(NO_NUMBER, i32::cast_unsigned),
+        None => 1,
+    };
+    let name = interface.unwrap_or_default();
+    tables.take_interface(name, number, interfaces::speed(name))
 }
 
 /// Looks after the subagents, which is done now and then, and tells what happened to them.
@@ -285,16 +340,9 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
 
 impl Component for Rmon {
     fn start(&mut self) -> Result<(), Failure> {
-        let agent = Agent::of(&self.wanted)?;
-        let number = match &self.interface {
-            Some(name) => interfaces::index_of(name).map_or(0, i32::cast_unsigned),
-            None => 1,
-        };
-        let name = self.interface.as_deref().unwrap_or_default();
-        let place = agent
-            .tables
-            .lock()
-            .take_interface(name, number, interfaces::speed(name));
+        let agent = Agent::of(&self.wanted);
+        let agent = agent.ok_or_else(|| Failure::of("its subagent has ended", None))?;
+        let place = take_interface(&mut agent.tables.lock(), self.interface.as_deref());
         self.agent = Some((agent, place));
         Ok(())
     }

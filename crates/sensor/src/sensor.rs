@@ -317,11 +317,11 @@ impl Sensor {
 
     /// Checks what [`start`](Sensor::start) would find wrong, as far as that can be seen without a device. Where this process
     /// is root it becomes the user that the sensor would, as files are written with that user's rights. Returns how many
-    /// devices and stacks there are.
+    /// devices and stacks there are, and what is to be said all the same.
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn check_config(config: &Path) -> Result<(usize, usize), StartError> {
+    pub fn check_config(config: &Path) -> Result<(usize, usize, Vec<String>), StartError> {
         let Checked { config, stacks } = Checked::read(config)?;
         let socket = &config.socket;
         let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.clone());
@@ -343,7 +343,8 @@ impl Sensor {
                 error,
             })?;
         }
-        Ok((config.devices.len(), config.stacks.len()))
+        let notes = rmon::check(&config)?;
+        Ok((config.devices.len(), config.stacks.len(), notes))
     }
 
     /// Captures on an interface for programs with libscap alone.
@@ -439,6 +440,7 @@ impl Sensor {
             user: "a process that gains no rights".to_owned(),
             error,
         })?;
+        rmon::begin(&state.checked.config)?;
         for (name, source) in opened {
             let stacks = state.checked.stacks.get(&name).cloned().unwrap_or_default();
             let holds = source.config.hold;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use flowgauge_capture::PacketSource as _;
 use flowgauge_rmon::Probe;
 use flowgauge_rmon::agentx::{self, Event, Identity};
-use flowgauge_rmon::feed::{Clock, ControlFile};
+use flowgauge_rmon::feed::{BadFile, Clock, ControlFile};
 use flowgauge_wire::decode::Decoder;
 use flowgauge_wire::{DecodedBatch, Nanos};
 use parking_lot::Mutex;
@@ -66,11 +66,14 @@ fn serve(options: &RmonServeOptions) -> Result<(), Failure> {
     let control = Control::install()?;
     control.say_what_takes_long(options.common.quiet);
     let (mut opened, mut probe) = open(&options.input, &control)?;
-    let kept = ControlFile::load(options.config.as_deref(), &mut probe);
-    let (mut kept, warnings) =
-        kept.map_err(|error| Failure::usage(error.to_string(), error.hint()))?;
-    for warning in warnings {
-        say!("flowgauge: warning: {warning}");
+    let refused = |error: BadFile| Failure::usage(error.to_string(), error.hint());
+    let mut kept = ControlFile::load(options.config.as_deref(), &mut probe).map_err(refused)?;
+    for row in kept.untaken(&probe) {
+        if !row.waits() {
+            return Err(refused(row));
+        }
+        say!("flowgauge: warning: {row}\nhint: {}", row.hint());
+        say!("The row is not active.");
     }
     let tables = Mutex::new(probe);
     let clock = Clock::default();

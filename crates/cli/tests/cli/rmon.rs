@@ -425,3 +425,65 @@ fn a_sensor_counts_in_the_same_tables_and_keeps_rows_over_a_reload() {
     assert!(stop.status.success(), "{}", stderr(&stop));
     assert!(sensor.0.wait().unwrap().success());
 }
+
+/// `sensor check` reads the file of control rows, too. A sensor starts without the rows that are wrong, tells them, and has those
+/// that name its interfaces.
+#[test]
+fn a_sensor_leaves_out_control_rows_that_are_wrong() {
+    let folder = Folder::new("rmon-rows");
+    let (trace, _) = folder.trace();
+    let (socket, said) = (folder.file("sensor.sock"), folder.file("said"));
+    let (config, kept) = (folder.file("sensor.toml"), folder.file("rows.toml"));
+    let rows = |cell: &str| {
+        let row = |table: &str, values: &str| {
+            format!(
+                "[[row]]\ntable = \"{table}\"\nindex = \"5\"\nstate = \"active\"\n[row.values]\n{values}\n"
+            )
+        };
+        [
+            row("bufferControlTable", "bufferControlChannelIndex = 5"),
+            row("channelTable", "channelIfIndex = 1"),
+            row("eventTable", cell),
+            row("hostControlTable", "hostControlDataSource = \"eth9\""),
+        ]
+        .concat()
+    };
+    let text = format!(
+        "socket = {socket:?}\nuser = \"root\"\n[devices.trace]\nfiles = [{trace:?}]\n\
+         [rmon]\nagentx = {:?}\nconfig = {kept:?}\n",
+        folder.file("nobody")
+    );
+    fs::write(&config, &text).unwrap();
+    let config = config.to_str().unwrap();
+    let check = || run(&["sensor", "check", "--config", config]);
+    fs::write(&kept, rows("eventType = 2")).unwrap();
+    let good = check();
+    assert!(good.status.success(), "{}", stderr(&good));
+    let waits = "rows.toml: row 4: hostControlTable 5: there is no interface \"eth9\"; the row is not active";
+    assert!(stderr(&good).contains(waits), "{}", stderr(&good));
+    assert_eq!(
+        stderr(&good).matches("rows.toml").count(),
+        1,
+        "{}",
+        stderr(&good)
+    );
+    fs::write(&kept, rows("eventType = true")).unwrap();
+    let bad = check();
+    assert_eq!(bad.status.code(), Some(2));
+    let wrong = "rows.toml: row 3: eventTable 5: eventType = true cannot be";
+    for part in [wrong, "hint: it takes a number of 1 to 4"] {
+        assert!(stderr(&bad).contains(part), "{}", stderr(&bad));
+    }
+    let errors = fs::File::create(&said).unwrap();
+    let child = command(&["sensor", "run", "--config", config])
+        .stderr(errors)
+        .spawn();
+    let mut sensor = Counting(child.unwrap());
+    says(&said, wrong);
+    says(&said, waits);
+    let stop = run(&["sensor", "stop", "--socket", socket.to_str().unwrap()]);
+    assert!(stop.status.success(), "{}", stderr(&stop));
+    assert!(sensor.0.wait().unwrap().success());
+    let said = fs::read_to_string(&said).unwrap();
+    assert_eq!(said.matches("rows.toml").count(), 2, "{said}");
+}

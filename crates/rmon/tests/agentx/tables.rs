@@ -135,6 +135,7 @@ fn the_documented_rows_are_read() {
     let mut probe = Probe::new();
     probe.add_interface(1, 0);
     probe.load(rows).unwrap();
+    assert_eq!(probe.untaken().map(ToString::to_string).next(), None);
     let threshold = root().child(&[3, 1, 1, 7, 1]);
     assert_eq!(probe.get(&threshold), Ok(Value::Integer(1_000_000)));
 }

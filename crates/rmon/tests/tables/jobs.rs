@@ -1,6 +1,6 @@
 //! Reports, histories, alarms: what happens at times of its own.
 
-use flowgauge_rmon::{Oid, Probe, SetError, Tree, Value};
+use flowgauge_rmon::{LoadError, Oid, Probe, SetError, Tree, Value};
 
 use crate::frames::{SPEED, send, tick, udp};
 use crate::sets::{name, set};
@@ -345,20 +345,33 @@ fn bad_files_are_refused_with_what_and_where() {
             "[[row]]\ntable = \"{table}\"\nindex = \"{index}\"\nstate = \"active\"\n[row.values]\n{values}\n"
         )
     };
+    let refused = Probe::new().load("row = 1").unwrap_err().to_string();
+    assert!(refused.contains("line 1"), "{refused}");
     for (text, expected) in [
-        ("row = 1".to_owned(), "line 1"),
         (
             row("hlHostTable", "1", ""),
-            "row 1: unknown table \"hlHostTable\"",
+            "row 2: unknown table \"hlHostTable\"",
         ),
         (
             row("hlHostControlTable", "a", ""),
-            "row 1: \"a\" is no index",
+            "row 2: \"a\" is no index",
         ),
         (row("hlHostControlTable", "0", ""), "noCreation"),
         (
             row("hlHostControlTable", "9", "hlHostControlOwner = 3"),
-            "hlHostControlOwner is no column",
+            "row 2: hlHostControlTable 9: hlHostControlOwner = 3 cannot be\nhint: it takes 0 to 127 octets",
+        ),
+        (
+            row("hlHostControlTable", "9", "hlHostControlDataSource = 1.5"),
+            "hlHostControlDataSource = 1.5 cannot be\nhint: it takes the name of an interface",
+        ),
+        (
+            row("eventTable", "9", "eventType = true"),
+            "eventType = true cannot be\nhint: it takes a number of 1 to 4",
+        ),
+        (
+            row("eventTable", "9", "eventType = 4294967297"),
+            "eventType = 4294967297 cannot be",
         ),
         (
             row("hlHostControlTable", "9", "owner = \"x\""),
@@ -370,13 +383,25 @@ fn bad_files_are_refused_with_what_and_where() {
                 "9",
                 "hlHostControlNlMaxDesiredEntries = -2",
             ),
-            "wrongValue",
+            "hlHostControlNlMaxDesiredEntries = -2 cannot be",
         ),
     ] {
+        // It alone is refused, and kept as it is for whoever mends it.
+        let others = ["1", "3"].map(|index| row("eventTable", index, "eventType = 2"));
+        let text = format!("{}{text}{}", others[0], others[1]);
         let mut probe = Probe::new();
         probe.add_interface(1, SPEED);
-        let error = probe.load(&text).unwrap_err().to_string();
-        assert!(error.contains(expected), "{error}");
+        probe.load(&text).unwrap();
+        let untaken: Vec<_> = probe.untaken().map(ToString::to_string).collect();
+        assert_eq!(untaken.len(), 1, "{untaken:?}");
+        assert!(untaken[0].contains(expected), "{}", untaken[0]);
+        assert!(probe.untaken().all(|error| !error.waits()), "{untaken:?}");
+        assert_eq!(probe.get(&name("9.1.1.7.3")), Ok(VALID));
+        let mut other = Probe::new();
+        other.add_interface(1, SPEED);
+        other.load(&probe.save()).unwrap();
+        assert_eq!(other.untaken().count(), 1, "{}", probe.save());
+        assert_eq!(other.save(), probe.save());
     }
     // Of an interface that is gone the row stays as it is, and begins when that is back.
     let gone = row(
@@ -386,12 +411,11 @@ fn bad_files_are_refused_with_what_and_where() {
     );
     let mut probe = Probe::new();
     probe.add_interface(1, SPEED);
-    let inactive = probe.load(&gone).unwrap();
-    assert_eq!(inactive.len(), 1);
+    probe.load(&gone).unwrap();
+    let inactive: Vec<_> = probe.untaken().collect();
     assert!(
-        inactive[0].to_string().contains("inconsistentValue"),
-        "{}",
-        inactive[0]
+        matches!(&inactive[..], [one] if one.waits() && one.to_string().contains("inconsistentValue")),
+        "{inactive:?}"
     );
     assert!(
         probe.save().contains("state = \"active\""),
@@ -606,12 +630,11 @@ fn rows_wait_for_their_interface() {
     assert!(first.contains("eth7"), "{first}");
     let mut probe = Probe::new();
     probe.take_interface("eth1", 1, SPEED);
-    let inactive = probe.load(&first).unwrap();
-    assert_eq!(inactive.len(), 1, "{inactive:?}");
+    probe.load(&first).unwrap();
+    let inactive: Vec<_> = probe.untaken().collect();
     assert!(
-        inactive[0].to_string().contains("no interface \"eth7\""),
-        "{}",
-        inactive[0]
+        matches!(&inactive[..], [one] if one.waits() && one.to_string().contains("no interface \"eth7\"")),
+        "{inactive:?}"
     );
     let saved = |probe: &Probe| {
         let saved = probe.save();
@@ -637,6 +660,53 @@ fn rows_wait_for_their_interface() {
     probe.load(&first).unwrap();
     set(&mut probe, &[("14.1.1.12.50", Value::Integer(6))]).unwrap();
     assert_eq!(saved(&probe).len(), 0);
+}
+
+/// Rows of channels are of an interface by its name, too, and rows of buffers wait with them, in whatever order they stand. A row
+/// that an interface has from the start waits for that, and takes no other's place.
+#[test]
+fn channels_and_what_is_theirs_wait_for_their_interface() {
+    let row = |table: &str, index: u32, values: &str| {
+        format!(
+            "[[row]]\ntable = \"{table}\"\nindex = \"{index}\"\nstate = \"active\"\n[row.values]\n{values}\n"
+        )
+    };
+    let text = [
+        row("bufferControlTable", 4, "bufferControlChannelIndex = 3"),
+        row("channelTable", 3, "channelIfIndex = \"eth7\""),
+        row("hostTopNControlTable", 5, "hostTopNHostIndex = 2\nhostTopNRateBase = 1\nhostTopNTimeRemaining = 10\nhostTopNRequestedSize = 3"),
+        row("hostControlTable", 2, "hostControlOwner = \"us\""),
+    ]
+    .concat();
+    let mut probe = Probe::new();
+    probe.take_interface("eth1", 1, SPEED);
+    probe.load(&text).unwrap();
+    assert!(probe.untaken().all(LoadError::waits));
+    assert_eq!(probe.untaken().count(), 4);
+    let changes = probe.changes();
+    probe.take_interface("eth7", 9, SPEED);
+    assert_eq!(probe.untaken().map(ToString::to_string).next(), None);
+    assert_eq!(probe.changes(), changes, "the file has them already");
+    assert_eq!(probe.get(&name("7.2.1.2.3")), Ok(Value::Integer(9)));
+    for status in ["7.2.1.12.3", "8.1.1.13.4", "4.1.1.6.2", "5.1.1.10.5"] {
+        assert_eq!(probe.get(&name(status)), Ok(VALID), "{status}");
+    }
+    let source = "1.3.6.1.2.1.2.2.1.1.9".parse::<Oid>().unwrap();
+    assert_eq!(probe.get(&name("4.1.1.2.2")), Ok(Value::Oid(source)));
+    assert!(
+        probe.save().contains("channelIfIndex = \"eth7\""),
+        "{}",
+        probe.save()
+    );
+    // Also when the interface has another number by now.
+    probe.take_interface("eth7", 10, SPEED);
+    let saved = probe.save();
+    assert!(saved.contains("channelIfIndex = \"eth7\""), "{saved}");
+    let mut probe = Probe::new();
+    probe.take_interface("eth1", 1, SPEED);
+    probe.take_interface("eth7", 10, SPEED);
+    probe.load(&saved).unwrap();
+    assert_eq!(probe.get(&name("7.2.1.2.3")), Ok(Value::Integer(10)));
 }
 
 /// Thousands of histories end their intervals at once, and cost no more than that.

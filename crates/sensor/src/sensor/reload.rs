@@ -47,6 +47,7 @@ impl Sensor {
         // What can fail, and what takes long, comes before anything is taken away.
         let opened = open_changed(&devices, &checked, self.became.as_deref())?;
         let tables = Tables::of(&checked.config).map_err(StartError::Revoked)?;
+        rmon::begin(&checked.config)?;
         let (before, ended, gone) = self.adopt(checked, tables, &mut said);
         close(&devices, ended);
         for (name, device) in gone {
