@@ -358,6 +358,7 @@ fn flow(
     }
     let every = Duration::from_nanos(options.every.0.max(1_000_000));
     let mut left = options.count.unwrap_or(u64::MAX);
+    let mut gone = Vec::new();
     // What came of a member that is late is shown with its next results.
     let mut came = vec![Came::default(); flow.size()];
     while left > 0 {
@@ -379,6 +380,7 @@ fn flow(
             }
         }
         if left == 1 {
+            gone = flow.gone();
             all = flow.close();
         }
         for ((results, state), came) in all.into_iter().zip(&states).zip(&mut came) {
@@ -394,7 +396,9 @@ fn flow(
                         return Err(Failure::run(failure, None));
                     }
                 }
-                (Err(error), false) => return Err(Failure::run(error, None)),
+                (Err(error), false) => {
+                    return Err(Failure::run(format!("{}: {error}", state.member), None));
+                }
                 (results, true) => print(&member_text(state, results, options.json)?)?,
             }
         }
@@ -404,6 +408,7 @@ fn flow(
         left -= 1;
     }
     match own {
+        _ if gone.len() == came.len() && !control.stopped() => Err(sensor_agent::gone(&gone)),
         Some((client, device, path)) => file_errors(&client, &device, path),
         None => Ok(()),
     }

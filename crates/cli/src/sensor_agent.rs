@@ -98,6 +98,18 @@ fn address_of(host: &str) -> Result<String, Failure> {
     })
 }
 
+/// Nothing more comes, of any member.
+pub(crate) fn gone(members: &[Member]) -> Failure {
+    let names: Vec<String> = members.iter().map(Member::to_string).collect();
+    Failure::run(
+        format!(
+            "{}: the sensor has stopped, or cannot be reached any more",
+            names.join(", ")
+        ),
+        Some("flowgauge sensor status says whether it is there".to_owned()),
+    )
+}
+
 /// A sensor that is not there or refuses: nothing has begun. One that has gone ends what has.
 pub(crate) fn failed(error: ClientError) -> Failure {
     let (what, hint) = (error.to_string(), error.hint());

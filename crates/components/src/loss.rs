@@ -101,7 +101,7 @@ impl Loss {
 
     fn give(&mut self, now: Nanos, out: &mut dyn Outlet) {
         for row in self.comparison.take_rows() {
-            if let flowgauge_loss::Of::Interval { .. } = row.of {
+            if row.of == flowgauge_loss::Of::Interval {
                 self.lost += row.sums.lost.max(0).unsigned_abs();
             }
             out.emit(Items::Records(&[RecordItem {

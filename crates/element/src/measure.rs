@@ -130,14 +130,14 @@ fn absent(names: &[String], states: Vec<MemberState>) -> Vec<String> {
         .collect()
 }
 
-/// Has devices observe until the time is over. What is told goes to what `begin` makes; where a sensor begins anew, to another one.
+/// Has devices observe until the time is over. What is told goes to `sink`.
 fn observe<S: Sink>(
     sensors: &Arc<Sensors>,
     task: &Task,
     (names, members): (&[String], Vec<Member>),
     filter: Option<&str>,
     is_cancelled: &dyn Fn() -> bool,
-    begin: impl Fn() -> S,
+    mut sink: S,
 ) -> Result<(S, Vec<String>), String> {
     let filter = filter.map(str::to_owned);
     let options = PointsOptions {
@@ -148,16 +148,15 @@ fn observe<S: Sink>(
         max_flows: MOST_FLOWS / 2,
     };
     let mut points = Points::open(sensors, members, &options).map_err(unreachable)?;
-    let (mut sink, mut notes) = (begin(), Vec::new());
+    let mut notes = Vec::new();
     wait(task, is_cancelled, || {
-        if points.look(&mut say) {
+        points.look(&mut sink, &mut say);
+        if points.take(&mut sink, &mut say) {
             notes = vec!["a sensor began anew: what came before is left out".to_owned()];
-            sink = begin();
         }
-        points.take(&mut sink, &mut say);
         points.flow().is_over()
     });
-    points.look(&mut say);
+    points.look(&mut sink, &mut say);
     let states = points.flow().states();
     let named = names.iter().zip(&states);
     let troubles = named.filter_map(|(name, state)| {
@@ -207,20 +206,20 @@ fn between(
         return Err("it is measured between two sensors, and there is one".to_owned());
     }
     let interval = task.interval();
-    let compare = || {
-        Comparison::new(ComparisonOptions {
-            points: names.len(),
-            pairs: pairs.iter().copied().collect(),
-            interval,
-            patience: Some(Nanos(interval.0 * 2)),
-            lag: Nanos(interval.0 * 3),
-            max_flows: MOST_FLOWS / 2,
-            flows: false,
-            one_way: false,
-        })
-    };
+    let compared = Comparison::new(ComparisonOptions {
+        points: names.len(),
+        pairs: pairs.into_iter().collect(),
+        interval,
+        patience: Some(Nanos(interval.0 * 2)),
+        lag: Nanos(interval.0 * 3),
+        max_flows: MOST_FLOWS / 2,
+        flows: false,
+        one_way: false,
+    });
     let points = (&names[..], members);
-    let (mut comparison, mut notes) = observe(sensors, task, points, None, is_cancelled, compare)?;
+    let (mut comparison, mut notes) = observe(sensors, task, points, None, is_cancelled, compared)?;
+    // Totals of before a sensor began anew.
+    comparison.take_rows();
     comparison.finish();
     if comparison.evicted() > 0 {
         notes.push(format!(
@@ -350,6 +349,10 @@ impl Sink for Flows {
     }
 
     fn advance(&mut self, _point: usize, _clock: Nanos, _dropped: u64) {}
+
+    fn begin_anew(&mut self) {
+        *self = Flows::default();
+    }
 }
 
 /// Throughput and round trips: what is told of flows, at each sensor for itself.
@@ -363,7 +366,14 @@ fn of_flows(
     let points = (&names[..], members);
     // Sensors may let handshakes be seen, and not what is said.
     let spoken = filter.and_then(|_| Applications::open(sensors, task).ok());
-    let (flows, mut notes) = observe(sensors, task, points, filter, is_cancelled, Flows::default)?;
+    let (flows, mut notes) = observe(
+        sensors,
+        task,
+        points,
+        filter,
+        is_cancelled,
+        Flows::default(),
+    )?;
     let (spoken, others) = spoken.map(Applications::close).unwrap_or_default();
     notes.extend(
         others

@@ -41,6 +41,12 @@ pub trait Sink {
 
     /// Some of what points saw is never told.
     fn cut(&mut self) {}
+
+    /// A point has gone, and what it counted last was never told.
+    fn broken(&mut self, _point: usize) {}
+
+    /// A point has begun anew: what was told so far is compared with nothing that comes.
+    fn begin_anew(&mut self);
 }
 
 impl Sink for Comparison {
@@ -54,6 +60,14 @@ impl Sink for Comparison {
 
     fn cut(&mut self) {
         Comparison::cut(self);
+    }
+
+    fn broken(&mut self, point: usize) {
+        Comparison::broken(self, point);
+    }
+
+    fn begin_anew(&mut self) {
+        Comparison::begin_anew(self);
     }
 }
 
@@ -116,30 +130,58 @@ impl Points {
         &self.flow
     }
 
-    /// Looks how the devices are, and what their captures have lost. Returns whether one has begun anew: what was told before then
-    /// cannot be compared with what comes.
-    pub fn look(&mut self, tell: &mut dyn FnMut(String)) -> bool {
+    /// Looks how the devices are, and what their captures have lost.
+    pub fn look(&mut self, sink: &mut dyn Sink, tell: &mut dyn FnMut(String)) {
         self.flow.refresh();
         look_for_drops(&self.sensors, &mut self.points, false);
-        let mut is_anew = false;
-        for (point, state) in self.points.iter_mut().zip(self.flow.states()) {
+        let states = self.flow.states().into_iter().enumerate();
+        for (point, (number, state)) in self.points.iter_mut().zip(states) {
             let trouble = state.trouble.map(|trouble| trouble.what);
             if point.trouble != trouble {
                 match &trouble {
-                    Some(what) => tell(format!("{}: {}: {what}", point.member, state.state)),
+                    Some(what) => {
+                        tell(format!("{}: {}: {what}", point.member, state.state));
+                        if point.generation > 0 {
+                            sink.broken(number);
+                        }
+                    }
                     None => tell(format!("{}: {}", point.member, state.state)),
                 }
                 point.trouble = trouble;
             }
-            is_anew |= point.generation != state.generation && point.generation > 0;
-            point.generation = state.generation;
         }
-        is_anew
     }
 
-    /// Takes what the devices have to tell.
-    pub fn take(&mut self, sink: &mut dyn Sink, tell: &mut dyn FnMut(String)) {
-        while self.told(self.flow.take(OBSERVE), sink, tell) {}
+    /// Takes what the devices have to tell. Returns whether one has begun anew.
+    pub fn take(&mut self, sink: &mut dyn Sink, tell: &mut dyn FnMut(String)) -> bool {
+        let mut is_anew = false;
+        loop {
+            let answers = self.flow.take(OBSERVE);
+            is_anew |= self.begin_anew(sink, tell);
+            if !self.told(answers, sink, tell) {
+                return is_anew;
+            }
+        }
+    }
+
+    /// Notes which devices have begun anew, before what they tell is taken in.
+    fn begin_anew(&mut self, sink: &mut dyn Sink, tell: &mut dyn FnMut(String)) -> bool {
+        let mut is_anew = false;
+        for (point, state) in self.points.iter_mut().zip(self.flow.states()) {
+            if point.generation != state.generation && point.generation > 0 {
+                is_anew = true;
+                (point.clock, point.forgotten) = (Nanos(0), 0);
+                tell(format!(
+                    "{}: it has begun anew: what comes is compared from there on, in totals of its own",
+                    point.member
+                ));
+            }
+            point.generation = state.generation;
+        }
+        if is_anew {
+            sink.begin_anew();
+        }
+        is_anew
     }
 
     /// Ends the observation, and takes the last of it. Returns which devices never observed.
@@ -148,6 +190,10 @@ impl Points {
         // The end is one answer: as little as can be is left for it.
         self.take(sink, tell);
         let last = self.flow.close();
+        self.begin_anew(sink, tell);
+        for (number, _) in last.iter().enumerate().filter(|(_, last)| last.is_err()) {
+            sink.broken(number);
+        }
         if self.told(last, sink, tell) {
             sink.cut();
             tell(

@@ -46,25 +46,20 @@ pub fn pairs(points: usize, matrix: bool) -> Vec<(usize, usize)> {
 /// Of what the numbers of a row are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// All flows in an interval, by the clock of the pair's first point.
-    Interval {
-        /// When it began.
-        start: Nanos,
-    },
+    /// All flows in an interval.
+    Interval,
     /// One direction of a flow.
     Flow {
         /// The flow.
         key: FlowKey,
         /// Which direction of it.
         direction: Direction,
-        /// When it began, by the clock of the first of the points that saw it.
-        first: Nanos,
         /// What became of it.
         verdict: Verdict,
     },
     /// An application: IP protocol, and the smaller of the ports.
     Application(u8, u16),
-    /// All flows of the run.
+    /// All flows of the run, or since a point began anew.
     Total,
 }
 
@@ -73,6 +68,9 @@ pub enum Of {
 pub struct Row {
     /// Of what.
     pub of: Of,
+    /// From when on: an interval, a flow, or what applications and totals are of, by the clock of the pair's first point; a flow's by
+    /// that of the first that saw it.
+    pub begin: Nanos,
     /// The point where packets come first.
     pub from: usize,
     /// The point where they come last.
@@ -92,6 +90,8 @@ pub struct Row {
 pub(crate) struct Point {
     /// From when on it observes.
     pub(crate) begin: Option<Nanos>,
+    /// From when on it is compared, where another comparison has what was before.
+    since: Nanos,
     /// Until when.
     pub(crate) end: Option<Nanos>,
     pub(crate) clock: Nanos,
@@ -210,10 +210,12 @@ impl Comparison {
         self.settle();
     }
 
-    /// A point observes no more.
-    pub fn end(&mut self, point: usize) {
+    /// A point has gone, and what it counted in the interval that its clock is in was never told.
+    pub fn broken(&mut self, point: usize) {
+        let interval = self.options.interval.0.max(1);
         if let Some(point) = self.points.get_mut(point) {
-            point.end = Some(point.clock);
+            let clock = point.clock.0;
+            point.end.get_or_insert(Nanos(clock - clock % interval));
         }
     }
 
@@ -338,14 +340,16 @@ impl Comparison {
                 self.points[points[0]].dropped(from, to),
                 self.points[points[1]].dropped(shifted(from, shift), shifted(to, shift)),
             ];
-            let rows = rows(Of::Interval { start }, points, &both, dropped, offset);
+            let rows = rows((Of::Interval, start), points, &both, dropped, offset);
             self.rows.extend(rows);
         }
     }
 
     /// All points have ended: tells of what is left, and of all together.
     pub fn finish(&mut self) {
-        (0..self.points.len()).for_each(|point| self.end(point));
+        for point in &mut self.points {
+            point.end.get_or_insert(point.clock);
+        }
         let mut left: Vec<(FlowKey, Flow)> = Vec::new();
         while let Some(entry) = self.flows.pop_lru() {
             left.push(entry);
@@ -360,14 +364,22 @@ impl Comparison {
             self.tell_intervals(number, u64::MAX);
             let pair = &self.pairs[number];
             let dropped = pair.points.map(|point| self.points[point].all_dropped());
+            let first = &self.points[pair.points[0]];
+            let begin = first.since.max(first.begin.unwrap_or_default());
             for ((protocol, port), both) in &pair.applications {
                 let of = Of::Application(*protocol, *port);
-                let rows = rows(of, pair.points, both, dropped, None);
+                let rows = rows((of, begin), pair.points, both, dropped, None);
                 self.rows.extend(rows);
             }
             let offset = pair.offset.zip(pair.error);
             let offset = offset.map(|(offset, error)| Offset { error, ..offset });
-            let rows = rows(Of::Total, pair.points, &pair.total, dropped, offset);
+            let rows = rows(
+                (Of::Total, begin),
+                pair.points,
+                &pair.total,
+                dropped,
+                offset,
+            );
             let way = |row: &Row| usize::from(row.from != pair.points[0]);
             self.rows.extend(rows.map(|row| Row {
                 delay: pair.delays[way(&row)],
@@ -379,6 +391,7 @@ impl Comparison {
     /// A point has begun anew: what was told so far is over, and compared with nothing that comes. Of flows that go on at other
     /// points what comes from now on counts.
     pub fn begin_anew(&mut self) {
+        (0..self.points.len()).for_each(|point| self.broken(point));
         let rest = |flow: &Flow| {
             let sides = flow.sides.iter().map(|both| {
                 let rest = |side: &Option<Box<Side>>| {
@@ -392,7 +405,12 @@ impl Comparison {
         let flows = self.flows.iter().rev();
         let flows: Vec<_> = flows.map(|(key, flow)| (*key, rest(flow))).collect();
         self.finish();
+        let points = self.points.iter().map(|point| Point {
+            since: point.end.unwrap_or_default(),
+            ..Point::default()
+        });
         *self = Comparison {
+            points: points.collect(),
             rows: self.take_rows(),
             evicted: self.evicted,
             ..Comparison::new(self.options.clone())
@@ -424,11 +442,11 @@ impl Row {
         // Less than nothing is within the error.
         let span = |nanos: Option<i64>| nanos.map(|nanos| Nanos(nanos.max(0).unsigned_abs()));
         let spans = |of: &Spread| (span(of.least()), span(of.mean()), span(of.most()));
-        let (of, time, protocol, port) = match self.of {
-            Of::Interval { start } => ("interval", Some(start), None, None),
-            Of::Flow { key, first, .. } => ("flow", Some(first), Some(key.protocol), None),
-            Of::Application(protocol, port) => ("application", None, Some(protocol), Some(port)),
-            Of::Total => ("total", None, None, None),
+        let (of, protocol, port) = match self.of {
+            Of::Interval => ("interval", None, None),
+            Of::Flow { key, .. } => ("flow", Some(key.protocol), None),
+            Of::Application(protocol, port) => ("application", Some(protocol), Some(port)),
+            Of::Total => ("total", None, None),
         };
         let flow = match self.of {
             Of::Flow {
@@ -449,7 +467,7 @@ impl Row {
         };
         LossRow {
             of,
-            time,
+            time: self.begin,
             from: name(self.from),
             to: name(self.to),
             flow,
@@ -497,7 +515,7 @@ impl Flow {
 
 /// A row for each direction in which there was something.
 fn rows(
-    of: Of,
+    (of, begin): (Of, Nanos),
     points: [usize; 2],
     both: &[Sums; 2],
     dropped: [u64; 2],
@@ -509,6 +527,7 @@ fn rows(
         let offset = offset.map(|offset| offset.seen(at == 0));
         Row {
             of,
+            begin,
             from: points[at],
             to: points[1 - at],
             sums: both[at],

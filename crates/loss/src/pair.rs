@@ -141,11 +141,9 @@ impl Pair {
         (teller, from): (usize, u64),
         points: &[Point],
     ) {
-        let [first, second] = self.points.map(|point| &flow.sides[point][direction]);
-        let (Some(first), Some(second)) = (first.as_deref(), second.as_deref()) else {
+        let Some(sides) = self.sides(&flow.sides, direction) else {
             return;
         };
-        let sides = [first, second];
         let mut paired = flow.pairs[number][direction].take();
         let mut from = from;
         let paired_now = paired.get_or_insert_with(|| {
@@ -162,22 +160,29 @@ impl Pair {
             .match_marks(sides, teller, from, is_whole);
         let other = flow.pairs[number][1 - direction].as_deref();
         self.decide(paired_now, sides, other, (false, None));
-        self.take(paired_now, first.last);
+        self.take(paired_now, sides[0].last);
         // What this one says may decide the other.
         if let Some(mut other) = flow.pairs[number][1 - direction].take() {
-            let [first, second] = self.points.map(|point| &flow.sides[point][1 - direction]);
-            if let (Some(first), Some(second)) = (first.as_deref(), second.as_deref()) {
-                self.decide(
-                    &mut other,
-                    [first, second],
-                    paired.as_deref(),
-                    (false, None),
-                );
-                self.take(&mut other, first.last);
+            if let Some(sides) = self.sides(&flow.sides, 1 - direction) {
+                self.decide(&mut other, sides, paired.as_deref(), (false, None));
+                self.take(&mut other, sides[0].last);
             }
             flow.pairs[number][1 - direction] = Some(other);
         }
         flow.pairs[number][direction] = paired;
+    }
+
+    /// What both points counted of a direction, if both did.
+    fn sides<'a>(
+        &self,
+        all: &'a [[Option<Box<Side>>; 2]],
+        direction: usize,
+    ) -> Option<[&'a Side; 2]> {
+        let side = |point: usize| {
+            let side = all[point][direction].as_deref();
+            side.filter(|side| side.has_counted())
+        };
+        Some([side(self.points[0])?, side(self.points[1])?])
     }
 
     /// Whether both observed when the flow began, the clocks differing by so much.
@@ -356,9 +361,9 @@ impl Pair {
             of: Of::Flow {
                 key: *key,
                 direction,
-                first: began,
                 verdict,
             },
+            begin: began,
             from: self.points[way],
             to: self.points[1 - way],
             delay: offset.map_or_else(Spread::default, |offset| sums.delay.less(offset.nanos)),

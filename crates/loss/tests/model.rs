@@ -239,7 +239,7 @@ fn check(path: &Path, rows: &[Row], truth: &Truth) -> Result<(), TestCaseError> 
     let mut sums = [[0_i64; 3]; 3];
     for row in rows {
         let kind = match row.of {
-            Of::Interval { .. } => 0,
+            Of::Interval => 0,
             Of::Flow { .. } => 1,
             Of::Total => 2,
             Of::Application(..) => continue,
@@ -270,7 +270,7 @@ fn check(path: &Path, rows: &[Row], truth: &Truth) -> Result<(), TestCaseError> 
             }
         }
         // Of clocks and delays the truth is within what is said.
-        if let (Of::Interval { .. }, Some(offset)) = (row.of, row.offset) {
+        if let (Of::Interval, Some(offset)) = (row.of, row.offset) {
             let shift = if row.from == 0 {
                 path.shift
             } else {
@@ -397,9 +397,7 @@ fn flows_are_compared_while_they_last() {
     let rows = compare(told(), interval, Some(Nanos(60 * SECOND)));
     check(&path, &rows, &truth).unwrap_or_else(|error| panic!("{error}"));
     let before_end = rows.iter().position(|row| row.of == Of::Total);
-    let intervals = rows
-        .iter()
-        .filter(|row| matches!(row.of, Of::Interval { .. }));
+    let intervals = rows.iter().filter(|row| matches!(row.of, Of::Interval));
     assert!(intervals.count() > 20 && before_end.is_some());
 }
 
@@ -695,4 +693,133 @@ fn what_a_point_that_begins_anew_counts_is_counted_once() {
         .map(|row| row.sums.sent + row.sums.received + row.sums.uncompared + row.sums.one_sided)
         .sum();
     assert_eq!(told, all);
+}
+
+/// A point as a sensor runs it: what it told waits until it is taken.
+struct Live {
+    observer: Observer,
+    told: Vec<Observation>,
+    clock: u64,
+}
+
+impl Live {
+    fn new(interval: Nanos) -> Live {
+        Live {
+            observer: Observer::new(ObserverOptions {
+                interval,
+                marks: 4,
+                timeout: Nanos(2 * interval.0),
+                max_flows: 1000,
+                key: HashSeed::PUBLIC,
+            }),
+            told: Vec::new(),
+            clock: 0,
+        }
+    }
+
+    fn tick(&mut self, now: u64) {
+        self.clock = now;
+        let told = &mut self.told;
+        (self.observer).tick(Nanos(now), &mut |one| told.push(one.clone()));
+    }
+}
+
+/// One of two sensors is killed at any time, and is back soon, or in the next interval: nothing is lost or copied on the way, and
+/// what cannot be compared is not told as such. Totals say from when on they are.
+#[test]
+fn a_point_that_is_killed_and_comes_back_is_no_loss() {
+    const TICK: u64 = SECOND / 16;
+    let path = Path {
+        seed: 3,
+        flows: 60,
+        packets: 60,
+        lost: 0,
+        copied: 0,
+        delay: MILLISECOND,
+        jitter: 0,
+        shift: 0,
+        routers: 1,
+        marks: 4,
+        is_text: false,
+    };
+    let (seen, _) = travel(&path);
+    let interval = Nanos(2 * SECOND);
+    let first = START / TICK + 1;
+    let mut compared = 0;
+    for (kill, away) in (0..96).flat_map(|at| [(first + 80 + at, 9), (first + 80 + at, 40)]) {
+        let killed = (kill % 2) as usize;
+        let mut comparison = Comparison::new(ComparisonOptions {
+            points: 2,
+            pairs: pairs(2, false),
+            interval,
+            patience: Some(Nanos(2 * interval.0)),
+            lag: Nanos(3 * interval.0),
+            max_flows: 1000,
+            flows: false,
+            one_way: false,
+        });
+        let mut live = [0, 1].map(|_| Some(Live::new(interval)));
+        let mut next = [0; 2];
+        for tick in first..first + 70 * 16 {
+            let now = tick * TICK;
+            if tick == kill {
+                live[killed] = None;
+            } else if tick == kill + away {
+                live[killed] = Some(Live::new(interval));
+            }
+            for (point, packets) in seen.iter().enumerate() {
+                let end = packets.partition_point(|packet| packet.time < now);
+                if let Some(live) = &mut live[point] {
+                    live.tick(now - TICK);
+                    for packet in &packets[next[point]..end] {
+                        let (decoded, frame) = packet.decoded();
+                        live.tick(packet.time.max(live.clock));
+                        live.observer.packet(&decoded, &frame);
+                    }
+                    live.tick(now);
+                }
+                next[point] = end;
+            }
+            // It is looked four times in an interval.
+            if tick % 8 != 0 {
+                continue;
+            }
+            if (kill..kill + 8).contains(&tick) {
+                comparison.broken(killed);
+            }
+            if (kill + away..kill + away + 8).contains(&tick) {
+                comparison.begin_anew();
+            }
+            for (point, live) in live.iter_mut().enumerate() {
+                let Some(live) = live else { continue };
+                live.told
+                    .drain(..)
+                    .for_each(|told| comparison.observe(point, &told));
+                comparison.advance(point, Nanos(live.clock), 0);
+            }
+        }
+        for (point, live) in live.iter_mut().flatten().enumerate() {
+            live.observer
+                .finish(&mut |told| comparison.observe(point, told));
+        }
+        comparison.finish();
+        let rows = comparison.take_rows();
+        for row in &rows {
+            let sums = &row.sums;
+            let wrong = (sums.lost, sums.duplicates, sums.one_sided);
+            assert_eq!(wrong, (0, 0, 0), "killed {kill} for {away}: {row:?}");
+        }
+        let totals = rows
+            .iter()
+            .filter(|row| row.of == Of::Total && row.from == 0);
+        let begins: Vec<Nanos> = totals.clone().map(|row| row.begin).collect();
+        assert!(
+            matches!(begins[..], [one, other] if one < other),
+            "{begins:?}"
+        );
+        compared += totals.map(|row| row.sums.sent).sum::<u64>();
+    }
+    // Most of what passed both.
+    let all = seen[0].iter().filter(|packet| !packet.is_back).count() as u64;
+    assert!(compared > 2 * 96 * all / 2, "{compared} of {all} each time");
 }

@@ -64,7 +64,7 @@ record! {
         let flow = it.flow.as_ref();
     }:
     of Text "OF" 1 = Symbol(it.of), "interval, flow, application or total";
-    time Time "TIME" 1 = it.time, "when the interval or the flow began, by the clock of the pair's first point; null for applications and totals";
+    time Time "TIME" 1 = it.time, "when the interval or the flow began, or what applications and totals are of, by the clock of the pair's first point";
     from Text "FROM" 1 = it.from, "the point that packets pass first";
     to Text "TO" 1 = it.to, "the point that packets pass last";
     src_ip Address "SOURCE" 2 = flow.map(|flow| (flow.source.0, flow.version)), "address of the sender, of a flow";
@@ -118,7 +118,7 @@ pub struct LossFlow {
 #[allow(missing_docs, reason = "the schema says what they are")]
 pub struct LossRow<'a> {
     pub of: &'static str,
-    pub time: Option<Nanos>,
+    pub time: Nanos,
     pub from: &'a str,
     pub to: &'a str,
     pub flow: Option<LossFlow>,

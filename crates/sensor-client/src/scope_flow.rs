@@ -244,6 +244,17 @@ impl ScopeFlow {
         known.peek().is_some() && known.all(|is_over| is_over)
     }
 
+    /// Members of which nothing more comes, though it should: those that are down, and interfaces whose sensor has stopped.
+    pub fn gone(&self) -> Vec<Member> {
+        let has_stopped =
+            |has: &mut Has| has.flow.opened().is_live && has.flow.readings().latest(0).is_last;
+        let gone = self.inner.members.map(has_stopped);
+        let gone = self.inner.members.all().zip(gone);
+        gone.filter(|(_, has_stopped)| has_stopped.unwrap_or(true))
+            .map(|(member, _)| member.clone())
+            .collect()
+    }
+
     /// How each member is.
     pub fn states(&self) -> Vec<MemberState> {
         let all = 0..self.size();

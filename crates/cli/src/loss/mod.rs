@@ -6,7 +6,7 @@ mod sensors;
 
 use std::path::Path;
 
-use flowgauge_loss::{Comparison, ComparisonOptions, Of, pairs};
+use flowgauge_loss::{Comparison, ComparisonOptions, Of, Sums, pairs};
 use flowgauge_record::loss::LOSS_SCHEMA;
 use flowgauge_record::{Format, RecordWriter};
 use flowgauge_sys::files::{self as named_files, How};
@@ -86,9 +86,16 @@ impl<'a> Report<'a> {
     fn write(&mut self) -> Result<(), Failure> {
         for row in self.comparison.take_rows() {
             match row.of {
-                Of::Interval { start } => self.chart.add(start, &row),
+                Of::Interval => self.chart.add(row.begin, &row),
                 Of::Total => {
-                    self.packets += row.sums.sent + row.sums.received + row.sums.uncompared;
+                    let Sums {
+                        sent,
+                        received,
+                        one_sided,
+                        uncompared,
+                        ..
+                    } = row.sums;
+                    self.packets += sent + received + one_sided + uncompared;
                     self.uncompared += row.sums.uncompared;
                 }
                 _ => {}
@@ -101,12 +108,6 @@ impl<'a> Report<'a> {
         failure::of_writer(&mut self.writer)
     }
 
-    /// What was told so far is compared with nothing that comes.
-    fn begin_anew(&mut self) -> Result<(), Failure> {
-        self.comparison.begin_anew();
-        self.write()
-    }
-
     fn finish(mut self) -> Result<(), Failure> {
         self.comparison.finish();
         self.write()?;
@@ -115,6 +116,15 @@ impl<'a> Report<'a> {
             say!("note: {evicted} flows were ended early to bound memory; raise --max-flows");
         }
         let (uncompared, packets) = (self.uncompared, self.packets);
+        if packets == 0 && !self.options.output.common.quiet {
+            say!(
+                "note: nothing was compared: no point saw an IP packet{}",
+                match &self.options.filter {
+                    Some(_) => " that passes --filter",
+                    None => "",
+                }
+            );
+        }
         if uncompared > packets / 10 && !self.options.output.common.quiet {
             say!(
                 "note: {uncompared} of {packets} packets counted at the points were not compared, being before the first \

@@ -40,19 +40,17 @@ pub(super) fn run(options: &LossOptions, control: &Control) -> Result<(), Failur
         while Instant::now() < wake && !control.stopped() {
             std::thread::sleep(LEAST_LOOK);
         }
-        let is_anew = points.look(&mut tell);
+        points.look(&mut report.comparison, &mut tell);
         is_last = control.stopped()
             || until.is_some_and(|until| Instant::now() >= until)
             || points.flow().is_over();
-        // What is counted anew at one is compared anew at all.
-        if is_anew {
-            report.begin_anew()?;
-        }
         points.take(&mut report.comparison, &mut tell);
         report.write()?;
     }
+    let gone = points.flow().gone();
     let silent = points.close(&mut report.comparison, &mut tell);
-    let observed = report.names.len() - silent.len();
+    let all = report.names.len();
+    let observed = all - silent.len();
     report.finish()?;
     match observed {
         0 | 1 => {
@@ -62,6 +60,7 @@ pub(super) fn run(options: &LossOptions, control: &Control) -> Result<(), Failur
                 Some("what was said of them on the way tells why".to_owned()),
             ))
         }
+        _ if gone.len() == all && !control.stopped() => Err(sensor_agent::gone(&gone)),
         _ => Ok(()),
     }
 }

@@ -12,6 +12,7 @@ use flowgauge_wire::{Batch, DecodedBatch, Ledger, LinkType, Nanos, PacketDescrip
 use serde_json::Value;
 
 use crate::command_support::{Folder, command, run, wait_until};
+use crate::mapi::Sensor;
 
 /// What the second clock shows more.
 const SHIFT: u64 = 3_700_000_000;
@@ -385,6 +386,41 @@ fn sensors_tell_what_files_tell() {
     let intervals = of(&rows, "interval").map(|row| row["time"].as_str().unwrap());
     let intervals: Vec<&str> = intervals.collect();
     assert!(intervals.is_sorted() && intervals.len() > 4);
+}
+
+/// Where all sensors have stopped the command ends with what there is, and says why; and that nothing was seen.
+#[test]
+fn points_whose_sensor_stops_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let devices = ["a", "b"].map(|name| {
+        format!("[devices.{name}]\ninterface = \"lo\"\nfilter = \"host 192.0.2.77\"\n")
+    });
+    let _sensor = Sensor::with(folder, &devices.concat());
+    let socket = folder.join("sock").to_str().unwrap().to_owned();
+    let mut loss = command(&[
+        "loss",
+        "--between",
+        "a,b",
+        "--for",
+        "1h",
+        "--socket",
+        &socket,
+    ]);
+    let loss = loss.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let loss = loss.unwrap();
+    wait_until("both devices have the flow", || {
+        let flows = run(&["sensor", "flows", "--json", "--socket", &socket]);
+        String::from_utf8_lossy(&flows.stdout).lines().count() == 2
+    });
+    let stopped = run(&["sensor", "stop", "--socket", &socket]);
+    assert!(stopped.status.success());
+    let done = loss.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    for part in ["no point saw an IP packet", "a, b: the sensor has stopped"] {
+        assert!(said.contains(part), "{said}");
+    }
 }
 
 /// Several points on a path: nothing is lost between equal files.

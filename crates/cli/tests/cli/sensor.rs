@@ -251,6 +251,43 @@ fn flows_are_listed_and_have_their_last_results() {
     assert!(sensor.0.wait().unwrap().success());
 }
 
+/// A flow on an interface whose sensor is stopped, or killed, has what came until then, and says why nothing more does.
+#[test]
+fn a_flow_whose_sensor_goes_says_so() {
+    for (end, said, has_results) in [
+        ("-TERM", "lo: the sensor has stopped", true),
+        ("-KILL", "lo: ", false),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let sensor = Sensor::with(folder, "[devices.lo]\n");
+        let arguments = [
+            "flow", "-d", "lo", "--every", "2s", "-c", "99", "--json", "count",
+        ];
+        let mut flow = asked(folder, &arguments);
+        let flow = flow.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let flow = flow.unwrap();
+        let patience = Instant::now() + Duration::from_secs(60);
+        while output(folder, &["flows", "--json"]).0.lines().count() != 1 {
+            assert!(Instant::now() < patience);
+            thread::sleep(Duration::from_millis(20));
+        }
+        signal(&sensor.0, end);
+        let Output {
+            stdout,
+            stderr,
+            status,
+        } = flow.wait_with_output().unwrap();
+        let [results, errors] = [stdout, stderr].map(|it| String::from_utf8(it).unwrap());
+        assert_eq!(status.code(), Some(1), "{end}: {errors}");
+        assert!(errors.contains(said), "{end}: {errors}");
+        if has_results {
+            let last: Value = serde_json::from_str(results.lines().last().unwrap()).unwrap();
+            assert!(last["is_last"] == true, "{results}");
+        }
+    }
+}
+
 #[test]
 fn a_sensor_that_is_not_there_or_refuses_is_no_start() {
     let folder = tempfile::tempdir().unwrap();
