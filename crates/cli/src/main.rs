@@ -57,11 +57,12 @@ fn main() -> ExitCode {
     flowgauge_link::tell_notices(|line| say!("flowgauge: {line}"));
     process::allow_file_limits();
     process::explain_abort(NO_MEMORY, i32::from(failure::EXIT_FAILED));
-    let cli = match Cli::try_parse() {
+    let mut cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return failure::of_arguments(&error),
     };
-    match testing::obey().and_then(|()| run(&cli.command)) {
+    let settled = testing::obey().and_then(|()| cli.command.settle());
+    match settled.and_then(|()| run(&cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

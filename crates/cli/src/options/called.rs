@@ -1,6 +1,6 @@
 //! Options of commands of which one is called.
 
-use core::ops::Deref;
+use core::ops::{Deref, DerefMut};
 
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
@@ -13,6 +13,12 @@ impl<T> Deref for Called<T> {
 
     fn deref(&self) -> &T {
         &self.0
+    }
+}
+
+impl<T> DerefMut for Called<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
     }
 }
 

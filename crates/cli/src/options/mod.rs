@@ -57,9 +57,12 @@ pub(crate) use shared::{
     PresetOptions, RecordOptions,
 };
 pub(crate) use stack::{
-    BenchOptions, FormatOptions, ListOptions, RunOptions, ShowOptions, StackCommand, StackOptions,
+    BenchOptions, FormatOptions, GivenStack, ListOptions, RunOptions, ShowOptions, StackCommand,
+    StackOptions,
 };
 use values::parse_positive;
+
+use crate::failure::Failure;
 
 /// Passive network monitoring: packets go in, flows, streams and reports come out.
 #[derive(Debug, Parser)]
@@ -134,6 +137,17 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Finds out what words without an option are, where that depends on others.
+    ///
+    /// # Errors
+    /// They contradict each other.
+    pub(crate) fn settle(&mut self) -> Result<(), Failure> {
+        match self {
+            Command::Stack(options) => options.command.settle(),
+            _ => Ok(()),
+        }
+    }
+
     /// How records are written, of commands that write records.
     pub(crate) fn output(&self) -> Option<&OutputOptions> {
         match self {

@@ -1,8 +1,12 @@
 //! `stack`
 
-use std::path::{Path, PathBuf};
+use core::ops::Deref;
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+
+use crate::failure::Failure;
 
 use super::agent::{AdminOptions, AgentOptions};
 use super::shared::{CommonOptions, InputOptions, OutputOptions};
@@ -22,7 +26,7 @@ pub(crate) enum StackCommand {
     /// List the components that stacks are made of
     List(ListOptions),
     /// Check a stack without running it
-    Check(FileOptions),
+    Check(PlacedStack),
     /// Format a stack in the standard layout
     Fmt(FormatOptions),
     /// Show the components of a stack and their connections
@@ -52,12 +56,7 @@ pub(crate) struct ListOptions {
 #[derive(Args, Debug)]
 pub(crate) struct GivenStack {
     /// The stack's file; "-" is standard input
-    #[arg(
-        short = 'f',
-        long = "file",
-        value_name = "FILE",
-        required_unless_present = "expression"
-    )]
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// A stack given here instead of in a file: 'tcpscan - count'
     #[arg(
@@ -69,30 +68,81 @@ pub(crate) struct GivenStack {
     pub(crate) expression: Option<String>,
 }
 
-/// `stack check`
+impl GivenStack {
+    /// There is none.
+    pub(crate) fn missing() -> Failure {
+        Failure::usage(
+            "there is no stack",
+            "name its file, -f FILE, or write it: -e 'tcpscan - count'",
+        )
+    }
+}
+
+/// A stack whose file may be named without -f, too.
 #[derive(Args, Debug)]
-pub(crate) struct FileOptions {
-    /// The stack's file; "-" is standard input
-    #[arg(value_name = "FILE", required_unless_present = "expression")]
-    pub(crate) file: Option<PathBuf>,
-    /// A stack given here instead of in a file: 'tcpscan - count'
-    #[arg(
-        short = 'e',
-        long = "expression",
-        value_name = "STACK",
-        conflicts_with = "file"
-    )]
-    pub(crate) expression: Option<String>,
+pub(crate) struct PlacedStack {
+    /// The stack's file, unless -f or -e gives the stack
+    #[arg(value_name = "STACK")]
+    word: Option<PathBuf>,
+    #[command(flatten)]
+    given: GivenStack,
+}
+
+impl PlacedStack {
+    /// Finds out what the first word is: the stack's file, or one of those that follow.
+    fn settle(&mut self, rest: Option<&mut Vec<OsString>>) -> Result<(), Failure> {
+        let is_given = self.given.file.is_some() || self.given.expression.is_some();
+        match (self.word.take(), is_given, rest) {
+            (None, true, _) => Ok(()),
+            (None, false, _) => Err(GivenStack::missing()),
+            (file, false, _) => {
+                self.given.file = file;
+                Ok(())
+            }
+            (Some(word), true, Some(rest)) => {
+                rest.insert(0, word.into_os_string());
+                Ok(())
+            }
+            (Some(word), true, None) => Err(Failure::usage(
+                format!("{}: there is a stack already", word.display()),
+                "leave it out, or -f and -e",
+            )),
+        }
+    }
+}
+
+impl Deref for PlacedStack {
+    type Target = GivenStack;
+
+    fn deref(&self) -> &GivenStack {
+        &self.given
+    }
+}
+
+impl StackCommand {
+    /// Finds out which words are stacks.
+    ///
+    /// # Errors
+    /// There is none, or there are several.
+    pub(crate) fn settle(&mut self) -> Result<(), Failure> {
+        match self {
+            StackCommand::Check(stack) => stack.settle(None),
+            StackCommand::Fmt(options) => options.stack.settle(None),
+            StackCommand::Show(options) => options.stack.settle(Some(&mut options.input.rest)),
+            StackCommand::Run(options) => options.stack.settle(Some(&mut options.input.rest)),
+            StackCommand::Bench(options) => options.stack.settle(None),
+            StackCommand::List(_) | StackCommand::Agent(_) | StackCommand::Admin(_) => Ok(()),
+        }
+    }
 }
 
 /// `stack fmt`
 #[derive(Args, Debug)]
 pub(crate) struct FormatOptions {
-    /// The stack's file; "-" is standard input
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) stack: PlacedStack,
     /// Write back to the file instead of to standard output
-    #[arg(short = 'i', long)]
+    #[arg(short = 'i', long, conflicts_with = "expression")]
     pub(crate) in_place: bool,
     /// Only check: exit code 1 if the layout differs
     #[arg(long, conflicts_with = "in_place")]
@@ -102,12 +152,8 @@ pub(crate) struct FormatOptions {
 /// `stack show`
 #[derive(Args, Debug)]
 pub(crate) struct ShowOptions {
-    /// The stack's file; "-" is standard input
-    #[arg(value_name = "STACK", required_unless_present = "expression")]
-    file: Option<PathBuf>,
-    /// A stack given here instead of in a file: 'tcpscan - count'
-    #[arg(short = 'e', long = "expression", value_name = "STACK")]
-    pub(crate) expression: Option<String>,
+    #[command(flatten)]
+    pub(crate) stack: PlacedStack,
     /// Write a graph for Graphviz (dot -Tsvg)
     #[arg(long, conflicts_with_all = ["read", "interface", "watch"])]
     pub(crate) dot: bool,
@@ -117,24 +163,9 @@ pub(crate) struct ShowOptions {
     #[command(flatten)]
     pub(crate) watch: WatchOption,
     #[command(flatten)]
-    input: InputOptions,
+    pub(crate) input: InputOptions,
     #[command(flatten)]
     pub(crate) common: CommonOptions,
-}
-
-impl ShowOptions {
-    /// The stack's file and what it reads. Where the stack stands on the command line the first word is
-    /// the filter's.
-    pub(crate) fn places(&self) -> (Option<&Path>, InputOptions) {
-        let mut input = self.input.clone();
-        match &self.file {
-            Some(word) if self.expression.is_some() => {
-                input.rest.insert(0, word.clone().into_os_string());
-                (None, input)
-            }
-            file => (file.as_deref(), input),
-        }
-    }
 }
 
 /// How often is said what runs.
@@ -158,7 +189,7 @@ pub(crate) struct WatchOption {
 #[derive(Args, Debug)]
 pub(crate) struct BenchOptions {
     #[command(flatten)]
-    pub(crate) stack: GivenStack,
+    pub(crate) stack: PlacedStack,
     /// Read packets from files, into memory first
     #[arg(short = 'r', long = "read", value_name = "FILE", num_args = 1.., required = true)]
     pub(crate) read: Vec<PathBuf>,
@@ -177,7 +208,7 @@ pub(crate) struct BenchOptions {
 #[derive(Args, Debug)]
 pub(crate) struct RunOptions {
     #[command(flatten)]
-    pub(crate) stack: GivenStack,
+    pub(crate) stack: PlacedStack,
     #[command(flatten)]
     pub(crate) watch: WatchOption,
     /// Confine all files, named on the command line and in the stack, to this folder

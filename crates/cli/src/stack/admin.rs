@@ -12,7 +12,7 @@ use super::{agent, print};
 use crate::credential;
 use crate::failure::Failure;
 use crate::keys;
-use crate::options::{AdminCommand, AdminOptions, DefinitionOptions};
+use crate::options::{AdminCommand, AdminOptions, DefinitionOptions, GivenStack};
 
 /// How long an agent has to answer: a stack that is stopped has its time, too.
 const WAIT: Duration = Duration::from_secs(30);
@@ -110,9 +110,10 @@ fn output(text: &str) -> Result<(), Failure> {
 }
 
 fn definition(action: &str, options: &DefinitionOptions) -> Result<Value, Failure> {
-    let text = match &options.stack.expression {
-        Some(expression) => expression.clone(),
-        None => text_of(options.stack.file.as_deref().unwrap_or(Path::new("-")))?,
+    let text = match (&options.stack.expression, &options.stack.file) {
+        (Some(expression), _) => expression.clone(),
+        (None, Some(file)) => text_of(file)?,
+        (None, None) => return Err(GivenStack::missing()),
     };
     Ok(json!({
         "do": action,

@@ -29,11 +29,7 @@ struct Kept {
 /// # Errors
 /// What went wrong, for the user.
 pub(super) fn run(options: &BenchOptions) -> Result<(), Failure> {
-    let text = read::text(
-        options.stack.file.as_deref(),
-        options.stack.expression.as_deref(),
-    )?;
-    let program = read::program(text)?;
+    let program = read::program(read::given(&options.stack)?)?;
     crate::anonymize::refuse_if_forced("bench reads packets as they are")?;
     let source = open_all(&options.read).map_err(|error| Failure::opening(&error))?;
     let batches = keep(source, usize::from(options.batch))?;

@@ -30,10 +30,7 @@ use crate::sinks;
 pub(crate) fn run(options: &StackOptions) -> Result<(), Failure> {
     match &options.command {
         StackCommand::List(options) => list::run(options),
-        StackCommand::Check(options) => {
-            let text = read::text(options.file.as_deref(), options.expression.as_deref())?;
-            read::program(text).map(|_| ())
-        }
+        StackCommand::Check(options) => read::program(read::given(options)?).map(|_| ()),
         StackCommand::Fmt(options) => reformat(options),
         StackCommand::Show(options) => show::run(options),
         StackCommand::Run(options) => run::run(options),
@@ -44,7 +41,7 @@ pub(crate) fn run(options: &StackOptions) -> Result<(), Failure> {
 }
 
 fn reformat(options: &FormatOptions) -> Result<(), Failure> {
-    let text = read::text(Some(&options.file), None)?;
+    let text = read::given(&options.stack)?;
     let before = text.text.clone();
     let name = text.name.clone();
     let formatted = format(&read::document(text)?);
@@ -63,13 +60,14 @@ fn reformat(options: &FormatOptions) -> Result<(), Failure> {
     if formatted == before {
         return Ok(());
     }
-    if options.file.as_os_str() == "-" {
+    let file = options.stack.file.as_deref();
+    let Some(file) = file.filter(|file| file.as_os_str() != "-") else {
         return Err(Failure::usage(
             "standard input cannot be written back",
             "leave -i out",
         ));
-    }
-    rewrite(&options.file, formatted.as_bytes()).map_err(|error| {
+    };
+    rewrite(file, formatted.as_bytes()).map_err(|error| {
         Failure::run(
             format!("{name}: {error}"),
             Some("it is as it was; without -i the text goes to standard output".to_owned()),

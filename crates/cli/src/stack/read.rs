@@ -12,7 +12,7 @@ use flowgauge_stack::{
 use flowgauge_sys::files::{self, How};
 
 use crate::failure::Failure;
-use crate::options::Cli;
+use crate::options::{Cli, GivenStack};
 use crate::preset::with_options;
 use crate::say::say;
 
@@ -35,6 +35,14 @@ pub(super) struct Text {
 }
 
 /// Reads what was given.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(super) fn given(given: &GivenStack) -> Result<Text, Failure> {
+    text(given.file.as_deref(), given.expression.as_deref())
+}
+
+/// The same, of a file or an expression.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -81,7 +89,7 @@ fn read_all(from: impl std::io::Read) -> std::io::Result<String> {
     })
 }
 
-/// A file's syntax, nothing included.
+/// Its syntax, nothing included.
 ///
 /// # Errors
 /// What is wrong with it, which was said.
@@ -89,7 +97,11 @@ pub(super) fn document(text: Text) -> Result<Document, Failure> {
     let mut sources = Sources::default();
     let name = text.name.clone();
     let file = sources.add(text.name, text.text).unwrap_or_default();
-    flowgauge_stack::parse(&sources, file).map_err(|found| refused(&name, &[*found], &sources))
+    let parsed = match text.is_bare {
+        true => parse_stack(&sources, file).map(Document::of),
+        false => flowgauge_stack::parse(&sources, file),
+    };
+    parsed.map_err(|found| refused(&name, &[*found], &sources))
 }
 
 /// A checked stack; warnings are said.

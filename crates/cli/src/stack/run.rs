@@ -22,11 +22,7 @@ use crate::sinks;
 /// # Errors
 /// What went wrong, for the user.
 pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
-    let text = read::text(
-        options.stack.file.as_deref(),
-        options.stack.expression.as_deref(),
-    )?;
-    let program = read::program(text)?;
+    let program = read::program(read::given(&options.stack)?)?;
     let input = &options.input;
     let mut early = None;
     if options.folder.is_some() {

@@ -20,11 +20,11 @@ use crate::options::{InputOptions, ShowOptions};
 /// # Errors
 /// When something is wrong with the stack.
 pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
-    let (file, input) = options.places();
-    let mut program = read::program(read::text(file, options.expression.as_deref())?)?;
+    let input = &options.input;
+    let mut program = read::program(read::given(&options.stack)?)?;
     let runs = !input.read.is_empty() || !input.interface.is_empty();
     if runs || options.watch.seconds.is_some() {
-        return run_and_show(program, options, &input);
+        return run_and_show(program, options, input);
     }
     if !input.rest.is_empty() || !input.filter.is_empty() {
         return Err(Failure::usage(

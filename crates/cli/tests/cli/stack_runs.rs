@@ -657,6 +657,55 @@ fn a_threshold_that_ends_a_run_loses_no_record() {
     assert_eq!(counted("1"), counted("3"));
 }
 
+/// The file of a stack needs no -f, in any command, and may have one; what is behind it is a filter where there can be one.
+#[test]
+fn the_file_of_a_stack_is_a_word_or_an_option() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    generate(folder, "small", "20");
+    fs::write(folder.join("x.stack"), "[stack]\ncount\n").expect("room");
+    let trace = fs::read_dir(folder).expect("it is there");
+    let trace = trace.map(|entry| entry.expect("a name").path());
+    let trace = trace.filter(|path| path.extension().is_some_and(|it| it == "pcap"));
+    let trace = trace.last().expect("one").display().to_string();
+    let ran = |arguments: &[&str]| {
+        let output = flowgauge(folder, &[&["stack"], arguments].concat());
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        (output.status.code(), said)
+    };
+    for stack in [&["x.stack"][..], &["-f", "x.stack"], &["-e", "count"]] {
+        for before in [&["check"][..], &["fmt"], &["show"]] {
+            let (code, said) = ran(&[before, stack].concat());
+            assert_eq!(code, Some(0), "{before:?} {stack:?}: {said}");
+        }
+        let bench = ["-r", &trace, "--repeat", "1"];
+        let (code, said) = ran(&[&["bench"], stack, &bench].concat());
+        assert_eq!(code, Some(0), "{stack:?}: {said}");
+        let (code, all) = ran(&[&["run"], stack, &["-r", &trace]].concat());
+        assert_eq!(code, Some(0), "{stack:?}: {all}");
+        let (code, some) = ran(&[&["run"], stack, &["-r", &trace, "less", "1"]].concat());
+        assert_eq!(code, Some(0), "{stack:?}: {some}");
+        assert_ne!(all, some, "{stack:?}");
+    }
+    for (arguments, expected) in [
+        (&["check"][..], "there is no stack"),
+        (&["run", "-r", &trace], "there is no stack"),
+        (
+            &["check", "-f", "x.stack", "y.stack"],
+            "y.stack: there is a stack already",
+        ),
+        (
+            &["fmt", "-e", "count", "x.stack"],
+            "x.stack: there is a stack already",
+        ),
+    ] {
+        let (code, said) = ran(arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(expected) && said.contains("hint: "), "{said}");
+    }
+}
+
 /// What editors and shells add to a text changes nothing; very many mistakes are counted.
 #[test]
 fn texts_of_stacks_are_read_as_people_write_them() {
