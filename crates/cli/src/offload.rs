@@ -95,10 +95,14 @@ pub(crate) fn summary(offload: Offload, backends: &Backends) -> Option<String> {
     if let Some(failure) = backends.failure() {
         return Some(format!("nothing is kept away (--offload): {failure}"));
     }
-    if offload == Offload::Auto && !backends.are_needed() {
-        return None;
-    }
-    let sum = backends.statistics()?;
+    let sum = match (offload, backends.are_needed()) {
+        (Offload::Auto, false) => return None,
+        (_, true) => backends.statistics()?,
+        (_, false) => {
+            backends.statistics()?;
+            return Some("nothing was kept away (--offload): all packets were wanted".to_owned());
+        }
+    };
     Some(format!(
         "{} kept away in the kernel, {} cut to headers; {} of flows not taken",
         count(sum.withheld, "packet"),

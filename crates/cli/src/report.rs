@@ -3,8 +3,9 @@
 use std::io::{self, IsTerminal};
 
 use crate::failure::Failure;
-use crate::options::ReportOptions;
+use crate::options::{Offload, ReportOptions};
 use crate::preset::Preset;
+use crate::say::say;
 
 const STACK: &str = include_str!("../../../stacks/report.stack");
 
@@ -13,6 +14,10 @@ const STACK: &str = include_str!("../../../stacks/report.stack");
 /// # Errors
 /// What went wrong, for the user.
 pub(crate) fn run(options: &ReportOptions) -> Result<(), Failure> {
+    let is_asked = matches!(options.input.offload, Offload::Socket | Offload::Xdp);
+    if is_asked && !options.common.quiet {
+        say!("note: report wants all packets: nothing is kept away (--offload)");
+    }
     let mut preset = Preset::new("flowgauge report", STACK)?;
     preset.track("report", &options.engine);
     preset.pass("report", &options.records);
