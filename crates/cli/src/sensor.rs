@@ -1,5 +1,6 @@
 //! `flowgauge sensor`: a permanent process that captures for many, and what its users ask of it.
 
+mod functions;
 mod own_files;
 mod status;
 
@@ -12,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use flowgauge_mapi::Target;
+use flowgauge_record::text::TimeWriter;
 use flowgauge_runtime::shared;
 use flowgauge_sensor::config::most_memory;
 use flowgauge_sensor::{Alone, Sensor, StartError};
@@ -19,13 +21,14 @@ use flowgauge_sensor_client::protocol::Results;
 use flowgauge_sensor_client::{Client, ClientError, MemberState, Packet, ScopeFlow};
 use flowgauge_sys::files::{self, How};
 use flowgauge_sys::privileges;
+use flowgauge_wire::Nanos;
 use sd_notify::NotifyState;
 
 use crate::anonymize;
 use crate::control::{Control, Hangup};
 use crate::failure::Failure;
 use crate::input;
-use crate::options::{FlowOptions, SensorCommand, SensorOptions, SensorRunOptions};
+use crate::options::{FlowOptions, MapiOptions, SensorCommand, SensorOptions, SensorRunOptions};
 use crate::say::say;
 use crate::sensor_agent::{self, connect, failed};
 use crate::summary;
@@ -57,12 +60,18 @@ pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
         SensorCommand::Flows(options) => status::flows(options),
         SensorCommand::Flow(options) => {
             let stack = match &options.write {
+                Some(_) if own_files::ends_with_bare_output(options.stack.stack()) => {
+                    return Err(Failure::usage(
+                        "the output at the end of the stack names no file, and -w adds another one",
+                        "leave output out: -w FILE is an output { file = FILE } at the end",
+                    ));
+                }
                 Some(file) => {
                     let file = file.display().to_string();
                     let file = file.replace('\\', "\\\\").replace('"', "\\\"");
-                    format!("{} output {{ file = \"{file}\" }}", options.stack.stack)
+                    format!("{} output {{ file = \"{file}\" }}", options.stack.stack())
                 }
-                None => options.stack.stack.clone(),
+                None => options.stack.stack().to_owned(),
             };
             if own_files::gives_nothing(&stack) {
                 return Err(Failure::usage(
@@ -78,7 +87,12 @@ pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
         SensorCommand::Explain(options) => {
             let client = connect(&options.sensor)?;
             let lines = client.explain(&options.device, &options.stack);
-            print(&lines.map_err(failed)?.join("\n"))
+            let lines = lines.map_err(failed)?;
+            print(&lines.join("\n"))?;
+            match lines.last().is_some_and(|verdict| verdict == "allowed") {
+                true => Ok(()),
+                false => Err(Failure::run("the flow would be refused", None)),
+            }
         }
         SensorCommand::Start(options) => {
             let client = connect(&options.sensor)?;
@@ -238,11 +252,23 @@ fn notify(states: &[NotifyState<'_>]) {
 ///
 /// # Errors
 /// What went wrong, for the user.
-pub(crate) fn mapi(options: &FlowOptions) -> Result<(), Failure> {
-    let calls = flowgauge_mapi::parse(&options.stack).map_err(|error| of_mapi(&error, None))?;
-    let names = calls.iter().map(|call| call.function.name.to_owned());
+pub(crate) fn mapi(options: &MapiOptions) -> Result<(), Failure> {
+    if options.functions {
+        return print(functions::list().trim_end());
+    }
+    let options = &options.flow;
+    let calls = flowgauge_mapi::parse(options.stack()).map_err(|error| of_mapi(&error, None))?;
+    // Of functions that there are several of it is said which, by their numbers in the flow.
+    let names = (1..).zip(&calls).map(|(number, call)| {
+        let name = call.function.name;
+        let same = calls.iter().filter(|other| other.function.name == name);
+        match same.count() {
+            1 => name.to_owned(),
+            _ => format!("{name}#{number}"),
+        }
+    });
     let names: Vec<String> = names.collect();
-    let stack = flowgauge_mapi::flow(&options.stack).map_err(|error| of_mapi(&error, None))?;
+    let stack = flowgauge_mapi::flow(options.stack()).map_err(|error| of_mapi(&error, None))?;
     let open: Opening<'_> = &|target| target.open().map_err(|error| of_mapi(&error, None));
     let explain = |client: Option<&Client>, device: &str, error| {
         function_refused(&calls, client, device, error)
@@ -253,7 +279,8 @@ pub(crate) fn mapi(options: &FlowOptions) -> Result<(), Failure> {
 
 fn of_mapi(error: &flowgauge_mapi::Error, hint: Option<String>) -> Failure {
     let what = format!("{error} (MAPI's error {})", error.number);
-    let default = || "docs/mapi-functions.md lists the functions".to_owned();
+    let default =
+        || "flowgauge mapi --functions lists the functions and their arguments".to_owned();
     Failure::usage(what, hint.unwrap_or_else(default))
 }
 
@@ -438,6 +465,9 @@ fn shown(mut results: Results, came: Came, names: &[String]) -> Results {
     for (component, packet) in came.rows.into_iter().chain(came.packets) {
         if let Some(component) = results.components.get_mut(component) {
             component.rows.get_or_insert_default().push(packet);
+            if component.times.is_empty() {
+                component.times = vec!["time".to_owned()];
+            }
         }
     }
     for (number, name) in (1..).zip(names) {
@@ -583,12 +613,19 @@ fn lines(results: &Results) -> String {
             lines.push(format!("{name}: {what}: {value} {unit}"));
         }
         for row in component.rows.iter().flatten() {
-            let cells: Vec<String> = row
-                .iter()
-                .map(|(name, cell)| format!("{name}={cell}"))
-                .collect();
+            let cells = row.iter().map(|(name, cell)| match cell.as_u64() {
+                Some(time) if component.times.contains(name) => {
+                    let time = TimeWriter::default().format(Nanos(time));
+                    format!("{name}={}", String::from_utf8_lossy(&time))
+                }
+                _ => format!("{name}={cell}"),
+            });
+            let cells: Vec<String> = cells.collect();
             lines.push(format!("{name}: {}", cells.join(" ")));
         }
+    }
+    if results.lost > 0 {
+        lines.push(format!("lost: {} packets", results.lost));
     }
     lines.join("\n")
 }

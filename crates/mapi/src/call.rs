@@ -150,7 +150,7 @@ impl Call {
                 _ => value.to_string(),
             };
             options.extend(match *becomes {
-                Becomes::Option(name) => Some(format!("{name} = {shown}")),
+                Becomes::Option(name) | Becomes::Or(name, _) => Some(format!("{name} = {shown}")),
                 Becomes::Time(name) => {
                     let time = time_of(text).ok_or_else(|| wrong("is no time, as 500ms"))?;
                     Some(format!("{name} = {time}"))
@@ -177,8 +177,13 @@ impl Call {
                     flow = value;
                     None
                 }
-                Becomes::Nothing | Becomes::Special | Becomes::Named(_) => None,
+                Becomes::Nothing | Becomes::Special(_) | Becomes::Named(_) => None,
             });
+        }
+        for becomes in function.becomes.iter().skip(self.arguments.len()) {
+            if let Becomes::Or(name, default) = becomes {
+                options.push(format!("{name} = {default}"));
+            }
         }
         self.special(place, &mut options)?;
         let name = function.component;
@@ -264,14 +269,8 @@ impl Call {
                 options.push("values = yes".to_owned());
             }
             "GAP" => options.push("unit = ticks".to_owned()),
-            "PKTINFO" if self.arguments.is_empty() => options.push("info = ticks".to_owned()),
             "HASHSAMP" if self.number(1) == Some(0) => options.push("samples = 0".to_owned()),
-            "TOP" => {
-                options.push(format!("by = {}", quoted(self.top_field()?)));
-                if self.number(3).is_none() {
-                    options.push("sort = packets".to_owned());
-                }
-            }
+            "TOP" => options.push(format!("by = {}", quoted(self.top_field()?))),
             "STATS" => options.extend(match self.text(2) {
                 None | Some("0") => None,
                 Some("1") => Some("skip = 1".to_owned()),

@@ -51,14 +51,19 @@ pub enum Target {
 }
 
 impl Target {
-    /// Opens it with the rights of this process. A file is for its user alone where it is new, and what was in it is lost.
+    /// Opens it with the rights of this process. A file is for its user alone where it is new; what was in it is lost, at once where it
+    /// begins with something, else when the sensor writes it.
     ///
     /// # Errors
     /// It cannot be written.
     pub fn open(&self) -> Result<OwnedFd, Error> {
         let (name, number, opened) = match self {
             Target::File { path, begins } => {
-                let file = files::named().open(Path::new(path), How::replace().mode(0o600));
+                let how = match begins.is_empty() {
+                    true => How::keep(),
+                    false => How::replace(),
+                };
+                let file = files::named().open(Path::new(path), how.mode(0o600));
                 let written = file.and_then(|mut file| {
                     file.write_all(begins.as_bytes())?;
                     Ok(OwnedFd::from(file))

@@ -9,6 +9,8 @@ use crate::call::Error;
 pub enum Becomes {
     /// A text, or a number as it is: the option of this name.
     Option(&'static str),
+    /// The same; the second is what it is where it is left out.
+    Or(&'static str, &'static str),
     /// A time, with `us`, `ms`, `s` or `m` behind it, or seconds.
     Time(&'static str),
     /// A whole number of so many nanoseconds.
@@ -25,8 +27,8 @@ pub enum Becomes {
     When(&'static str),
     /// It is taken, and means nothing here.
     Nothing,
-    /// It becomes something together with others, as the function says.
-    Special,
+    /// It becomes something together with others, as the function says; what it is called.
+    Special(&'static str),
     /// The same, and the component calls it so.
     Named(&'static str),
 }
@@ -95,6 +97,7 @@ impl Function {
     pub fn place_of(&self, option: &str) -> core::option::Option<usize> {
         self.becomes.iter().position(|becomes| match becomes {
             Option(name)
+            | Or(name, _)
             | Time(name)
             | Ticks(name)
             | When(name)
@@ -102,7 +105,7 @@ impl Function {
             | Flag(name)
             | Named(name)
             | Of(name) => *name == option,
-            Flow | Nothing | Special => false,
+            Flow | Nothing | Special(_) => false,
         })
     }
 }
@@ -198,7 +201,7 @@ macro_rules! functions {
 }
 
 use Becomes::{
-    Flag, Flow, Function as Of, Named, Nanos, Nothing, Option, Special, Ticks, Time, When,
+    Flag, Flow, Function as Of, Named, Nanos, Nothing, Option, Or, Special, Ticks, Time, When,
 };
 use Shape::{Nothing as NoResult, Number};
 
@@ -208,31 +211,31 @@ functions! {
         PKT_COUNTER("", 0) = "count" [] Number(8), "counts packets";
         BYTE_COUNTER("", 0) = "bytes" [] Number(8), "counts bytes on the wire";
         STR_SEARCH("sii", 1) = "search" [Option("pattern"), Option("offset"), Option("depth")] NoResult, "passes packets that contain a text";
-        TO_BUFFER("i", 0) = "to_buffer" [Special] Shape::Packets, "keeps packets for the program";
+        TO_BUFFER("i", 0) = "to_buffer" [Special("wait")] Shape::Packets, "keeps packets for the program";
         SAMPLE("ii", 1) = "sample" [Option("value"), Option("mode")] NoResult, "passes one packet of so many, or a percentage";
         HASHSAMP("ii", 1) = "hash_sample" [Option("range"), Named("samples")] Shape::Sample, "passes flows whose hash is in a range, and keeps samples of them";
-        TO_FILE("iwl", 2) = "output" [Special, Named("file"), Named("packets")] Shape::File, "writes packets to a file";
+        TO_FILE("iwl", 2) = "output" [Special("format"), Named("file"), Named("packets")] Shape::File, "writes packets to a file";
         HASH("i", 0) = "hash" [Option("layer")] Number(4), "a hash of the packet";
         BUCKET("rfsi", 3) = "bucket" [Flow, Of("of"), Time("interval"), Flag("reset")] Shape::Bucket, "another function's result per interval";
-        THRESHOLD("irfliiii", 5) = "threshold" [Special, Flow, Of("of"), Option("threshold"), Option("boundary"), Nothing, Named("divider"), Named("count")] Shape::Threshold, "waits until another function's result reaches a bound";
+        THRESHOLD("irfliiii", 5) = "threshold" [Special("type"), Flow, Of("of"), Option("threshold"), Option("boundary"), Nothing, Named("divider"), Named("count")] Shape::Threshold, "waits until another function's result reaches a bound";
         BINOP("irfrf", 5) = "binary_operation" [Option("operation"), Flow, Of("of"), Flow, Of("with")] Number(8), "adds or subtracts two results";
         DIST("rfsss", 5) = "distribution" [Flow, Of("of"), Ticks("min"), Ticks("max"), Ticks("interval")] Shape::Dist, "a histogram of another function's results";
         GAP("", 0) = "gap" [] Number(8), "time since the packet before, in 2^-32 seconds";
-        PKTINFO("i", 0) = "packet_info" [Option("info")] Number(8), "time (in 2^-32 seconds) or size of the packet";
+        PKTINFO("i", 0) = "packet_info" [Or("info", "0")] Number(8), "time (in 2^-32 seconds) or size of the packet";
         PROTINFO("s", 1) = "protocol_field" [Option("field")] Number(8), "a field of the packet";
         RES2FILE("sSswsi", 5) = "result_to_file" [Named("types"), Named("of"), Nothing, Named("file"), Named("interval"), Flag("reset")] NoResult, "writes results of functions to a file";
         STARTSTOP("ss", 1) = "start_stop" [When("start"), When("stop")] Shape::Times, "passes packets between two times";
-        STATS("rfs", 2) = "statistics" [Flow, Of("of"), Special] Shape::Stats, "count, sums, least and largest of another function's results";
+        STATS("rfs", 2) = "statistics" [Flow, Of("of"), Special("every")] Shape::Stats, "count, sums, least and largest of another function's results";
         BURST("iiiiiii", 3) = "burst" [Option("min"), Option("max"), Option("step"), Nanos("iftime", 1), Nanos("late", 1), Nanos("early", 1), Option("speed")] Shape::Burst, "bursts of packets by size";
-        SYNC("s", 1) = "identity" [Special] NoResult, "passes packets once all of several flows are connected";
+        SYNC("s", 1) = "identity" [Special("flows")] NoResult, "passes packets once all of several flows are connected";
         ETHEREAL("s", 1) = "display_filter" [Option("expression")] NoResult, "passes packets that a display filter selects";
     }
     extraflib {
         COOKING("iiii", 0) = "cook" [Option("threshold"), Nanos("timeout", 1_000_000_000), Flag("once"), Option("side")] NoResult, "streams as packets";
         REGEXP("s", 1) = "regexp" [Option("expression")] NoResult, "passes packets that match a regular expression";
-        TOP("iiiii", 3) = "top" [Option("count"), Special, Special, Option("sort"), Nanos("interval", 1_000_000_000)] Shape::Top, "the most frequent values of a field";
+        TOP("iiiii", 3) = "top" [Option("count"), Special("protocol"), Special("field"), Or("sort", "1"), Nanos("interval", 1_000_000_000)] Shape::Top, "the most frequent values of a field";
         EXPIRED_FLOWS("iii", 0) = "expired_flows" [Nothing, Option("flows"), Option("least")] Shape::ExpiredFlows, "flows that have ended";
-        ANONYMIZEIP("s", 0) = "anonymize" [Special] NoResult, "replaces addresses so that common prefixes stay common";
+        ANONYMIZEIP("s", 0) = "anonymize" [Special("key")] NoResult, "replaces addresses so that common prefixes stay common";
         FLOW_REPORT("ssss", 0) = "flow_export" [Named("format"), Named("to"), Named("keys"), Named("values")] Number(8), "counts records of flows, and exports them as NetFlow or IPFIX";
         UNCOOK("iii", 0) = "uncook" [Nothing, Nothing, Nothing] NoResult, "packets of COOKING as segments again";
         RULER("s", 1) = "ruler" [Named("filter")] NoResult, "passes and rewrites packets by rules of Ruler";

@@ -381,8 +381,8 @@ pub struct FlowStatus {
     /// Its part of the processor time of its stack, in nanoseconds.
     #[serde(default)]
     pub cpu_ns: u64,
-    /// Packets that it lost: they found no room in its ring, or others would have lost packets for it. Of a program with libscap
-    /// events.
+    /// Packets that it lost: they found no room in its ring, others would have lost packets for it, or they were more than
+    /// `packets_per_second`. Of a program with libscap events.
     #[serde(default)]
     pub lost: u64,
     /// Bytes of packets, or of chunks, that wait for it.
@@ -399,6 +399,9 @@ pub struct Results {
     pub is_last: bool,
     /// Why the flow failed, if it did.
     pub failure: Option<String>,
+    /// Packets that the flow lost, as in [`FlowStatus`].
+    #[serde(default)]
+    pub lost: u64,
     /// Of each component.
     pub components: Vec<ComponentResult>,
 }
@@ -433,6 +436,9 @@ pub struct ComponentResult {
     pub unit: Option<String>,
     /// Rows of a table: values by column.
     pub rows: Option<Vec<serde_json::Map<String, Value>>>,
+    /// Columns whose values are times, in nanoseconds since 1970.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub times: Vec<String>,
 }
 
 /// Sends an answer, in as many parts as it takes.

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use flowgauge_record::results::{Cell, Table, TableColumn};
+use flowgauge_record::schema::FieldKind;
 use flowgauge_runtime::stacks::StackState;
 use flowgauge_sensor_client::protocol::{ComponentResult, Results};
 use flowgauge_stack::{ComponentKind, NodeId, Parallel, ResultValue, Stack};
@@ -64,12 +65,17 @@ pub(crate) fn results(
                 Some(ResultValue::Table(table)) => Some(rows(table)),
                 _ => None,
             },
+            times: match result {
+                Some(ResultValue::Table(table)) => times(table),
+                _ => Vec::new(),
+            },
         }
     });
     Results {
         time: now(),
         is_last,
         failure,
+        lost: 0,
         components: components.collect(),
     }
 }
@@ -99,6 +105,14 @@ fn rows(table: &Table) -> Vec<Map<String, Value>> {
     let tables = head.chain([table]);
     let rows = tables.flat_map(|table| table.rows.iter().map(|row| cells(table.columns, row)));
     rows.collect()
+}
+
+/// The columns that are times.
+fn times(table: &Table) -> Vec<String> {
+    let tables = table.head.as_deref().into_iter().chain([table]);
+    let columns = tables.flat_map(|table| table.columns);
+    let times = columns.filter(|column| column.field.kind == FieldKind::Time);
+    times.map(|column| column.field.name.to_owned()).collect()
 }
 
 fn value(cell: &Cell) -> Value {

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -252,6 +252,12 @@ impl How {
         How::of(OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL))
     }
 
+    /// To be written from its beginning: made where it is not there. What is in it stays until it is written, or emptied by
+    /// whom it is [`Handed`] to.
+    pub const fn keep() -> How {
+        How::of(OFlags::WRONLY.union(OFlags::CREATE))
+    }
+
     /// To be written; it must be there.
     pub const fn write() -> How {
         How::of(OFlags::WRONLY)
@@ -361,7 +367,13 @@ impl Folder {
             && let Some((number, _)) = number_before(number)
             && let Some(file) = HANDED.lock().get(&number)
         {
-            return file.try_clone();
+            let mut file = file.try_clone()?;
+            if how.flags.contains(OFlags::TRUNC) {
+                // Who handed it over may have begun it.
+                let begun = file.stream_position()?;
+                file.set_len(begun)?;
+            }
+            return Ok(file);
         }
         let mode = Mode::from_raw_mode(how.mode);
         let opened = match how.changes_files() {

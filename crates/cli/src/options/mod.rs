@@ -49,8 +49,8 @@ pub(crate) use rmon::{
     DEFAULT_MASTER, RmonCommand, RmonOptions, RmonServeOptions, RmonShowOptions, RmonTable,
 };
 pub(crate) use sensor::{
-    FlowOptions, SensorAgentOptions, SensorAt, SensorCommand, SensorFlowsOptions, SensorOptions,
-    SensorRunOptions, StatusOptions,
+    FlowOptions, MapiOptions, SensorAgentOptions, SensorAt, SensorCommand, SensorFlowsOptions,
+    SensorOptions, SensorRunOptions, StatusOptions,
 };
 pub(crate) use shared::{
     BoundOptions, CommonOptions, EngineOptions, InputOptions, Offload, OutputOptions,
@@ -125,7 +125,7 @@ pub(crate) enum Command {
     /// Measure between domains for users who ask over HTTP, until stopped
     Element(Called<ElementOptions>),
     /// Run MAPI's functions on a device of a sensor, and write their results
-    Mapi(Called<FlowOptions>),
+    Mapi(Called<MapiOptions>),
     /// Count protocols, hosts and conversations for SNMP managers (RMON2), until stopped
     Rmon(Called<RmonOptions>),
     /// Create and show the keys with which machines identify each other

@@ -174,6 +174,16 @@ pub(crate) struct SensorFlowOptions {
     pub(crate) stack: FlowOptions,
 }
 
+/// `mapi`
+#[derive(Args, Debug)]
+pub(crate) struct MapiOptions {
+    /// List MAPI's functions with their arguments
+    #[arg(long, exclusive = true)]
+    pub(crate) functions: bool,
+    #[command(flatten)]
+    pub(crate) flow: FlowOptions,
+}
+
 /// A flow, of `sensor flow` and `mapi`.
 #[derive(Args, Debug)]
 pub(crate) struct FlowOptions {
@@ -203,6 +213,13 @@ pub(crate) struct FlowOptions {
     #[arg(long)]
     pub(crate) json: bool,
     /// What the flow consists of: of sensor flow components, as for stack run -e; of mapi MAPI's functions
-    #[arg(value_name = "STACK")]
-    pub(crate) stack: String,
+    #[arg(value_name = "STACK", required = true)]
+    stack: Option<String>,
+}
+
+impl FlowOptions {
+    /// What it consists of.
+    pub(crate) fn stack(&self) -> &str {
+        self.stack.as_deref().unwrap_or_default()
+    }
 }

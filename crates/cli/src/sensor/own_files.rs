@@ -41,6 +41,19 @@ pub(super) fn targets(stack: &str) -> (String, Vec<Target>) {
     (text, targets)
 }
 
+/// Whether a stack ends with an output that names nothing. What is wrong with the text is for the sensor to say.
+pub(super) fn ends_with_bare_output(stack: &str) -> bool {
+    let mut sources = Sources::default();
+    let file = sources.add("flow", stack);
+    let parsed = file.map(|file| parse_stack(&sources, file));
+    let Some(Ok(body)) = parsed else {
+        return false;
+    };
+    let last = body.nodes.last().filter(|last| last.options.is_empty());
+    let info = last.and_then(|last| registry().find(&last.name.text));
+    info.is_some_and(|info| info.name == "output")
+}
+
 /// Whether a stack has no results, and keeps or writes nothing. What is wrong with the text is for the sensor to say.
 pub(super) fn gives_nothing(stack: &str) -> bool {
     fn ends_nowhere(body: &Body) -> bool {
@@ -61,7 +74,7 @@ pub(super) fn gives_nothing(stack: &str) -> bool {
     matches!(parsed, Some(Ok(body)) if ends_nowhere(&body))
 }
 
-/// Opens one of them. What was in it is lost.
+/// Opens one of them. What is in it is lost once the sensor has the flow.
 ///
 /// # Errors
 /// It cannot be written.
@@ -80,7 +93,7 @@ pub(super) fn open(target: &Target) -> Result<OwnedFd, Failure> {
     if fs::metadata(path).is_ok_and(|about| !about.is_file()) {
         return Err(failed("it is no regular file".to_owned()));
     }
-    let file = files::named().open(path, How::replace());
+    let file = files::named().open(path, How::keep());
     file.map(OwnedFd::from)
         .map_err(|error| failed(error.to_string()))
 }
@@ -168,6 +181,25 @@ mod tests {
         assert!(!folder.path().join("a b.pcap.zst").exists());
         open(&named[0]).unwrap();
         assert!(folder.path().join("a b.pcap.zst").exists());
+        // What is in a file goes when the sensor writes it, and not before.
+        fs::write(folder.path().join("other"), "kept").unwrap();
+        let opened = open(&named[1]).unwrap();
+        assert_eq!(fs::read(folder.path().join("other")).unwrap(), b"kept");
+        let handed = files::Handed::new(opened, (1, "")).unwrap();
+        let name = handed.name();
+        drop(
+            files::named()
+                .open(Path::new(&name), How::replace())
+                .unwrap(),
+        );
+        assert!(fs::read(folder.path().join("other")).unwrap().is_empty());
+        for (stack, bare) in [
+            ("flows - output", true),
+            ("flows - output { x }", false),
+            ("count", false),
+        ] {
+            assert_eq!(ends_with_bare_output(stack), bare, "{stack}");
+        }
         assert!(gives_nothing("packets"));
         for gives in ["packets count", "output", "to_buffer", "cuont", "filter {"] {
             assert!(!gives_nothing(gives), "{gives}");

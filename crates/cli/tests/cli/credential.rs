@@ -175,7 +175,7 @@ fn at_a_sensor(folder: &Folder, issuer: &str, id: &str) {
         refused.0 == 2 && refused.1.contains(expected),
         "{refused:?}"
     );
-    let explained = folder.good(&[
+    let explained = folder.run(&[
         "sensor",
         "explain",
         "--socket",
@@ -186,6 +186,8 @@ fn at_a_sensor(folder: &Folder, issuer: &str, id: &str) {
         "mix",
         "bytes",
     ]);
+    assert_eq!(explained.status.code(), Some(1));
+    let explained = String::from_utf8(explained.stdout).unwrap();
     let last: Vec<&str> = explained
         .lines()
         .filter(|line| !line.starts_with("yes"))

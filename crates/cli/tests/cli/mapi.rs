@@ -77,6 +77,58 @@ fn number(said: &str, function: &str) -> u64 {
 }
 
 #[test]
+fn functions_are_listed_with_what_they_take() {
+    let said = |arguments: &[&str]| {
+        let ran = Command::new(PROGRAM).args(arguments).output().unwrap();
+        assert!(ran.status.success(), "{arguments:?}");
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    let list = said(&["mapi", "--functions"]);
+    for function in flowgauge_mapi::FUNCTIONS {
+        let mut lines = list.lines();
+        let named = |line: &&str| {
+            let name = line.trim_start().split('(').next();
+            name == Some(function.name)
+        };
+        let line = lines
+            .find(named)
+            .unwrap_or_else(|| panic!("{}", function.name));
+        let arguments = function.arguments.chars().filter(|it| *it != 'r').count();
+        assert_eq!(line.matches(": ").count(), arguments, "{line}");
+        assert_eq!(lines.next().unwrap().trim(), function.description);
+    }
+    // Defaults are those of the component.
+    let sample: serde_json::Value =
+        serde_json::from_str(&said(&["stack", "list", "sample", "--json"])).unwrap();
+    let options = sample["options"].as_array().unwrap();
+    let mode = options.iter().find(|it| it["name"] == "mode").unwrap();
+    let mode = mode["default"].as_str().unwrap();
+    for line in [
+        &format!("  SAMPLE(value: number, [mode: number = {mode}])\n"),
+        "  BUCKET(of: function, interval: time, [reset: 0 or 1 = ",
+        "  PKTINFO([info: number = 0])\n",
+    ] {
+        assert!(list.contains(line), "{line} in {list}");
+    }
+}
+
+#[test]
+fn equal_functions_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut config = Config::new(Preset::Mix).with_packets(3_000);
+    config.duration = Duration::from_secs(2);
+    generate(&config, File::create(folder.join("mix.pcap")).unwrap()).unwrap();
+    let _sensor = Sensor::start(folder);
+    let functions = "PKT_COUNTER BPF_FILTER(\"udp\") PKT_COUNTER BYTE_COUNTER";
+    let (said, code) = mapi(folder, "mix.pcap", functions);
+    assert_eq!(code, Some(0), "{said}");
+    let [all, udp] = ["PKT_COUNTER#1: ", "PKT_COUNTER#3: "].map(|name| number(&said, name));
+    assert!(udp > 0 && udp < all, "{said}");
+    assert!(number(&said, "BYTE_COUNTER: ") > 40 * udp, "{said}");
+}
+
+#[test]
 fn functions_read_and_write_files_of_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

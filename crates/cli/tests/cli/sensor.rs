@@ -197,6 +197,60 @@ fn a_flow_writes_files_of_its_user() {
 }
 
 #[test]
+fn times_of_results_are_dates_for_people() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    trace(folder);
+    let _sensor = Sensor::with(folder, "");
+    for stack in ["observe { rows = 100 }", "filter { udp port 53 } to_buffer"] {
+        let (said, code) = output(folder, &["flow", "-r", "mix.pcap", stack]);
+        assert_eq!(code, Some(0), "{said}");
+        let cells = said.split_whitespace();
+        let times: Vec<&str> = cells.filter(|it| it.starts_with("time=")).collect();
+        let is_date = |cell: &&str| cell.len() == 35 && cell.ends_with('Z') && cell.contains('T');
+        assert!(times.len() > 10 && times.iter().all(is_date), "{times:?}");
+        let (said, _) = output(folder, &["flow", "-r", "mix.pcap", "--json", stack]);
+        let lines = said.lines().map(|line| serde_json::from_str(line).unwrap());
+        let lines: Vec<Value> = lines.collect();
+        let all = lines
+            .iter()
+            .flat_map(|it| it["components"].as_array().unwrap());
+        let rows = all.filter_map(|it| Some((&it["times"], it["rows"].as_array()?)));
+        let named = rows.filter(|(times, _)| times.to_string().contains("\"time\""));
+        let nanos = named
+            .flat_map(|(_, rows)| rows)
+            .filter_map(|row| row["time"].as_u64());
+        let nanos: Vec<u64> = nanos.collect();
+        assert!(
+            nanos.len() > 10 && nanos.iter().all(|it| *it > 1 << 60),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn what_is_refused_is_no_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let _sensor = holding(folder);
+    let (said, code) = output(folder, &["explain", "-d", "mix", "count"]);
+    assert!(code == Some(0) && said.ends_with("allowed\n"), "{said}");
+    let stack = "packets - output { file = /tmp/x.json }";
+    let (said, code) = output(folder, &["explain", "-d", "mix", stack]);
+    assert!(
+        code == Some(1) && said.contains("refused: output"),
+        "{said}"
+    );
+    let arguments = ["flow", "-d", "mix", "packets - output", "-w", "x.json"];
+    let (said, code) = output(folder, &arguments);
+    assert!(
+        code == Some(2) && said.contains("hint: leave output out"),
+        "{said}"
+    );
+    assert!(!folder.join("x.json").exists());
+}
+
+#[test]
 fn flows_are_listed_and_have_their_last_results() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -124,6 +124,16 @@ struct ServedFlow {
     lately: f64,
 }
 
+impl ServedFlow {
+    /// What its stack has counted since it began.
+    fn of(&self, results: Results) -> Results {
+        match &self.base {
+            Some(base) => since(results, base),
+            None => results,
+        }
+    }
+}
+
 /// Why a stack failed, and the component that did.
 struct Failed {
     component: Option<String>,
@@ -618,22 +628,22 @@ impl Work {
             for flow in removed {
                 served.readers.remove(flow.number);
                 if served.flows.is_empty() && Some(flow.number) == first {
-                    gone.push((name_of(&served.stack), served.hidden, flow.base));
+                    gone.push((name_of(&served.stack), served.hidden, flow));
                 }
             }
             !served.flows.is_empty()
         });
         let ended = self.run_stacks(false).unwrap_or_default();
-        for (name, hidden, base) in gone {
+        for (name, hidden, flow) in gone {
             let mut ended = ended.iter();
             let Some(ended) = ended.find(|it| name_of(&it.stack) == name) else {
                 continue;
             };
             let failure = ended.failure.as_ref().map(|it| Failed::of(it).what);
             let results = results(&ended.stack, hidden, &ended.state, failure, true);
-            last = Some(match &base {
-                Some(base) => since(results, base),
-                None => results,
+            last = Some(Results {
+                lost: last.map_or(0, |last| last.lost),
+                ..flow.of(results)
             });
         }
         last
@@ -670,13 +680,14 @@ impl Work {
             let (served, _) = self.find(number).ok_or_else(not_there)?;
             let mut results = self.counted(served, &state);
             results.components.retain(|it| it.component == label);
+            results.lost = self.lost(served, &served.flows[at]);
             return Ok(results);
         }
         let (served, _) = self.find(number).ok_or_else(not_there)?;
-        let results = self.counted(served, &state);
-        Ok(match &served.flows[at].base {
-            Some(base) => since(results, base),
-            None => results,
+        let flow = &served.flows[at];
+        Ok(Results {
+            lost: self.lost(served, flow),
+            ..flow.of(self.counted(served, &state))
         })
     }
 

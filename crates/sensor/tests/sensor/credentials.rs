@@ -526,6 +526,7 @@ fn packets_are_anonymized_and_bounded_before_the_first_function() {
         (count, rows)
     };
     let number = mine.number();
+    let told = last(&mine).lost;
     let (mine, table, raw) = (rows(&mine), rows(&table), rows(&raw));
     // What is more than the user may have is lost to the flow.
     let devices = issued.running.client().status().unwrap().devices;
@@ -536,6 +537,7 @@ fn packets_are_anonymized_and_bounded_before_the_first_function() {
     let lost = flows.find(|flow| flow.flow == number).unwrap().lost;
     let came = mine.0.as_ref().unwrap().as_u64().unwrap();
     assert_eq!(came + lost, tcp.as_u64().unwrap());
+    assert_eq!(told, lost, "its results say so, too");
     assert!(mine.0.as_ref().unwrap().as_u64().unwrap() > 0);
     assert_eq!(mine.0, raw.0);
     // Keys are those of a policy: two who are anonymized by the same one see the same.

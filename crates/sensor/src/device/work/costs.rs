@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flowgauge_runtime::stacks::Runner;
 
-use super::{Served, Work};
+use super::{Served, ServedFlow, Work};
 use crate::accounts::{Verdict, Who};
 
 /// What takes packets away from flows whose users may have so many in a second.
@@ -25,6 +25,11 @@ fn limited(runner: &Runner, served: &Served, at: usize) -> u64 {
     limits.into_iter().map(taken).sum()
 }
 
+/// Packets that did not come to a stack for its users' sake.
+fn missed(runner: &Runner, served: &Served, at: usize) -> u64 {
+    runner.missed(at) + limited(runner, served, at)
+}
+
 /// Of what a flow has cost this much is left after the next look at it.
 const FADING: f64 = 0.99;
 /// Flows that were cut off whose last results are kept.
@@ -41,7 +46,7 @@ impl Work {
                 continue;
             };
             let cost = self.runner.cost(at);
-            let missed = self.runner.missed(at) + limited(&self.runner, served, at);
+            let missed = missed(&self.runner, served, at);
             // One that began anew counts from zero.
             let share = cost.checked_sub(served.cost).unwrap_or(cost);
             let share = share / served.flows.len().max(1) as u64;
@@ -59,6 +64,14 @@ impl Work {
                 }
             }
         }
+    }
+
+    /// Packets that a flow has lost.
+    pub(super) fn lost(&self, served: &Served, flow: &ServedFlow) -> u64 {
+        let since = served.at.map_or(0, |at| {
+            missed(&self.runner, served, at).saturating_sub(served.missed)
+        });
+        flow.ring.fill().0 + since
     }
 
     /// Lets flows of users who are over their share rest, or cuts one off, where others would lose packets for them.
