@@ -2,7 +2,8 @@
 
 use flowgauge_wire::Nanos;
 
-use super::{Graph, Inner, Tail, end_of_interval};
+use super::clock::end_of_interval;
+use super::{Graph, Inner, Tail};
 use crate::component::{Failure, Items, Outlet, ResultValue, Settled};
 use crate::program::NodeId;
 use crate::values::PacketValues;
