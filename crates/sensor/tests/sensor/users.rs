@@ -257,3 +257,37 @@ fn flows_that_write_files_end_with_the_device_that_is_replaced() {
     assert!(source.next_batch().unwrap().is_none());
     assert!(fs::metadata(&path).unwrap().len() <= 24);
 }
+
+/// A user has so many connections; one more is told what to do about it, and another user and one that leaves make no difference to that.
+#[test]
+fn a_user_with_too_many_connections_is_told() {
+    const MOST: usize = 32;
+
+    if !may_be_others("a_user_with_too_many_connections_is_told") {
+        return;
+    }
+    let running = for_all(&format!("[users.{MANY}]\n[users.{ONE}]\n"));
+    let connect = |user| as_user(&running, user, |client| client);
+    let mut all: Vec<Client> = (0..MOST).map(|_| connect(MANY)).collect();
+    for client in &all {
+        client.status().unwrap();
+    }
+    let refused = connect(MANY).status().unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        format!("you have {MOST} connections, and no more may be")
+    );
+    let hint = refused.hint().unwrap();
+    assert_eq!(
+        hint,
+        "close others, or open several flows on one connection"
+    );
+    connect(ONE).status().unwrap();
+    all.pop();
+    // The sensor notes that it has gone a little later.
+    let patience = Instant::now() + Duration::from_secs(60);
+    while connect(MANY).status().is_err() {
+        assert!(Instant::now() < patience);
+        thread::sleep(Duration::from_millis(10));
+    }
+}
