@@ -1,0 +1,100 @@
+//! How much is gathered, and for how long, as users say it.
+
+use core::time::Duration;
+
+/// Packets of a buffer if nothing else is said.
+pub const DEFAULT_PACKETS: usize = 4000;
+
+/// The most packets of a buffer.
+pub const MAX_PACKETS: usize = 1 << 20;
+
+/// The time after a buffer's first packet in which more are gathered, if nothing else is said.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(100);
+
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// Reads how many packets a buffer has.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn packets(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(packets) if (1..=MAX_PACKETS).contains(&packets) => Ok(packets),
+        _ => Err(format!(
+            "\"{}\" is no number of packets from 1 to {MAX_PACKETS}",
+            text.escape_debug()
+        )),
+    }
+}
+
+/// Reads a time as `100ms`, `2s` or `500us`; `none` is no limit.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn timeout(text: &str) -> Result<Option<Duration>, String> {
+    if text == "none" {
+        return Ok(None);
+    }
+    let end = text.find(|letter: char| !letter.is_ascii_digit());
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let number = number.parse::<u64>().ok();
+    let duration = match unit {
+        "us" => number.map(Duration::from_micros),
+        "ms" => number.map(Duration::from_millis),
+        "s" => number.map(Duration::from_secs),
+        _ => None,
+    };
+    match duration {
+        Some(duration) if !duration.is_zero() && duration <= LONGEST => Ok(Some(duration)),
+        _ => Err(format!(
+            "\"{}\" is neither a time up to an hour (500us, 100ms, 2s) nor \"none\"",
+            text.escape_debug()
+        )),
+    }
+}
+
+/// The filters in a text, one in each line; empty lines and those that begin with `#` are none.
+pub fn filters(text: &str) -> Vec<String> {
+    let lines = text.lines().map(str::trim);
+    let filters = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    filters.map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_lines() {
+        assert_eq!(
+            filters("# web\n tcp port 80 \n\nudp\n"),
+            ["tcp port 80", "udp"]
+        );
+        assert_eq!(filters("#\n\n"), [""; 0]);
+    }
+
+    #[test]
+    fn limits_are_read() {
+        assert_eq!(packets("4000"), Ok(4000));
+        assert_eq!(timeout("none"), Ok(None));
+        assert_eq!(timeout("100ms"), Ok(Some(DEFAULT_TIMEOUT)));
+        assert_eq!(timeout("2s"), Ok(Some(Duration::from_secs(2))));
+        assert_eq!(timeout("7us"), Ok(Some(Duration::from_micros(7))));
+        for wrong in ["0", "", "-1", "1048577", "ten"] {
+            assert!(packets(wrong).is_err(), "{wrong}");
+        }
+        for wrong in [
+            "",
+            "100",
+            "0ms",
+            "1h",
+            "-1s",
+            "3601s",
+            "99999999999999999999s",
+            "ms",
+            "1 s",
+        ] {
+            assert!(timeout(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Tests of this crate, as one program.
+
+mod order;
