@@ -7,7 +7,7 @@ CARGO ?= cargo
 XTASK := $(CARGO) build --quiet --bin xtask && $(CARGO_TARGET_DIR)/debug/xtask
 SETUP := xtask/checkout.sh "$(CARGO_TARGET_DIR)" && xtask/setup.sh
 
-.PHONY: help demo build capi mapi install test lint docs bench fuzz clean
+.PHONY: help demo build capi mapi shim install test lint docs bench fuzz clean
 
 help:
 	@echo 'make demo     install what is missing, build, run the main job on a generated trace'
@@ -15,7 +15,8 @@ help:
 	@echo 'make build    build the release binary'
 	@echo 'make capi     build libscap (scap.h for C programs, shared and static)'
 	@echo 'make mapi     build libmapi (mapi.h for C programs, shared and static)'
-	@echo 'make install  build all three and install them under PREFIX (default /usr/local; DESTDIR for packages)'
+	@echo 'make shim     build libflowgauge_pcap (locality buffering in front of libpcap)'
+	@echo 'make install  build all four and install them under PREFIX (default /usr/local; DESTDIR for packages)'
 	@echo 'make lint     formatting and clippy, warnings denied'
 	@echo 'make docs     API documentation, warnings denied'
 	@echo 'make bench    compare with other tools; writes docs/benchmarks.md'
@@ -39,9 +40,15 @@ mapi:
 	@$(SETUP) build
 	$(CARGO) rustc --release --package flowgauge-libmapi --lib --crate-type cdylib,staticlib
 
+shim:
+	@$(SETUP) build
+	$(CARGO) rustc --release --package flowgauge-pcap-shim --lib --crate-type cdylib
+
 PREFIX ?= /usr/local
-install: build capi mapi
+install: build capi mapi shim
 	install -D -m 755 $(CARGO_TARGET_DIR)/release/flowgauge $(DESTDIR)$(PREFIX)/bin/flowgauge
+	install -D -m 755 $(CARGO_TARGET_DIR)/release/libflowgauge_pcap.so \
+		$(DESTDIR)$(PREFIX)/lib/flowgauge/libflowgauge_pcap.so
 	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' \
 		crates/capi/install.sh $(CARGO_TARGET_DIR)/release
 	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' MANDIR='$(MANDIR)' \

@@ -7,7 +7,7 @@ packages=""
 for group in "$@"; do
     case $group in
     build) packages="$packages gcc libc6-dev libpcap-dev libssl-dev libvectorscan5 make pkg-config procps" ;;
-    test) packages="$packages libndpi4.2 libndpi-bin iproute2 tcpdump tshark snmpd snmp snmptrapd curl g++ clang valgrind libc6-dbg binutils make maven openjdk-17-jre-headless systemd" ;;
+    test) packages="$packages tcpflow softflowd nfdump argus-server argus-client p0f ngrep libndpi4.2 libndpi-bin iproute2 tcpdump tshark snmpd snmp snmptrapd curl g++ clang valgrind libc6-dbg binutils make maven openjdk-17-jre-headless systemd" ;;
     bench) packages="$packages libnids-dev libvectorscan-dev tcpflow softflowd nfdump argus-server tshark python3" ;;
     *)
         echo "setup.sh: unknown group '$group' (build, test, bench)" >&2

@@ -16,12 +16,13 @@ use serde_json::Value;
 
 /// Programs that measure what load would change, or make namespaces and processes of their own: they run one after the
 /// other when nothing else does.
-const ALONE: [&str; 5] = [
+const ALONE: [&str; 6] = [
     "all_captures",
     "allocations",
     "live",
     "shared",
     "shared_live",
+    "shim",
 ];
 
 /// Builds all tests and runs them, with these arguments for each program: names of tests, options of the harness.

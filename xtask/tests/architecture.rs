@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Crates that do no I/O, read no clock and start no thread.
 const PURE: [&str; 5] = ["wire", "flow", "reassembly", "stream", "stack"];
 /// Crates with `unsafe`.
-const UNSAFE: [&str; 3] = ["sys", "capi", "libmapi"];
+const UNSAFE: [&str; 4] = ["sys", "capi", "libmapi", "pcap-shim"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

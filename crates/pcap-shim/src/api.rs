@@ -1,0 +1,213 @@
+//! The functions of libpcap that are other ones here. They return what libpcap's do.
+//!
+//! # Safety
+//! Of all of them is asked what pcap(3PCAP) asks of libpcap's: handles are open, pointers are to what they are said to be, and
+//! one thread at a time reads a handle.
+#![allow(clippy::missing_safety_doc, reason = "said above")]
+
+use core::ffi::{c_char, c_int};
+use core::ptr;
+use std::sync::atomic::Ordering;
+
+use crate::handle::Handle;
+use crate::handles::{PASSED, find, note_break, of, take_break};
+use crate::real::{BREAK, Callback, Header, Pcap, Program, Stat, real};
+
+/// Counts packets that did not go through a buffer, by what a function has returned.
+fn pass(count: c_int) -> c_int {
+    PASSED.fetch_add(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
+    count
+}
+
+/// `pcap_loop`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_loop(
+    raw: *mut Pcap,
+    limit: c_int,
+    callback: Callback,
+    user: *mut u8,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match of(raw) {
+            Some(handle) => handle.loops(limit, callback, user),
+            None => (real().loops)(raw, limit, callback, user),
+        }
+    }
+}
+
+/// `pcap_dispatch`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_dispatch(
+    raw: *mut Pcap,
+    limit: c_int,
+    callback: Callback,
+    user: *mut u8,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match of(raw) {
+            Some(handle) => handle.dispatch(limit, callback, user),
+            None => pass((real().dispatch)(raw, limit, callback, user)),
+        }
+    }
+}
+
+/// `pcap_next`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_next(raw: *mut Pcap, header: *mut Header) -> *const u8 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let Some(handle) = of(raw) else {
+            let data = (real().next)(raw, header);
+            pass(c_int::from(!data.is_null()));
+            return data;
+        };
+        let (status, its_header, data) = handle.next_one();
+        if status <= 0 {
+            return ptr::null();
+        }
+        *header = *its_header;
+        data
+    }
+}
+
+/// `pcap_next_ex`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_next_ex(
+    raw: *mut Pcap,
+    header: *mut *const Header,
+    data: *mut *const u8,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let Some(handle) = of(raw) else {
+            return pass((real().next_ex)(raw, header, data));
+        };
+        let status;
+        (status, *header, *data) = handle.next_one();
+        // The end of a file, which is 0 elsewhere, where no packet came in time.
+        match status {
+            0 if handle.is_savefile() => BREAK,
+            status => status,
+        }
+    }
+}
+
+/// `pcap_breakloop`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_breakloop(raw: *mut Pcap) {
+    if let Some(handle) = find(raw) {
+        return handle.break_loop();
+    }
+    // It may be one that will not be known.
+    // SAFETY: the caller's promise.
+    unsafe { (real().breakloop)(raw) };
+    note_break(raw);
+    // Or one that has just become known.
+    if let Some(handle) = find(raw) {
+        handle.break_loop();
+    }
+}
+
+/// `pcap_setnonblock`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_setnonblock(
+    raw: *mut Pcap,
+    nonblocking: c_int,
+    message: *mut c_char,
+) -> c_int {
+    match find(raw).and_then(Handle::nonblocking) {
+        Some(said) => {
+            said.store(nonblocking != 0, Ordering::Relaxed);
+            0
+        }
+        // SAFETY: the caller's promise.
+        None => unsafe { (real().set_nonblock)(raw, nonblocking, message) },
+    }
+}
+
+/// `pcap_getnonblock`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_getnonblock(raw: *mut Pcap, message: *mut c_char) -> c_int {
+    match find(raw).and_then(Handle::nonblocking) {
+        Some(said) => c_int::from(said.load(Ordering::Relaxed)),
+        // SAFETY: the caller's promise.
+        None => unsafe { (real().get_nonblock)(raw, message) },
+    }
+}
+
+/// `pcap_get_selectable_fd`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_get_selectable_fd(raw: *mut Pcap) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let own = (real().selectable_fd)(raw);
+        let handle = if own < 0 { None } else { of(raw) };
+        handle.and_then(|it| it.descriptor()).unwrap_or(own)
+    }
+}
+
+/// `pcap_fileno`, whose result programs wait on as well.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_fileno(raw: *mut Pcap) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let own = (real().file_number)(raw);
+        let handle = if own < 0 { None } else { of(raw) };
+        let handle = handle.filter(|handle| !handle.is_savefile());
+        handle.and_then(|it| it.descriptor()).unwrap_or(own)
+    }
+}
+
+/// `pcap_file`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_file(raw: *mut Pcap) -> *mut libc::FILE {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let file = (real().file)(raw);
+        if !file.is_null()
+            && let Some(handle) = of(raw)
+        {
+            handle.watch_file();
+        }
+        file
+    }
+}
+
+/// `pcap_stats`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_stats(raw: *mut Pcap, stat: *mut Stat) -> c_int {
+    let _gate = find(raw).map(|handle| handle.gate.lock());
+    // SAFETY: the caller's promise.
+    unsafe { (real().stats)(raw, stat) }
+}
+
+/// `pcap_setfilter`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_setfilter(raw: *mut Pcap, program: *const Program) -> c_int {
+    let handle = find(raw);
+    let _gate = handle.map(|handle| handle.gate.lock());
+    // SAFETY: the caller's promise.
+    let status = unsafe { (real().set_filter)(raw, program) };
+    if status == 0
+        && let Some(handle) = handle
+    {
+        // SAFETY: libpcap has accepted the program.
+        unsafe { handle.change_filter(program) };
+    }
+    status
+}
+
+/// `pcap_close`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_close(raw: *mut Pcap) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if let Some(handle) = find(raw) {
+            handle.close();
+        }
+        take_break(raw);
+        (real().close)(raw);
+    }
+}

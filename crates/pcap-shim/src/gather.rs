@@ -1,0 +1,234 @@
+//! Taking packets from libpcap into a buffer.
+
+use core::ffi::c_int;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use flowgauge_locality::Classifier;
+use flowgauge_wire::LinkType;
+
+use crate::buffer::{Buffer, End};
+use crate::descriptor::{is_readable, wait};
+use crate::real::{BREAK, Header, Pcap, real};
+use crate::settings::Settings;
+
+/// Packets that libpcap is asked for at once; then the clock is looked at.
+const PIECE: usize = 1024;
+
+/// Where the packets of a handle come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Live,
+    /// A file whose packets are all there.
+    File,
+    /// A pipe or the like, that packets are yet to come through.
+    Pipe,
+}
+
+impl Kind {
+    /// Whether it ends, and libpcap reads it as it does files.
+    pub(crate) fn is_savefile(self) -> bool {
+        self != Kind::Live
+    }
+}
+
+/// How far gathering has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The buffer is to be delivered: it is full, old enough, or the last one.
+    Due,
+    /// There may be more.
+    More,
+    /// There is nothing more for now.
+    Dry,
+}
+
+/// What gathers the packets of a handle.
+#[derive(Debug)]
+pub(crate) struct Gatherer {
+    raw: *mut Pcap,
+    kind: Kind,
+    /// Readable when there are packets; of a plain file it is not used.
+    fd: RawFd,
+    timeout: Option<Duration>,
+    classifier: Classifier,
+    link: c_int,
+}
+
+// SAFETY: the handle is used by one thread at a time (`Handle::gate`).
+unsafe impl Send for Gatherer {}
+
+impl Gatherer {
+    /// # Safety
+    /// The handle must be open, and stay so until this is dropped.
+    pub(crate) unsafe fn new(raw: *mut Pcap, kind: Kind, fd: RawFd) -> Gatherer {
+        let settings = Settings::get();
+        // SAFETY: the handle is open.
+        let link = unsafe { (real().link)(raw) };
+        Gatherer {
+            raw,
+            kind,
+            fd,
+            timeout: settings.timeout,
+            classifier: classifier(settings, link),
+            link,
+        }
+    }
+
+    /// A buffer as large as the settings say.
+    pub(crate) fn buffer(&self) -> Buffer {
+        // SAFETY: the handle is open.
+        let snap_len = unsafe { (real().snap_len)(self.raw) };
+        let mut buffer = Buffer::new(
+            Settings::get().packets,
+            usize::try_from(snap_len).unwrap_or(0),
+        );
+        buffer.clear(link_type(self.link));
+        buffer
+    }
+
+    /// Makes a buffer ready for other packets.
+    pub(crate) fn begin(&mut self, buffer: &mut Buffer) {
+        // SAFETY: the handle is open.
+        let link = unsafe { (real().link)(self.raw) };
+        if link != self.link {
+            self.link = link;
+            self.classifier = classifier(Settings::get(), link);
+        }
+        buffer.clear(link_type(link));
+    }
+
+    /// Takes what libpcap has, as far as so many in all are wanted.
+    pub(crate) fn step(&mut self, buffer: &mut Buffer, wanted: usize, filter: u32) -> Progress {
+        let room = buffer.room(wanted);
+        if room == 0 || buffer.end.is_some() {
+            return Progress::Due;
+        }
+        let piece = match self.kind {
+            Kind::Pipe if !self.pipe_has_some() => return self.progress(buffer, wanted, 0),
+            // What follows may not be there yet.
+            Kind::Pipe => 1,
+            _ => room.min(PIECE),
+        };
+        let before = buffer.len();
+        let mut into = Taking {
+            buffer,
+            classifier: &mut self.classifier,
+        };
+        // SAFETY: the handle is open, and no other thread uses it; `into` outlives the call, in which alone it is used.
+        let status = unsafe {
+            (real().dispatch)(self.raw, piece as c_int, take, (&raw mut into).cast::<u8>())
+        };
+        let gathered = buffer.len() - before;
+        if before == 0 && gathered > 0 {
+            buffer.since = Some(Instant::now());
+            buffer.filter = filter;
+        }
+        if status == BREAK {
+            // From before this library knew the handle, which has been told (`handles::take_break`).
+            return Progress::More;
+        }
+        if status < 0 || status == 0 && self.kind.is_savefile() {
+            // SAFETY: the handle is open.
+            buffer.end = Some(unsafe { End::of(self.raw, status) });
+        }
+        self.progress(buffer, wanted, gathered)
+    }
+
+    fn progress(&self, buffer: &Buffer, wanted: usize, gathered: usize) -> Progress {
+        let is_old = || self.left_of(buffer) == Some(Duration::ZERO);
+        if buffer.end.is_some() || buffer.room(wanted) == 0 || is_old() {
+            Progress::Due
+        } else if gathered > 0 {
+            Progress::More
+        } else {
+            Progress::Dry
+        }
+    }
+
+    /// How long a buffer may still be gathered; `None` is without limit.
+    pub(crate) fn left_of(&self, buffer: &Buffer) -> Option<Duration> {
+        let since = buffer.since?;
+        Some(self.timeout?.saturating_sub(since.elapsed()))
+    }
+
+    /// Orders what was gathered.
+    pub(crate) fn seal(&mut self, buffer: &mut Buffer) {
+        buffer.seal(&mut self.classifier);
+    }
+
+    /// Waits until there are packets or something else happens.
+    pub(crate) fn wait(&self, something_else: BorrowedFd<'_>, at_most: Option<Duration>) {
+        match self.fd() {
+            Some(fd) => wait(&[fd, something_else], at_most),
+            None => wait(&[something_else], at_most),
+        }
+    }
+
+    /// What is readable when there are packets.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: it is the handle's own, which stays open as long as `self` is used.
+        (self.fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(self.fd) })
+    }
+
+    /// Whether libpcap has read something already, or can without waiting.
+    fn pipe_has_some(&self) -> bool {
+        // SAFETY: the handle is open and a savefile, so it has a file.
+        let file = unsafe { (real().file)(self.raw) };
+        // SAFETY: the file is open as long as its handle.
+        let is_read_ahead = unsafe { is_read_ahead(file) };
+        is_read_ahead || self.fd().is_none_or(is_readable)
+    }
+}
+
+/// Whether the file's buffer has bytes that were not read from it yet.
+///
+/// # Safety
+/// The file must be open.
+unsafe fn is_read_ahead(file: *mut libc::FILE) -> bool {
+    /// How the GNU C library's `struct _IO_FILE` begins, which its macros have made part of its ABI.
+    #[repr(C)]
+    struct Beginning {
+        flags: c_int,
+        read_ptr: *const u8,
+        read_end: *const u8,
+    }
+    // SAFETY: the file is open, and this is how it begins (the crate is for that library alone, see `handles`).
+    let beginning = unsafe { &*file.cast::<Beginning>() };
+    beginning.read_ptr < beginning.read_end
+}
+
+/// Where packets go that libpcap hands over.
+struct Taking<'a> {
+    buffer: &'a mut Buffer,
+    classifier: &'a mut Classifier,
+}
+
+/// A `pcap_handler`.
+unsafe extern "C" fn take(into: *mut u8, header: *const Header, data: *const u8) {
+    // SAFETY: `Gatherer::step` has given a `Taking`, which nothing else uses in the meantime.
+    let into = unsafe { &mut *into.cast::<Taking<'_>>() };
+    // SAFETY: libpcap gives a header.
+    let header = unsafe { &*header };
+    // SAFETY: with so many bytes.
+    let data = unsafe { core::slice::from_raw_parts(data, header.captured_len as usize) };
+    into.buffer.take(header, data, into.classifier);
+}
+
+fn link_type(link: c_int) -> LinkType {
+    // What is out of range is unknown as well.
+    LinkType::from_file(u16::try_from(link).unwrap_or(u16::MAX))
+}
+
+fn classifier(settings: &Settings, link: c_int) -> Classifier {
+    if settings.filters.is_empty() {
+        return Classifier::new(settings.class);
+    }
+    match Classifier::by_filters(&settings.filters, link_type(link)) {
+        Ok(classifier) => classifier,
+        Err(error) => crate::settings::refuse(
+            &format!("FLOWGAUGE_LOCALITY_FILTERS: {error}"),
+            "each line of the file is a filter in pcap-filter(7) syntax",
+        ),
+    }
+}

@@ -1,0 +1,202 @@
+//! Interfaces: frames sent over a virtual cable.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use flowgauge_sys::transmit::TransmitSocket;
+
+use crate::lab::Lab;
+use crate::support::{
+    Counts, Settings, compiled, counts, folder, limited, run, shimmed, text, trace,
+};
+use crate::wait::wait_until;
+
+/// The sending end of a cable, and what goes through it.
+pub(crate) struct Cable {
+    sender: TransmitSocket,
+    pub(crate) frames: Vec<Vec<u8>>,
+}
+
+impl Cable {
+    pub(crate) fn new(lab: &Lab) -> Cable {
+        let bytes = fs::read(trace()).unwrap();
+        let mut at = 24;
+        let mut frames = Vec::new();
+        while let Some(len) = bytes.get(at + 8..at + 12) {
+            let len = u32::from_le_bytes(len.try_into().unwrap()) as usize;
+            frames.push(bytes[at + 16..at + 16 + len].to_vec());
+            at += 16 + len;
+        }
+        Cable {
+            sender: lab.sender("fg0"),
+            frames,
+        }
+    }
+
+    /// Sends all once somebody captures, through so many sockets.
+    pub(crate) fn send(&self, lab: &Lab, sockets: usize) {
+        wait_until("somebody captures", || {
+            let mut list = lab.inside("cat");
+            let list = text(&list.arg("/proc/net/packet").output().unwrap().stdout);
+            // The sender's is not bound to all protocols.
+            let all = list
+                .lines()
+                .filter(|line| line.split_whitespace().nth(3) == Some("0003"));
+            all.count() >= sockets
+        });
+        for portion in self.frames.chunks(32) {
+            let portion: Vec<&[u8]> = portion.iter().map(Vec::as_slice).collect();
+            self.sender.send_all(&portion).unwrap();
+            // Some programs have small rings.
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// What `polls.c` prints of the trace, in order.
+pub(crate) fn expected() -> Vec<String> {
+    let mut command = limited(compiled("reads"));
+    let output = text(&run(command.arg("-r").arg(trace()).arg("l:-1")).stdout);
+    let packets = output
+        .lines()
+        .filter_map(|line| line.strip_prefix("packet "));
+    let mut packets: Vec<String> = packets
+        .map(|line| line.split_once(' ').unwrap().1.to_owned())
+        .collect();
+    packets.sort_unstable();
+    packets
+}
+
+/// Ends a program as a user would.
+pub(crate) fn interrupt(mut child: Child) {
+    let pid = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let status = child.wait().unwrap();
+    assert!(status.success(), "{status}");
+}
+
+/// A loop that counts, one that a thread breaks, and both variants.
+#[test]
+fn loops_get_every_packet() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let cable = Cable::new(&lab);
+    let program = compiled("reads");
+    let expected = expected();
+    let all = format!("l:{}", cable.frames.len());
+    // The thread gathers for a dispatch; where packets are counted the reader does.
+    let by_dispatch = format!("b:{}", cable.frames.len());
+    for (variant, steps) in [
+        ("simple", vec![all.as_str()]),
+        ("simple", vec![&by_dispatch, "l:-1"]),
+        ("threaded", vec![&by_dispatch, "l:-1"]),
+    ] {
+        let settings = [
+            ("BUFFER", "1000"),
+            ("VARIANT", variant),
+            ("TIMEOUT", "50ms"),
+        ];
+        let mut command = lab.inside("timeout");
+        command
+            .arg("60")
+            .arg(&program)
+            .args(["-i", "fg1"])
+            .args(&steps);
+        let told = shimmed(&mut command, Settings(&settings));
+        let child = command.stdout(Stdio::piped()).spawn().unwrap();
+        cable.send(&lab, 1);
+        let output = child.wait_with_output().unwrap();
+        let output = text(&output.stdout);
+        let packets = output
+            .lines()
+            .filter_map(|line| line.strip_prefix("packet "));
+        let mut packets: Vec<&str> = packets
+            .map(|line| line.split_once(' ').unwrap().1)
+            .collect();
+        packets.sort_unstable();
+        assert!(packets == expected, "{variant}: {steps:?}");
+        counts(&told)[0].assert_grouped(&format!("live, {variant}"));
+    }
+}
+
+/// A waiting program ends when it is told to.
+#[test]
+fn a_signal_ends_an_idle_loop() {
+    let Some(lab) = Lab::new(1500) else { return };
+    for variant in ["simple", "threaded"] {
+        let mut command = lab.inside("timeout");
+        command.arg("60").arg(compiled("signals")).arg("fg1");
+        shimmed(
+            &mut command,
+            Settings(&[("VARIANT", variant), ("TIMEOUT", "none")]),
+        );
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let pid = child.id().to_string();
+        // It prints a line once it captures.
+        let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+        assert!(
+            Command::new("kill")
+                .args(["-INT", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+        std::io::Read::read_to_string(&mut out, &mut line).unwrap();
+        child.wait().unwrap();
+        assert_eq!(line, "captures\nsignal -2\nthread -2\n", "{variant}");
+    }
+}
+
+/// tcpdump writes what comes, in an order that is grouped.
+#[test]
+fn tcpdump_captures_all() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let cable = Cable::new(&lab);
+    let hashes = |file: &str| {
+        let mut command = limited(compiled("reads"));
+        let output = text(&run(command.args(["-r", file, "l:-1"])).stdout);
+        let packets = output
+            .lines()
+            .filter_map(|line| line.strip_prefix("packet "));
+        let hashes = packets.map(|line| line.split_once(' ').unwrap().1.to_owned());
+        hashes.collect::<Vec<String>>()
+    };
+    let expected = expected();
+    for variant in ["simple", "threaded"] {
+        let file = folder().join(format!("tcpdump-{variant}.pcap"));
+        let path = file.to_str().unwrap();
+        let mut command = lab.inside("timeout");
+        command.args(["60", "tcpdump"]);
+        command.args([
+            "-i", "fg1", "-n", "-U", "-Z", "root", "-B", "65536", "-w", path,
+        ]);
+        let settings = [("BUFFER", "1000"), ("VARIANT", variant)];
+        let told = shimmed(&mut command, Settings(&settings));
+        let child = command.stderr(Stdio::null()).spawn().unwrap();
+        cable.send(&lab, 1);
+        let len = 24
+            + cable
+                .frames
+                .iter()
+                .map(|frame| 16 + frame.len() as u64)
+                .sum::<u64>();
+        wait_until("tcpdump has written all", || {
+            fs::metadata(&file).is_ok_and(|file| file.len() >= len)
+        });
+        interrupt(child);
+        let mut got = hashes(path);
+        got.sort_unstable();
+        assert!(got == expected, "{variant}");
+        let told: Vec<Counts> = counts(&told);
+        told[0].assert_grouped(&format!("live, {variant}"));
+    }
+}

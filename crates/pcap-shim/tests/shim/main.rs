@@ -1,0 +1,12 @@
+//! Programs read with the library in front of libpcap what they read without it.
+#![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
+
+#[path = "../../../capture/tests/support/lab.rs"]
+mod lab;
+mod live;
+mod polling;
+mod programs;
+mod returns;
+mod support;
+#[path = "../../../../tests/shared/wait.rs"]
+mod wait;
