@@ -269,3 +269,26 @@ fn wrong_settings_end_the_program() {
         assert!(said.contains(value) && said.contains("\nhint: "), "{said}");
     }
 }
+
+/// Handles of several threads, which are closed with packets left in them or not.
+#[test]
+fn several_handles_at_once() {
+    let program = compiled("several");
+    let read = |settings: Option<Settings<'_>>| {
+        let mut command = limited(&program);
+        command.arg(trace());
+        let told = settings.map(|settings| shimmed(&mut command, settings));
+        let output = run(&mut command);
+        assert!(output.status.success(), "{}", output.status);
+        (text(&output.stdout), told)
+    };
+    let (expected, _) = read(None);
+    for settings in [SIMPLE, THREADED] {
+        let (got, told) = read(Some(settings));
+        assert_eq!(got, expected);
+        let told = counts(&told.unwrap());
+        assert_eq!(told.len(), 2 * 8 * 5);
+        let whole = told.iter().filter(|told| told.of("left") == 0);
+        assert_eq!(whole.count(), 8 * 5);
+    }
+}
