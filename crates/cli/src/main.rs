@@ -16,6 +16,7 @@ mod flows;
 mod generate;
 mod input;
 mod keys;
+mod locality;
 mod log;
 mod loss;
 mod matches;
@@ -107,6 +108,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Element(options) => element::run(options),
         Command::Mapi(options) => sensor::mapi(options),
         Command::Rmon(options) => rmon::run(options),
+        Command::Locality(options) => locality::run(options),
         Command::Keys(options) => keys::run(options),
         Command::Credential(options) => credential::run(options),
         Command::Doctor(options) => doctor::run(options),

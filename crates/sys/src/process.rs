@@ -185,6 +185,13 @@ pub fn allow_file_limits() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
+/// Becomes another program, as it would be if this one's caller had started it. Returns only where that fails.
+pub fn replace(command: &mut Command) -> io::Error {
+    // SAFETY: as the system has it from the start; see `allow_file_limits`.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
+    command.exec()
+}
+
 /// Makes `abort`, which is how Rust's library ends a process that gets no memory, say `text` on
 /// standard error and end with `code` in place of a signal. The first call counts.
 pub fn explain_abort(text: &'static str, code: i32) {

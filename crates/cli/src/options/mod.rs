@@ -11,6 +11,7 @@ mod credential;
 mod element;
 mod generate;
 mod keys;
+mod locality;
 mod log;
 mod loss;
 mod matches;
@@ -40,6 +41,9 @@ pub(crate) use credential::{
 pub(crate) use element::{ElementCommand, ElementOptions};
 pub(crate) use generate::GenerateOptions;
 pub(crate) use keys::{KeysCommand, KeysOptions};
+pub(crate) use locality::{
+    ClassOptions, LocalityCommand, LocalityOptions, LocalityRunOptions, LocalitySortOptions,
+};
 pub(crate) use log::{LogFormat, LogOptions};
 pub(crate) use loss::LossOptions;
 pub(crate) use matches::{MatchOptions, PatternOptions};
@@ -128,6 +132,8 @@ pub(crate) enum Command {
     Mapi(Called<MapiOptions>),
     /// Count protocols, hosts and conversations for SNMP managers (RMON2), until stopped
     Rmon(Called<RmonOptions>),
+    /// Run a program that uses libpcap so that it gets packets of one class together
+    Locality(Called<LocalityOptions>),
     /// Create and show the keys with which machines identify each other
     Keys(Called<KeysOptions>),
     /// Issue, narrow, check and revoke credentials: what users may do with a sensor
@@ -187,6 +193,10 @@ impl Command {
                 return options.files.write.as_deref() == Some("-".as_ref());
             }
             Command::Generate(options) => Some(options.write.as_path()),
+            Command::Locality(options) => match &options.command {
+                Some(LocalityCommand::Sort(options)) => Some(options.write.as_path()),
+                None => return false,
+            },
             Command::Replay(options) => return options.json,
             Command::Loss(options) => options.output.write.as_deref(),
             _ => self.input_and_output().and_then(|(_, write)| write),
@@ -231,6 +241,7 @@ impl Command {
             | Command::SensorAgent(_)
             | Command::Element(_)
             | Command::Mapi(_)
+            | Command::Locality(_)
             | Command::Keys(_)
             | Command::Credential(_)
             | Command::Doctor(_) => return None,

@@ -31,6 +31,7 @@ mod element;
 mod eve;
 mod full_disk;
 mod links;
+mod locality;
 mod log;
 mod log_limits;
 mod loss;
