@@ -41,7 +41,8 @@ const PROGRAMS: [Program; 6] = [
     },
     Program {
         name: "p0f",
-        script: "p0f -r $TRACE -o log >/dev/null && cat log",
+        // What it finds out about hosts depends on the order of their connections.
+        script: "p0f -r $TRACE -o log >/dev/null && grep -E 'mod=(syn|syn.ack|mtu)[|]' log",
     },
 ];
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::OnceLock;
 
 use crate::support::{
     Counts, Settings, compiled, counts, folder, limited, run, shimmed, sorted, text, trace,
@@ -19,22 +20,28 @@ struct Case {
 }
 
 fn cases() -> Vec<Case> {
-    let whole = fs::read(trace()).unwrap();
-    let written = |name: &str, bytes: &[u8]| {
-        let path = folder().join(name);
-        fs::write(&path, bytes).unwrap();
-        path
-    };
-    let cut = written("cut.pcap", &whole[..whole.len() - 7]);
-    let empty = written("empty.pcap", &whole[..24]);
+    // Tests run at once, and read them.
+    static DAMAGED: OnceLock<[PathBuf; 2]> = OnceLock::new();
+    let [cut, empty] = DAMAGED.get_or_init(|| {
+        let whole = fs::read(trace()).unwrap();
+        let written = |name: &str, bytes: &[u8]| {
+            let path = folder().join(name);
+            fs::write(&path, bytes).unwrap();
+            path
+        };
+        [
+            written("cut.pcap", &whole[..whole.len() - 7]),
+            written("empty.pcap", &whole[..24]),
+        ]
+    });
     let case = |name, file: &Path, steps| Case {
         name,
         file: file.to_owned(),
         steps,
     };
     let mut cases = vec![
-        case("nothing", &empty, &["d:-1", "l:0", "n", "x", "d:5", "s"]),
-        case("end within a packet", &cut, &["X", "x", "d:-1"]),
+        case("nothing", empty, &["d:-1", "l:0", "n", "x", "d:5", "s"]),
+        case("end within a packet", cut, &["X", "x", "d:-1"]),
     ];
     let ways: [(&str, &[&str]); 10] = [
         ("dispatch all", &["D:-1", "d:-1"]),
@@ -53,7 +60,7 @@ fn cases() -> Vec<Case> {
     ];
     for (name, steps) in ways {
         cases.push(case(name, trace(), steps));
-        cases.push(case(name, &cut, steps));
+        cases.push(case(name, cut, steps));
     }
     let breaks: [(&str, &[&str]); 6] = [
         ("break a dispatch", &["b:3", "d:-1", "d:-1", "D:-1"]),
