@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use flowgauge_flow::Withheld;
-use flowgauge_stream::offload::{Offload, OffloadFlow, Packets, Verdict, Wanted};
+use flowgauge_stream::offload::{Offload, OffloadFlow, Packets, Verdict, Vlan, Wanted};
 use flowgauge_wire::{
     Batch, DecodeFlags, Decoded, DecodedBatch, Decoder, FlowKey, PacketDescriptor, TcpFlags,
 };
@@ -17,7 +17,8 @@ pub(crate) struct Card(Arc<Mutex<Table>>);
 #[derive(Default)]
 #[allow(dead_code, reason = "not every test asks for all")]
 pub(crate) struct Table {
-    pub(crate) flows: HashMap<FlowKey, (OffloadFlow, [Wanted; 2])>,
+    /// By five-tuple.
+    pub(crate) flows: HashMap<FlowKey, Vec<(OffloadFlow, [Wanted; 2])>>,
     counters: BTreeMap<u64, (OffloadFlow, [Withheld; 2])>,
     /// What is wanted of flows of which nothing was said, from the first on.
     pub(crate) others: Vec<Wanted>,
@@ -32,10 +33,18 @@ impl Offload for Card {
     fn verdict(&mut self, flow: &OffloadFlow, verdict: Verdict) {
         let mut table = self.table();
         table.verdicts.entry(flow.uid).or_default().push(verdict);
-        match verdict {
-            Verdict::Less(wanted) => table.flows.insert(flow.key, (*flow, wanted)),
-            Verdict::Resume | Verdict::Forget => table.flows.remove(&flow.key),
-        };
+        let alike = table.flows.entry(five_tuple(&flow.key)).or_default();
+        // A verdict replaces what was said of this flow, and of an older one with its key.
+        alike.retain(|(other, _)| match verdict {
+            Verdict::Less(_) => other.key != flow.key,
+            Verdict::Resume | Verdict::Forget => other.uid != flow.uid,
+        });
+        if let Verdict::Less(wanted) = verdict {
+            alike.push((*flow, wanted));
+        }
+        if alike.is_empty() {
+            table.flows.remove(&five_tuple(&flow.key));
+        }
     }
 
     fn others(&mut self, wanted: Wanted) {
@@ -65,10 +74,22 @@ impl Card {
         for packet in &table.decoded.packets {
             let at = usize::from(packet.index);
             let direction = packet.direction.index();
-            if packet.tcp_flags.0 & (TcpFlags::SYN.0 | TcpFlags::ACK.0) == TcpFlags::SYN.0 {
-                table.flows.remove(&packet.key);
+            let vlan = packet.vlan_number();
+            let is_it = |flow: &OffloadFlow| match flow.vlans[direction] {
+                Vlan::Any => true,
+                Vlan::Only(of) => of == vlan,
+            };
+            let key = five_tuple(&packet.key);
+            if packet.tcp_flags.0 & (TcpFlags::SYN.0 | TcpFlags::ACK.0) == TcpFlags::SYN.0
+                && let Some(alike) = table.flows.get_mut(&key)
+            {
+                alike.retain(|(flow, _)| !is_it(flow));
+                if alike.is_empty() {
+                    table.flows.remove(&key);
+                }
             }
-            let told = table.flows.get(&packet.key);
+            let mut alike = table.flows.get(&key).into_iter().flatten();
+            let told = alike.find(|(flow, _)| is_it(flow));
             let wanted = told
                 .map(|(_, wanted)| wanted[direction])
                 .or(table.others.last().copied());
@@ -97,6 +118,11 @@ impl Card {
         passed.retain(|_| kept.next() == Some(false));
         passed
     }
+}
+
+/// What a card knows of a flow, and its VLANs.
+fn five_tuple(key: &FlowKey) -> FlowKey {
+    FlowKey { context: 0, ..*key }
 }
 
 /// Whether a backend finds a packet's flow, and may keep it away.

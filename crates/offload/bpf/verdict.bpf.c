@@ -19,15 +19,14 @@ static __u64 (*const length)(const void *frame) = (void *)BPF_FUNC_xdp_get_buff_
 static void *(*const lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static __u64 (*const now)(void) = (void *)BPF_FUNC_ktime_get_ns;
 
-// As FlowKey of crates/wire, without its context.
+// As FlowKey of crates/wire; what it is a key of has a VLAN instead of the context.
 struct key {
 	__u64 low[2];
 	__u64 high[2];
 	__u16 low_port;
 	__u16 high_port;
-	__u8 protocol;
-	__u8 version;
-	__u16 reserved;
+	// The protocol, V6, and above them the VLAN.
+	__u32 kind;
 };
 
 // The first packet that was kept away after user space had looked.
@@ -54,7 +53,7 @@ struct side {
 };
 
 struct slot {
-	// By direction.
+	// By direction: what of its packets is wanted, and of which VLAN they are, or ANY.
 	__u32 mode[2];
 	// A SYN came: another connection.
 	__u32 ended;
@@ -66,10 +65,9 @@ struct settings {
 	__u32 epoch;
 	// Of flows that are not in the table.
 	__u32 others;
-	// Whether packets with VLAN tags are of the same flows as those without.
-	__u32 vlans;
-	// Whether the table has flows.
+	// Whether the table has flows, and such of which packets are of any VLAN.
 	__u32 flows;
+	__u32 any;
 	__u64 reserved[6];
 	// Packets of which only headers were copied, and what was kept away: on a line that others do not read.
 	__u64 cut;
@@ -78,7 +76,8 @@ struct settings {
 	__u64 padding[5];
 };
 
-enum { ALL, HEADERS, NONE };
+enum { ALL, HEADERS, NONE, MODES = 3, ANY, VLAN = 8 };
+enum { V6 = 1 << 7 };
 enum { SYNS = 1 << 16 };
 enum { HAS_SEQ = 1 << 16, HAS_ACK = 1 << 17 };
 enum { FIN = 1, SYN = 2, RST = 4, ACK = 16 };
@@ -141,6 +140,8 @@ struct packet {
 	__u16 to;
 	__u8 protocol;
 	__u8 version;
+	// The outer two VLAN ids, as Decoded::vlan_number of crates/wire.
+	__u32 vlan;
 	__u32 ip_len;
 	__u32 payload;
 	// Where the payload begins in the frame.
@@ -172,14 +173,21 @@ INLINE __u32 order(const struct packet *packet, struct key *key) {
 	key->high[1] = swaps ? source[1] : destination[1];
 	key->low_port = swaps ? packet->to : packet->from;
 	key->high_port = swaps ? packet->from : packet->to;
-	key->protocol = packet->protocol;
-	key->version = packet->version;
-	key->reserved = 0;
+	key->kind = packet->vlan << VLAN | (packet->version == 6 ? V6 : 0) | packet->protocol;
 	return swaps;
 }
 
-// Whether a packet is one of TCP or UDP, not fragmented, whose headers are whole.
-INLINE int decode(const void *frame, __u32 len, loader load, struct packet *packet, int vlans) {
+INLINE int is_tag(__u16 type) { return type == 0x8100 || type == 0x88a8; }
+
+// A tag behind `count` others. One of VLAN 0 has a priority only.
+INLINE __u32 add_tag(__u32 vlan, int count, __u16 tag) {
+	__u32 id = tag & 0xfff;
+	return count > 1 ? vlan : vlan ? vlan | id << 12 : id;
+}
+
+// Whether a packet is one of TCP or UDP, not fragmented, whose headers are whole. `tags`: a tag was taken out of the frame, that of
+// packet->vlan.
+INLINE int decode(const void *frame, __u32 len, int tags, loader load, struct packet *packet) {
 	// One load has all of most packets. IP headers stand at even words.
 	__u8 buffer[2 + HEADERS_LEN] __attribute__((aligned(8)));
 	__u8 *bytes = buffer + 2, *ip = bytes + ETHERNET, *transport = ip + IPV4;
@@ -191,12 +199,12 @@ INLINE int decode(const void *frame, __u32 len, loader load, struct packet *pack
 		return 0;
 	}
 	__u16 type = be16(bytes + 12);
-	if (type == 0x8100 || type == 0x88a8) {
-		if (!vlans)
-			return 0;
+	if (is_tag(type)) {
+		packet->vlan = add_tag(packet->vlan, tags, be16(ip));
 		type = be16(ip + 2);
 		at += 4;
-		if (type == 0x8100 || type == 0x88a8) {
+		if (is_tag(type)) {
+			packet->vlan = add_tag(packet->vlan, tags + 1, be16(ip + 4));
 			type = be16(ip + 6);
 			at += 4;
 		}
@@ -313,12 +321,13 @@ INLINE __u32 hash(const struct key *key) {
 	return sum * 0x9e3779b97f4a7c15ULL >> 48;
 }
 
-// How much of a frame is wanted: no more than `all` bytes, and if nothing can be cut off all or none.
-INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, loader load, __u32 all, int cuts) {
+// How much of a frame is wanted: no more than `all` bytes, and if nothing can be cut off all or none. `vlan`: of the tag that was
+// taken out of it, which has `tag` bytes.
+INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader load, __u32 all, int cuts) {
 	__u32 zero = 0;
-	struct packet packet = {};
+	struct packet packet = {.vlan = vlan};
 	struct settings *settings = lookup(&setting, &zero);
-	if (!settings || (tag && !settings->vlans) || !decode(frame, len, load, &packet, settings->vlans))
+	if (!settings || !decode(frame, len, tag != 0, load, &packet))
 		return all;
 	__u32 is_control = packet.flags & (FIN | SYN | RST), is_first = (packet.flags & (SYN | ACK)) == SYN;
 	// What another flow's datagrams carry can be a tunnel.
@@ -328,7 +337,15 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, loader load, __u32 a
 		struct key key;
 		__u32 direction = order(&packet, &key) & 1;
 		number = settings->flows ? lookup(&flows, &key) : 0;
+		if (!number && packet.vlan && settings->any) {
+			// Flows of any VLAN are among those of none.
+			key.kind &= (1 << VLAN) - 1;
+			number = lookup(&flows, &key);
+		}
 		struct slot *slot = number ? lookup(&slots, number) : 0;
+		__u32 told = slot ? slot->mode[direction] : 0;
+		if (told >> VLAN != packet.vlan && !(told & ANY))
+			slot = 0;
 		if (is_first) {
 			__u32 at = hash(&key);
 			__u64 *last = lookup(&syns, &at);
@@ -337,7 +354,7 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, loader load, __u32 a
 			if (slot)
 				slot->ended = 1;
 		} else if (slot && !slot->ended) {
-			mode = slot->mode[direction];
+			mode = told & MODES;
 			side = &slot->sides[direction];
 		}
 	}
@@ -363,12 +380,13 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, loader load, __u32 a
 
 SEC("socket")
 int verdict(struct __sk_buff *skb) {
-	return judge(skb, skb->len, skb->vlan_present ? 4 : 0, of_skb, skb->cb[0], 1);
+	__u32 tag = skb->vlan_present ? 4 : 0;
+	return judge(skb, skb->len, tag, tag ? skb->vlan_tci & 0xfff : 0, of_skb, skb->cb[0], 1);
 }
 
 SEC("xdp.frags")
 int mirror(struct xdp_md *frame) {
-	return judge(frame, length(frame), 0, of_xdp, 1, 0) ? XDP_PASS : XDP_DROP;
+	return judge(frame, length(frame), 0, 0, of_xdp, 1, 0) ? XDP_PASS : XDP_DROP;
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

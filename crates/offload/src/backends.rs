@@ -18,12 +18,12 @@ impl Backends {
     /// Those of as many rings, and where it is told what is wanted of the flows of each. Where the kernel takes none there are
     /// none, and [`Backends::lacks`] says why.
     pub fn load(rings: usize) -> (Backends, Vec<Verdicts>) {
-        Backends::of(rings, || SocketFilter::load(DEFAULT_FLOWS, false))
+        Backends::of(rings, || SocketFilter::load(DEFAULT_FLOWS))
     }
 
     /// The same of a mirror port, which one ring takes the packets of.
     pub fn load_for_mirror() -> (Backends, Vec<Verdicts>) {
-        Backends::of(1, || SocketFilter::load_for_mirror(DEFAULT_FLOWS, false))
+        Backends::of(1, || SocketFilter::load_for_mirror(DEFAULT_FLOWS))
     }
 
     fn of(

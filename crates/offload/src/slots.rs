@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flowgauge_flow::Withheld;
-use flowgauge_stream::offload::{Packets, Wanted};
+use flowgauge_stream::offload::{Packets, Vlan, Wanted};
 use flowgauge_sys::bpf::SharedArray;
 use flowgauge_wire::{Nanos, TcpFlags};
 
@@ -11,6 +11,10 @@ use flowgauge_wire::{Nanos, TcpFlags};
 pub(crate) const SLOT: usize = 28;
 const SIDES: usize = 2;
 const SIDE: usize = 13;
+
+/// What a direction's mode has beside: which VLAN, or any.
+pub(crate) const VLAN: u32 = 8;
+const ANY_VLAN: u32 = 4;
 
 const HAS_SEQ: u64 = 1 << 16;
 const HAS_ACK: u64 = 1 << 17;
@@ -35,9 +39,15 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// What is to become of packets, by direction.
-    pub(crate) fn set(&self, wanted: [Wanted; 2]) {
-        let [low, high] = wanted.map(|wanted| u64::from(mode(wanted)));
+    /// What is to become of packets in these VLANs, by direction.
+    pub(crate) fn set(&self, wanted: [Wanted; 2], vlans: [Vlan; 2]) {
+        let [low, high] = [0, 1].map(|at| {
+            let vlan = match vlans[at] {
+                Vlan::Any => ANY_VLAN,
+                Vlan::Only(vlan) => vlan << VLAN,
+            };
+            u64::from(mode(wanted[at]) | vlan)
+        });
         self.0[0].store(low | high << 32, Ordering::Relaxed);
     }
 

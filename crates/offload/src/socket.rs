@@ -13,7 +13,7 @@ use aya::{Ebpf, EbpfLoader};
 use flowgauge_capture::live::LiveSource;
 use flowgauge_capture::{Interface, PacketSource};
 use flowgauge_flow::Withheld;
-use flowgauge_stream::offload::{Offload, OffloadFlow, Verdict, Wanted};
+use flowgauge_stream::offload::{Offload, OffloadFlow, Verdict, Vlan, Wanted};
 use flowgauge_sys::bpf::{self, SharedArray};
 use flowgauge_sys::interfaces::index_of;
 use flowgauge_sys::packet::hardware;
@@ -21,7 +21,7 @@ use flowgauge_wire::{Batch, FlowKey, Ledger};
 
 use crate::classic::translate;
 use crate::error::Error;
-use crate::slots::{SLOT, Seen, Slot, mode};
+use crate::slots::{SLOT, Seen, Slot, VLAN, mode};
 
 /// `bpf/verdict.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/verdict.o"));
@@ -37,8 +37,11 @@ const SETTING: usize = 16;
 const COUNTED: usize = 8;
 /// Words of the map `syns`.
 const SYNS: usize = 1 << 16;
-/// Bytes of a key in the kernel's table: those of [`FlowKey`] without its context.
+/// Bytes of a key in the kernel's table, and what its last word has of a packet over IPv6.
 const KEY: usize = 40;
+const V6: u32 = 1 << 7;
+/// `BPF_NOEXIST`: another flow keeps its place.
+const NEW_ONLY: u64 = 1;
 
 /// What a backend has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -163,7 +166,8 @@ pub struct SocketFilter {
     retired: VecDeque<(Instant, u32)>,
     epoch: u32,
     others: Wanted,
-    vlans: bool,
+    /// How many of the flows are of any VLAN.
+    any: u32,
     counters: Arc<Counters>,
 }
 
@@ -174,13 +178,12 @@ struct Owner {
 }
 
 impl SocketFilter {
-    /// Loads the program, for as many flows under a verdict at once. `vlans`: packets with a VLAN tag are of the same flows as
-    /// those without; else they pass.
+    /// Loads the program, for as many flows under a verdict at once.
     ///
     /// # Errors
     /// [`Error::Load`], [`Error::System`].
-    pub fn load(flows: u32, vlans: bool) -> Result<SocketFilter, Error> {
-        SocketFilter::load_program(flows, vlans, |kernel| {
+    pub fn load(flows: u32) -> Result<SocketFilter, Error> {
+        SocketFilter::load_program(flows, |kernel| {
             let program = kernel.program_mut("verdict");
             let program = program.ok_or_else(|| Error::load("no program"))?;
             let program: &mut Program = program.try_into().map_err(Error::load)?;
@@ -202,8 +205,8 @@ impl SocketFilter {
     ///
     /// # Errors
     /// [`Error::Load`], [`Error::System`].
-    pub fn load_for_mirror(flows: u32, vlans: bool) -> Result<SocketFilter, Error> {
-        SocketFilter::load_program(flows, vlans, |kernel| {
+    pub fn load_for_mirror(flows: u32) -> Result<SocketFilter, Error> {
+        SocketFilter::load_program(flows, |kernel| {
             let program = kernel.program_mut("mirror");
             let program = program.ok_or_else(|| Error::load("no program"))?;
             let program: &mut Xdp = program.try_into().map_err(Error::load)?;
@@ -215,7 +218,6 @@ impl SocketFilter {
 
     fn load_program(
         flows: u32,
-        vlans: bool,
         load: impl FnOnce(&mut Ebpf) -> Result<Place, Error>,
     ) -> Result<SocketFilter, Error> {
         let flows = flows.clamp(64, 1 << 22).next_multiple_of(64);
@@ -255,7 +257,7 @@ impl SocketFilter {
             retired: VecDeque::new(),
             epoch: 1,
             others: Wanted::ALL,
-            vlans,
+            any: 0,
             counters: Arc::new(Counters::new(setting)),
         };
         filter.begin(1);
@@ -293,7 +295,7 @@ impl SocketFilter {
     fn tell_flows(&self) {
         let flows = self.flows.len() as u64;
         self.counters.flows.store(flows, Ordering::Relaxed);
-        let word = u64::from(!self.flows.is_empty()) << 32 | u64::from(self.vlans);
+        let word = u64::from(self.any != 0) << 32 | u64::from(!self.flows.is_empty());
         self.counters.setting.words()[1].store(word, Ordering::Release);
     }
 
@@ -324,16 +326,23 @@ impl SocketFilter {
         }
         let slot = Slot::of(&self.slots, number)?;
         slot.clear();
-        slot.set(wanted);
-        if self.table.insert(key_of(&flow.key), number, 0).is_err() {
-            self.free.push(number);
-            return None;
-        }
+        slot.set(wanted, flow.vlans);
         self.owners[number as usize] = Some(Owner {
             flow,
             seen: Default::default(),
         });
+        for (at, key) in keys_of(&flow).enumerate() {
+            if self.table.insert(key, number, NEW_ONLY).is_err() {
+                // By the other way packets may have come already.
+                for key in keys_of(&flow).take(at) {
+                    let _ = self.table.remove(&key);
+                }
+                self.retired.push_back((Instant::now(), number));
+                return None;
+            }
+        }
         self.flows.insert(flow.key, number);
+        self.any += u32::from(flow.is_of_any_vlan());
         self.tell_flows();
         Some(())
     }
@@ -341,8 +350,13 @@ impl SocketFilter {
     /// Takes a flow out of the kernel's table; what was counted until then comes with the next polls.
     fn retire(&mut self, key: &FlowKey) {
         if let Some(number) = self.flows.remove(key) {
-            // One that is not there is no harm.
-            let _ = self.table.remove(&key_of(key));
+            if let Some(owner) = &self.owners[number as usize] {
+                for key in keys_of(&owner.flow) {
+                    // One that is not there is no harm.
+                    let _ = self.table.remove(&key);
+                }
+                self.any -= u32::from(owner.flow.is_of_any_vlan());
+            }
             self.retired.push_back((Instant::now(), number));
             self.tell_flows();
         }
@@ -555,10 +569,11 @@ impl Offload for SocketFilter {
         let known = self.flows.get(&flow.key).copied();
         let owner = known.and_then(|number| self.owners.get(number as usize)?.as_ref());
         let is_own = owner.is_some_and(|owner| owner.flow.uid == flow.uid);
+        let is_same = owner.is_some_and(|owner| owner.flow == *flow);
         match (verdict, known) {
-            (Verdict::Less(wanted), Some(number)) if is_own => {
+            (Verdict::Less(wanted), Some(number)) if is_same => {
                 if let Some(slot) = Slot::of(&self.slots, number) {
-                    slot.set(wanted);
+                    slot.set(wanted, flow.vlans);
                 }
             }
             (Verdict::Less(wanted), _) => {
@@ -619,16 +634,25 @@ fn hash(key: &FlowKey) -> usize {
     (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
 }
 
-/// As the kernel's program has it.
-fn key_of(key: &FlowKey) -> [u8; KEY] {
-    let mut bytes = [0; KEY];
-    bytes[..16].copy_from_slice(&key.low.0);
-    bytes[16..32].copy_from_slice(&key.high.0);
-    bytes[32..34].copy_from_slice(&key.low_port.to_ne_bytes());
-    bytes[34..36].copy_from_slice(&key.high_port.to_ne_bytes());
-    bytes[36] = key.protocol;
-    bytes[37] = key.version;
-    bytes
+/// As the kernel's program has them: one for each VLAN that its packets are in.
+fn keys_of(flow: &OffloadFlow) -> impl Iterator<Item = [u8; KEY]> + use<> {
+    let key = flow.key;
+    let [low, high] = flow.vlans.map(|vlan| match vlan {
+        Vlan::Any => 0,
+        Vlan::Only(vlan) => vlan,
+    });
+    let vlans = core::iter::once(low).chain((high != low).then_some(high));
+    vlans.map(move |vlan| {
+        let v6 = if key.version == 6 { V6 } else { 0 };
+        let kind = vlan << VLAN | v6 | u32::from(key.protocol);
+        let mut bytes = [0; KEY];
+        bytes[..16].copy_from_slice(&key.low.0);
+        bytes[16..32].copy_from_slice(&key.high.0);
+        bytes[32..34].copy_from_slice(&key.low_port.to_ne_bytes());
+        bytes[34..36].copy_from_slice(&key.high_port.to_ne_bytes());
+        bytes[36..].copy_from_slice(&kind.to_ne_bytes());
+        bytes
+    })
 }
 
 /// When the clock of the machine was 0, in nanoseconds since 1970.

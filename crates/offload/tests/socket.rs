@@ -8,6 +8,8 @@ mod card;
 mod corpora;
 #[path = "../../capture/tests/support/lab.rs"]
 mod lab;
+#[path = "../../../tests/shared/tagged.rs"]
+mod tagged;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -21,12 +23,12 @@ use flowgauge_capture::{PacketSource, open_reader};
 use flowgauge_flow::Withheld;
 use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_offload::{Offloaded, SocketFilter};
-use flowgauge_stream::offload::{Offload, OffloadFlow, Packets, Sequence, Verdict, Wanted};
+use flowgauge_stream::offload::{Offload, OffloadFlow, Packets, Sequence, Verdict, Vlan, Wanted};
 use flowgauge_sys::testing::offline_filter;
 use flowgauge_sys::transmit::TransmitSocket;
 use flowgauge_wire::{
-    Batch, DecodeFlags, DecodedBatch, Decoder, FlowKey, LinkType, Nanos, PacketDescriptor,
-    PacketFlags,
+    Batch, DecodeFlags, DecodeOptions, DecodedBatch, Decoder, FlowKey, LinkType, Nanos,
+    PacketDescriptor, PacketFlags,
 };
 use lab::Lab;
 use sha2::{Digest as _, Sha256};
@@ -71,9 +73,11 @@ fn batches(frames: &[Vec<u8>], mut take: impl FnMut(&Batch<'_>)) {
 }
 
 /// A verdict for each flow that the kernel can tell from all others: no packet of it is in a tunnel, behind something else than
-/// Ethernet and two tags, or cut.
-fn verdicts(frames: &[Vec<u8>]) -> Vec<(OffloadFlow, [Wanted; 2])> {
-    let (mut decoder, mut decoded) = (Decoder::default(), DecodedBatch::default());
+/// Ethernet and two tags, or cut. Where VLANs separate flows a connection with one for each direction is one.
+fn verdicts(frames: &[Vec<u8>], separate_vlans: bool) -> Vec<(OffloadFlow, [Wanted; 2])> {
+    let mut options = DecodeOptions::default();
+    options.separate_vlans = separate_vlans;
+    let (mut decoder, mut decoded) = (Decoder::new(options), DecodedBatch::default());
     let mut plain: BTreeMap<FlowKey, bool> = BTreeMap::new();
     batches(frames, |batch| {
         decoder.decode_batch(batch, &mut decoded);
@@ -89,9 +93,16 @@ fn verdicts(frames: &[Vec<u8>]) -> Vec<(OffloadFlow, [Wanted; 2])> {
             *plain.entry(packet.key).or_insert(true) &= is_plain;
         }
     });
-    let keys = plain.into_iter().filter(|(_, is_plain)| *is_plain);
+    let [up, down] = tagged::BY_DIRECTION.map(u32::from);
+    let is_plain = |key: &FlowKey| plain.get(key) != Some(&false);
+    let answers = |key: &FlowKey| FlowKey {
+        context: if key.context == up { down } else { key.context },
+        ..*key
+    };
+    let keys = plain.keys().copied();
+    let keys = keys.filter(|key| is_plain(key) && is_plain(&answers(key)));
     let mut all = Vec::new();
-    for (uid, (key, _)) in (1..).zip(keys) {
+    for (uid, key) in (1..).zip(keys) {
         let of = |number: u64| Wanted {
             packets: [Packets::None, Packets::Headers, Packets::All, Packets::None]
                 [(number % 4) as usize],
@@ -99,7 +110,14 @@ fn verdicts(frames: &[Vec<u8>]) -> Vec<(OffloadFlow, [Wanted; 2])> {
             from: u64::MAX,
         };
         let mixed = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(uid);
-        all.push((OffloadFlow { key, uid }, [of(mixed >> 32), of(mixed >> 40)]));
+        let vlans = match (separate_vlans, key.context) {
+            (false, _) => [Vlan::Any; 2],
+            (true, vlan) if vlan == up => [Vlan::Only(up), Vlan::Only(down)],
+            (true, vlan) if vlan == down => continue,
+            (true, vlan) => [Vlan::Only(vlan); 2],
+        };
+        let flow = OffloadFlow { key, vlans, uid };
+        all.push((flow, [of(mixed >> 32), of(mixed >> 40)]));
     }
     all
 }
@@ -157,7 +175,7 @@ fn kernel(
     told: &[(OffloadFlow, [Wanted; 2])],
     others: Wanted,
     expected: usize,
-    load: fn(u32, bool) -> Result<SocketFilter, flowgauge_offload::Error>,
+    load: fn(u32) -> Result<SocketFilter, flowgauge_offload::Error>,
 ) -> Outcome {
     let config = LiveConfig {
         snap_len: 65535,
@@ -167,7 +185,7 @@ fn kernel(
         ..LiveConfig::new("fg1")
     };
     let source = lab.run(|| LiveSource::open(&config)).unwrap();
-    let mut filter = load(1 << 12, true).unwrap();
+    let mut filter = load(1 << 12).unwrap();
     let statistics = filter.statistics();
     let attached = lab.run(|| filter.attacher().unwrap().attach(source));
     let mut source = attached.unwrap_or_else(|refused| panic!("{}", refused.1));
@@ -288,6 +306,25 @@ fn captures() -> Vec<(String, Vec<u8>)> {
     all
 }
 
+/// The frames of captures, and whether VLANs separate flows there.
+fn traces() -> Vec<(String, Vec<Vec<u8>>, bool)> {
+    let all = captures().into_iter();
+    let mut all: Vec<_> = all
+        .map(|(name, capture)| (name, frames(capture), false))
+        .collect();
+    for preset in [Preset::Mix, Preset::Zoo] {
+        let mut file = Vec::new();
+        generate(&Config::new(preset).with_packets(700), &mut file).unwrap();
+        let frames = frames(file);
+        let copies = frames.iter().flat_map(|it| tagged::in_vlans(it));
+        let copies: Vec<Vec<u8>> = copies.filter(|it| it.len() < MTU as usize).collect();
+        for separate in [false, true] {
+            all.push((format!("{preset:?} in VLANs"), copies.clone(), separate));
+        }
+    }
+    all
+}
+
 #[test]
 fn the_kernel_keeps_away_what_the_model_does() {
     let Some(lab) = Lab::new(MTU) else {
@@ -295,9 +332,8 @@ fn the_kernel_keeps_away_what_the_model_does() {
     };
     let sender = lab.sender("fg0");
     let (mut flows, mut kept, mut cut) = (0, 0, 0);
-    for (name, capture) in captures() {
-        let frames = frames(capture);
-        let told = verdicts(&frames);
+    for (name, frames, separate_vlans) in traces() {
+        let told = verdicts(&frames, separate_vlans);
         if told.is_empty() {
             continue;
         }
@@ -342,9 +378,8 @@ fn on_a_mirror_port_packets_come_whole_or_not() {
     };
     let sender = lab.sender("fg0");
     let mut kept = 0;
-    for (name, capture) in captures() {
-        let frames = frames(capture);
-        let mut told = verdicts(&frames);
+    for (name, frames, separate_vlans) in traces() {
+        let mut told = verdicts(&frames, separate_vlans);
         for wanted in told.iter_mut().flat_map(|(_, both)| both) {
             if wanted.packets == Packets::Headers {
                 wanted.packets = Packets::All;
@@ -423,12 +458,13 @@ fn filters_let_through_what_they_do_without() {
             ..LiveConfig::new("fg1")
         };
         let source = lab.run(|| LiveSource::open(&config)).unwrap();
-        let mut filter = SocketFilter::load(64, false).unwrap();
+        let mut filter = SocketFilter::load(64).unwrap();
         let attached = filter.attacher().unwrap().attach(source);
         let mut source = attached.unwrap_or_else(|refused| panic!("{expression}: {}", refused.1));
         // The program is put there for a flow that never comes.
         let flow = OffloadFlow {
             key: FlowKey::default(),
+            vlans: [Vlan::Any; 2],
             uid: 1,
         };
         filter.verdict(&flow, Verdict::Less([Wanted::HEADERS; 2]));
@@ -508,7 +544,7 @@ fn a_verdict_waits_for_a_syn_that_is_on_its_way() {
         ..LiveConfig::new("fg1")
     };
     let source = lab.run(|| LiveSource::open(&config)).unwrap();
-    let mut filter = SocketFilter::load(64, false).unwrap();
+    let mut filter = SocketFilter::load(64).unwrap();
     let attached = filter.attacher().unwrap().attach(source);
     let mut source = attached.unwrap_or_else(|refused| panic!("{}", refused.1));
     let send = |frames: &[Vec<u8>]| {
@@ -544,7 +580,8 @@ fn a_verdict_waits_for_a_syn_that_is_on_its_way() {
         from: u64::MAX,
     };
     let less = Verdict::Less([nothing; 2]);
-    let (first, second) = (OffloadFlow { key, uid: 1 }, OffloadFlow { key, uid: 2 });
+    let vlans = [Vlan::Only(0); 2];
+    let [first, second] = [1, 2].map(|uid| OffloadFlow { key, vlans, uid });
     // The engine has not seen the SYN when it says this of the connection before it, which it then forgets.
     send(&[segment(SYN, b""), segment(DATA, b"one")]);
     filter.verdict(&first, less);

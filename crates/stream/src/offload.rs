@@ -84,13 +84,41 @@ pub enum Verdict {
     Forget,
 }
 
+/// Where packets of a direction are its flow's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vlan {
+    /// In any VLAN, and in none.
+    Any,
+    /// In that of this [number](flowgauge_wire::Decoded::vlan_number), or without a tag (0). Others may be of another flow.
+    Only(u32),
+}
+
+impl Vlan {
+    /// Where both say, if there is such a place.
+    fn and(self, other: Vlan) -> Option<Vlan> {
+        match (self, other) {
+            (Vlan::Any, vlan) | (vlan, Vlan::Any) => Some(vlan),
+            (one, other) => (one == other).then_some(one),
+        }
+    }
+}
+
 /// The flow a verdict is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffloadFlow {
-    /// Five-tuple. ([`FlowKey::context`] is 0: of flows that are kept apart by VLAN or tunnel all is wanted.)
+    /// Five-tuple. ([`FlowKey::context`] tells flows of the same apart; backends go by VLANs.)
     pub key: FlowKey,
+    /// By direction.
+    pub vlans: [Vlan; 2],
     /// No other flow's; counters come back with it.
     pub uid: u64,
+}
+
+impl OffloadFlow {
+    /// Whether VLANs do not count in a direction.
+    pub fn is_of_any_vlan(&self) -> bool {
+        self.vlans.contains(&Vlan::Any)
+    }
 }
 
 /// A backend.
@@ -169,15 +197,17 @@ impl Interest {
         }
     }
 
-    /// It wants this of a flow from now on.
-    pub(crate) fn want(&mut self, key: FlowKey, flow: FlowId, wanted: [Wanted; 2]) {
-        if key.context != 0 {
-            return;
-        }
-        if self.flows.contains_key(&key) || wanted != [Wanted::ALL; 2] {
+    /// It wants this of a flow from now on, whose packets are in these VLANs.
+    pub(crate) fn want(&mut self, key: FlowKey, flow: FlowId, want: FlowWant) {
+        if self.flows.contains_key(&key) || want.wanted != [Wanted::ALL; 2] {
             self.flows.insert(key, flow);
-            lock(&self.union).want(self.number, key, Some(wanted));
+            lock(&self.union).want(self.number, key, Some(want));
         }
+    }
+
+    /// The flow with this key of which it has not always wanted all.
+    pub(crate) fn flow(&self, key: &FlowKey) -> Option<FlowId> {
+        self.flows.get(key).copied()
     }
 
     /// A flow has ended.
@@ -247,21 +277,50 @@ struct Union {
 struct Entry {
     uid: u64,
     /// By interest, of those that said it.
-    wants: Vec<(usize, [Wanted; 2])>,
+    wants: Vec<(usize, FlowWant)>,
     /// What the backend knows, if it knows of it.
-    told: Option<[Wanted; 2]>,
+    told: Option<FlowWant>,
+}
+
+/// What is wanted of a flow whose packets are in these VLANs, by direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlowWant {
+    pub(crate) wanted: [Wanted; 2],
+    pub(crate) vlans: [Vlan; 2],
+}
+
+impl FlowWant {
+    /// This of a flow of any VLAN.
+    fn of_any(wanted: [Wanted; 2]) -> FlowWant {
+        FlowWant {
+            wanted,
+            vlans: [Vlan::Any; 2],
+        }
+    }
+
+    /// What one of the two wants. Who says that they are other flows wants all of both.
+    fn or(self, other: FlowWant) -> FlowWant {
+        let wanted = [0, 1].map(|at| self.wanted[at].or(other.wanted[at]));
+        match [0, 1].map(|at| self.vlans[at].and(other.vlans[at])) {
+            [Some(low), Some(high)] => FlowWant {
+                wanted,
+                vlans: [low, high],
+            },
+            _ => FlowWant::of_any([Wanted::ALL; 2]),
+        }
+    }
 }
 
 impl Entry {
-    fn of(&self, number: usize) -> Option<[Wanted; 2]> {
+    fn of(&self, number: usize) -> Option<FlowWant> {
         let found = self.wants.iter().find(|(of, _)| *of == number);
-        found.map(|(_, wanted)| *wanted)
+        found.map(|(_, want)| *want)
     }
 }
 
 impl Union {
     /// An interest wants this of a flow; `None`: the flow has ended for it, or it is gone.
-    fn want(&mut self, number: usize, key: FlowKey, wanted: Option<[Wanted; 2]>) {
+    fn want(&mut self, number: usize, key: FlowKey, want: Option<FlowWant>) {
         let uids = &mut self.uids;
         let entry = self.flows.entry(key).or_insert_with(|| {
             *uids += 1;
@@ -272,7 +331,7 @@ impl Union {
             }
         });
         entry.wants.retain(|(of, _)| *of != number);
-        entry.wants.extend(wanted.map(|wanted| (number, wanted)));
+        entry.wants.extend(want.map(|want| (number, want)));
         self.tell(key);
     }
 
@@ -282,10 +341,10 @@ impl Union {
             return;
         };
         let uid = entry.uid;
-        let flow = OffloadFlow { key, uid };
+        let of = |vlans| OffloadFlow { key, vlans, uid };
         if entry.wants.is_empty() {
-            if entry.told.is_some() {
-                self.backend.verdict(&flow, Verdict::Forget);
+            if let Some(told) = entry.told {
+                self.backend.verdict(&of(told.vlans), Verdict::Forget);
             }
             self.flows.remove(&key);
             return;
@@ -293,18 +352,24 @@ impl Union {
         let numbered = self.interests.iter().enumerate();
         let each = numbered.filter_map(|(number, interest)| {
             let (others, _) = interest.as_ref()?;
-            Some(entry.of(number).unwrap_or([*others; 2]))
+            let of_others = || FlowWant::of_any([*others; 2]);
+            Some(entry.of(number).unwrap_or_else(of_others))
         });
-        let both = |one: [Wanted; 2], other: [Wanted; 2]| [0, 1].map(|at| one[at].or(other[at]));
         let others = [self.others; 2];
-        let all = each.reduce(both).unwrap_or(others);
-        if all != entry.told.unwrap_or(others) {
+        let all = each.reduce(FlowWant::or);
+        let all = all.filter(|all| all.wanted != others);
+        let all = all.unwrap_or(FlowWant::of_any(others));
+        let is_new = match entry.told {
+            Some(told) => all != told,
+            None => all.wanted != others,
+        };
+        if is_new {
             entry.told = Some(all);
-            let verdict = match all == others {
+            let verdict = match all.wanted == others {
                 true => Verdict::Resume,
-                false => Verdict::Less(all),
+                false => Verdict::Less(all.wanted),
             };
-            self.backend.verdict(&flow, verdict);
+            self.backend.verdict(&of(all.vlans), verdict);
         }
     }
 

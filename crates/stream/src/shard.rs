@@ -3,7 +3,8 @@
 use flowgauge_flow::{CaptureClock, FlowConfig, FlowId, FlowTracker, PacketFlow};
 use flowgauge_reassembly::HostPolicies;
 use flowgauge_wire::{
-    Batch, Budget, DecodeFlags, DecodedBatch, Decoder, Direction, Ledger, Nanos, Place, hash_batch,
+    Batch, Budget, DecodeFlags, DecodedBatch, Decoder, Direction, FlowKey, Ledger, Nanos, Place,
+    hash_batch,
 };
 
 use crate::checksums::{BadPayload, Checksums};
@@ -12,7 +13,7 @@ use crate::ends::EndStreams;
 use crate::findings::Findings;
 use crate::fragments::{Fragments, Refused};
 use crate::handler::Handler;
-use crate::offload::{Interest, Packets, Verdicts, Wanted};
+use crate::offload::{FlowWant, Interest, Packets, Verdicts, Vlan, Wanted};
 use crate::statistics::ShardStatistics;
 use crate::streams::{FollowStreams, Streams, TCP, stream_id};
 use crate::vlans::{VlanAware, Vlans};
@@ -310,6 +311,11 @@ impl Shard {
                 self.ledger.take(withheld.packets, withheld.bytes);
                 let stream = flow.map(|flow| stream_id(flow, direction.index()));
                 if let Some(flow) = flow {
+                    if let Some(identity) = self.tracker.identity(flow)
+                        && self.config.vlans == VlanAware::Auto
+                    {
+                        self.vlans.confirm(&identity.key, direction);
+                    }
                     self.tracker.count_withheld(flow, direction, withheld);
                     self.streams.keep_up(flow, direction.index(), withheld);
                 }
@@ -339,19 +345,21 @@ impl Shard {
         };
         let changed = self.streams.changed.as_mut().map(core::mem::take);
         for flow in changed.into_iter().flatten() {
-            // (Tagged packets come, and those without a tag of the same ports are of another flow.)
-            let identity = self.tracker.identity(flow);
-            if let Some(identity) = identity.filter(|it| it.vlan.is_none()) {
-                // Who wants all checksums verified wants all packets.
-                let mut wanted = match self.config.checksums {
-                    ChecksumPolicy::Verify => [Wanted::ALL; 2],
-                    _ => self.streams.wanted_of(flow),
-                };
-                for wanted in wanted.iter_mut().filter(|_| self.makes_records) {
-                    wanted.packets = wanted.packets.max(Packets::Headers);
-                }
-                interest.want(identity.key, flow, wanted);
+            let Some(identity) = self.tracker.identity(flow) else {
+                continue;
+            };
+            let vlans = vlans_of(&identity.key, &self.config, &self.vlans);
+            // Who wants all checksums verified wants all packets, and so does who cannot say which they are.
+            let mut wanted = match self.config.checksums {
+                ChecksumPolicy::Verify => [Wanted::ALL; 2],
+                _ if vlans.is_none() => [Wanted::ALL; 2],
+                _ => self.streams.wanted_of(flow),
+            };
+            for wanted in wanted.iter_mut().filter(|_| self.makes_records) {
+                wanted.packets = wanted.packets.max(Packets::Headers);
             }
+            let vlans = vlans.unwrap_or([Vlan::Any; 2]);
+            interest.want(identity.key, flow, FlowWant { wanted, vlans });
         }
     }
 
@@ -395,6 +403,13 @@ impl Shard {
     fn track<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
         if self.config.vlans == VlanAware::Auto {
             self.vlans.pass(&mut self.decoded.packets, &self.tracker);
+            if let Some(interest) = &self.interest
+                && let Some(changed) = &mut self.streams.changed
+            {
+                // Of what was said of them before, the VLAN was a guess.
+                let learned = self.vlans.learned.iter();
+                changed.extend(learned.filter_map(|key| interest.flow(key)));
+            }
         }
         hash_batch(&mut self.decoded.packets);
         let decoded = &self.decoded;
@@ -484,6 +499,18 @@ impl Shard {
         });
         // What is wanted by their last bytes is of streams that are no more: others get their numbers.
         while handler.want().is_some() {}
+    }
+}
+
+/// The VLANs that packets of a flow are in, by direction, where they can be told from those of all others.
+fn vlans_of(key: &FlowKey, config: &ShardConfig, vlans: &Vlans) -> Option<[Vlan; 2]> {
+    if config.decode.separate_tunnels && key.context != 0 {
+        return None;
+    }
+    match config.vlans {
+        VlanAware::No => Some([Vlan::Any; 2]),
+        VlanAware::Yes => Some([Vlan::Only(key.context); 2]),
+        VlanAware::Auto => vlans.of(key).map(|both| both.map(Vlan::Only)),
     }
 }
 

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use flowgauge_flow::{FlowRecord, FlowTracker};
-use flowgauge_wire::{Address, Decoded, Direction, FoldedState, TcpFlags};
+use flowgauge_wire::{Address, Decoded, Direction, FlowKey, FoldedState, TcpFlags};
 
 /// Whether equal endpoints in different VLANs are different flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub(crate) struct Vlans {
     has_tags: bool,
     /// Pairs that were forgotten to make room.
     pub(crate) forgotten: u64,
+    /// Flows of the batch's packets that say in which VLAN their direction is.
+    pub(crate) learned: Vec<FlowKey>,
 }
 
 type Pair = (Address, Address);
@@ -70,6 +72,7 @@ impl Vlans {
             limit: MOST.min(max_flows as usize),
             has_tags: false,
             forgotten: 0,
+            learned: Vec::new(),
         }
     }
 
@@ -88,15 +91,40 @@ impl Vlans {
             self.has_tags = true;
             flows.each_record(|record| self.learn(record));
         }
+        self.learned.clear();
         for packet in packets.iter_mut().filter(|packet| packet.has_ip()) {
             let pair = (packet.key.low, packet.key.high);
             let vlan = packet.vlan_number();
             let begins =
                 packet.tcp_flags.0 & (TcpFlags::SYN.0 | TcpFlags::ACK.0) == TcpFlags::SYN.0;
             let is_new = vlan != 0 || begins;
-            let place = self.place(pair, packet.direction, vlan, is_new);
+            let (place, is_learned) = self.place(pair, packet.direction, vlan, is_new);
             packet.key.context = packet.key.context.wrapping_add(place as u32);
+            if is_learned {
+                self.learned.push(packet.key);
+            }
         }
+    }
+
+    /// The VLANs of a flow's directions, where no other flow's packets of the same ports are in them. A direction in which no
+    /// packet went yet is taken to be in that of the other.
+    pub(crate) fn of(&self, key: &FlowKey) -> Option<[u32; 2]> {
+        let Some(contexts) = self.pairs.get(&(key.low, key.high)) else {
+            return (key.context == 0).then_some([0; 2]);
+        };
+        let place = key.context as usize;
+        let vlans = match place {
+            0 => contexts.first.vlans,
+            _ => contexts.others.get(place - 1)?.vlans,
+        };
+        let guess = |way: usize| {
+            let vlan = vlans[1 - way]?;
+            (contexts.find(way, vlan) == Some(place)).then_some(vlan)
+        };
+        Some([
+            vlans[0].or_else(|| guess(0))?,
+            vlans[1].or_else(|| guess(1))?,
+        ])
     }
 
     /// A connection that began before the first tag.
@@ -116,14 +144,31 @@ impl Vlans {
         }
     }
 
-    /// The place of the context of a pair's packet: the first one where the pair is not known, and is not to be.
-    fn place(&mut self, pair: Pair, direction: Direction, vlan: u32, is_new: bool) -> usize {
+    /// Packets of this direction of a flow came, of which only that is known.
+    pub(crate) fn confirm(&mut self, key: &FlowKey, direction: Direction) {
+        if self.has_tags
+            && let Some(vlans) = self.of(key)
+        {
+            let vlan = vlans[direction.index()];
+            self.place((key.low, key.high), direction, vlan, false);
+        }
+    }
+
+    /// The place of the context of a pair's packet: the first one where the pair is not known, and is not to be. And whether it is
+    /// the packet that says in which VLAN the direction is there.
+    fn place(
+        &mut self,
+        pair: Pair,
+        direction: Direction,
+        vlan: u32,
+        is_new: bool,
+    ) -> (usize, bool) {
         let way = direction.index();
         if let Some(contexts) = self.pairs.get_mut(&pair) {
             return contexts.place(way, vlan);
         }
         if !is_new {
-            return 0;
+            return (0, false);
         }
         if self.pairs.len() >= self.limit {
             self.forgotten += self.pairs.len() as u64;
@@ -134,22 +179,27 @@ impl Vlans {
 }
 
 impl Contexts {
-    /// The place of the context of packets of this direction in this VLAN.
-    fn place(&mut self, way: usize, vlan: u32) -> usize {
+    /// The place of the context that has room for packets of this direction in this VLAN.
+    fn find(&self, way: usize, vlan: u32) -> Option<usize> {
         let all = || core::iter::once(&self.first).chain(&self.others);
         let answers = |it: &Context| it.vlans[1 - way] == Some(vlan);
         let has_room = |it: &Context| it.vlans[way].is_none();
-        let place = all()
+        all()
             .position(|it| it.vlans[way] == Some(vlan))
             .or_else(|| all().position(|it| answers(it) && has_room(it)))
             .or_else(|| all().position(|it| answers(it) && it.doubted == Some(way)))
             .or_else(|| all().position(has_room))
-            .unwrap_or_else(|| {
-                if self.others.len() + 1 < MOST_CONTEXTS {
-                    self.others.push(Context::default());
-                }
-                self.others.len()
-            });
+    }
+
+    /// The place of the context of packets of this direction in this VLAN, and whether that is known from now on.
+    fn place(&mut self, way: usize, vlan: u32) -> (usize, bool) {
+        let place = self.find(way, vlan).unwrap_or_else(|| {
+            if self.others.len() + 1 < MOST_CONTEXTS {
+                self.others.push(Context::default());
+            }
+            self.others.len()
+        });
+        let mut is_learned = false;
         let context = match place {
             0 => Some(&mut self.first),
             place => self.others.get_mut(place - 1),
@@ -157,14 +207,16 @@ impl Contexts {
         if let Some(context) = context {
             let other = context.vlans[1 - way];
             if context.doubted == Some(way) {
+                is_learned = context.vlans[way] != Some(vlan);
                 context.vlans[way] = Some(vlan);
                 context.doubted = None;
             } else if context.vlans[way].is_none() {
+                is_learned = true;
                 context.vlans[way] = Some(vlan);
                 context.doubted = other.filter(|&other| other != vlan).map(|_| 1 - way);
             }
         }
-        place
+        (place, is_learned)
     }
 }
 
