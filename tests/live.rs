@@ -14,6 +14,7 @@ mod frames;
 #[path = "live_support/mod.rs"]
 mod live_support;
 
+mod overload_live;
 mod reassembly_cases_live;
 mod replay_live;
 

@@ -312,8 +312,8 @@ typedef struct scap_stats {
                             * events; where programs share a capture, known at the end */
     uint64_t requests_lost; /* what was asked for (cutoffs, priorities, parameters) and the process that captures for several
                              * programs refused, or was too slow to hear */
-    uint64_t pkts_kept_away; /* of those received: not wanted, and not copied by the kernel (SCAP_OFFLOAD); of a shared
-                              * capture 0 */
+    uint64_t pkts_kept_away; /* of those received: not copied by the kernel (SCAP_OFFLOAD), as they were not wanted, or lost by
+                              * priority; of a shared capture 0 */
     uint64_t reserved[5];
 } scap_stats_t;
 

@@ -103,8 +103,12 @@ pub(crate) fn summary(offload: Offload, backends: &Backends) -> Option<String> {
             return Some("nothing was kept away (--offload): all packets were wanted".to_owned());
         }
     };
+    let lost = match sum.lost {
+        0 => String::new(),
+        lost => format!("; {lost} lost there by priority"),
+    };
     Some(format!(
-        "{} kept away in the kernel, {} cut to headers; {} of flows not taken",
+        "{} kept away in the kernel, {} cut to headers; {} of flows not taken{lost}",
         count(sum.withheld, "packet"),
         sum.cut,
         count(sum.refused, "verdict")

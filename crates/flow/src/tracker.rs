@@ -35,7 +35,7 @@
 
 use core::cell::Cell;
 
-use flowgauge_wire::{DecodeFlags, Decoded, Direction, FlowKey, Nanos, TcpFlags, Tunnel};
+use flowgauge_wire::{DecodeFlags, Decoded, Direction, FlowKey, HashSeed, Nanos, TcpFlags, Tunnel};
 
 use crate::arena::Arena;
 use crate::clock::CaptureClock;
@@ -376,6 +376,13 @@ impl FlowTracker {
     /// Which flow it is, without making its record: of one in the table, or ended and not drained yet.
     pub fn identity(&self, id: FlowId) -> Option<FlowIdentity> {
         self.flows.get(id.0).map(Flow::identity)
+    }
+
+    /// The flow in the table that has this key.
+    pub fn find(&self, key: &FlowKey) -> Option<FlowId> {
+        let tag = tag_of(HashSeed::of_process().hash(key));
+        let has_key = |id: u32| self.flows.get(id).is_some_and(|flow| flow.hot.key == *key);
+        self.index.find(tag, has_key).map(FlowId)
     }
 
     /// Its key, of the same.

@@ -17,7 +17,9 @@ static long (*const of_skb)(const void *skb, __u32 from, void *to, __u32 len) = 
 static long (*const of_xdp)(const void *frame, __u32 from, void *to, __u32 len) = (void *)BPF_FUNC_xdp_load_bytes;
 static __u64 (*const length)(const void *frame) = (void *)BPF_FUNC_xdp_get_buff_len;
 static void *(*const lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static long (*const insert)(void *map, const void *key, const void *value, __u64 flags) = (void *)BPF_FUNC_map_update_elem;
 static __u64 (*const now)(void) = (void *)BPF_FUNC_ktime_get_ns;
+static __u64 (*const coarse)(void) = (void *)BPF_FUNC_ktime_get_coarse_ns;
 
 // As FlowKey of crates/wire; what it is a key of has a VLAN instead of the context.
 struct key {
@@ -53,11 +55,12 @@ struct side {
 };
 
 struct slot {
-	// By direction: what of its packets is wanted, and of which VLAN they are, or ANY.
+	// By direction: what of its packets is wanted, whether they are BEYOND, and of which VLAN they are, or ANY.
 	__u32 mode[2];
 	// A SYN came: another connection.
 	__u32 ended;
-	__u32 reserved;
+	// By direction.
+	__u16 priority[2];
 	struct side sides[2];
 };
 
@@ -68,15 +71,48 @@ struct settings {
 	// Whether the table has flows, and such of which packets are of any VLAN.
 	__u32 flows;
 	__u32 any;
-	__u64 reserved[6];
-	// Packets of which only headers were copied, and what was kept away: on a line that others do not read.
+	// Overload. Bytes of the ring that it is measured by, 0: nothing is lost to it; and how many of them the memory in use is.
+	__u32 room;
+	__u32 memory;
+	// So many bytes had gone into the ring when it was empty last, or would have been.
+	__u64 drained;
+	// Blocks of the ring: bytes, and how long one is filled at most.
+	__u32 block;
+	__u32 retire;
+	// The least pressure at which somebody loses something.
+	__u32 base;
+	__u32 reserved;
+	// So many slots are there for losses of flows, from this one on; 0: they are counted in all alone.
+	__u32 end;
+	__u32 first;
+	__u32 padding[2];
+	// Packets of which only headers were copied, what was kept away, and what was lost to overload: on lines that others do not read.
 	__u64 cut;
 	__u64 packets;
 	__u64 bytes;
-	__u64 padding[5];
+	__u64 lost;
+	__u64 lost_bytes;
+	// Of what was lost, what no slot has.
+	__u64 rest;
+	__u64 rest_bytes;
+	__u64 rest_payload;
+	// Bytes that have gone into the ring, as far as is known here, and when its block was begun.
+	__u64 passed;
+	__u64 begun;
+	// How many of the slots for losses have a flow.
+	__u32 next;
+	__u32 spare;
+	__u64 spares[5];
 };
 
-enum { ALL, HEADERS, NONE, MODES = 3, ANY, VLAN = 8 };
+// Of a priority: from which pressure on it loses what is beyond the overload cutoff, and from which all data.
+struct limits {
+	__u32 beyond;
+	__u32 all;
+};
+
+enum { ALL, HEADERS, NONE, MODES = 3, ANY, BEYOND = 8, VLAN = 8, PRIORITIES = 256 };
+#define NOWHERE (~0U)
 enum { V6 = 1 << 7 };
 enum { SYNS = 1 << 16 };
 enum { HAS_SEQ = 1 << 16, HAS_ACK = 1 << 17 };
@@ -115,6 +151,33 @@ struct {
 	UINT(max_entries, 1);
 	UINT(map_flags, BPF_F_MMAPABLE);
 } setting SEC(".maps");
+
+// By priority.
+struct {
+	UINT(type, BPF_MAP_TYPE_ARRAY);
+	TYPE(key, __u32);
+	TYPE(value, struct limits);
+	UINT(max_entries, PRIORITIES);
+	UINT(map_flags, BPF_F_MMAPABLE);
+} limits SEC(".maps");
+
+// The slots in which losses of flows are counted: behind those of verdicts.
+struct {
+	UINT(type, BPF_MAP_TYPE_HASH);
+	TYPE(key, struct key);
+	TYPE(value, __u32);
+	UINT(max_entries, 1);
+	UINT(map_flags, BPF_F_NO_PREALLOC);
+} losses SEC(".maps");
+
+// Whose losses are in the slots for them.
+struct {
+	UINT(type, BPF_MAP_TYPE_ARRAY);
+	TYPE(key, __u32);
+	TYPE(value, struct key);
+	UINT(max_entries, 1);
+	UINT(map_flags, BPF_F_MMAPABLE);
+} losers SEC(".maps");
 
 // When a SYN came last for flows of a hash: user space has a verdict wait until it has seen that one.
 struct {
@@ -321,21 +384,94 @@ INLINE __u32 hash(const struct key *key) {
 	return sum * 0x9e3779b97f4a7c15ULL >> 48;
 }
 
+// Something was counted in a slot.
+INLINE void mark(__u32 number) {
+	__u32 word = number / 64;
+	__u64 bit = 1ULL << (number % 64), *bits = lookup(&dirty, &word);
+	// Behind what was counted.
+	if (bits && !(*(volatile __u64 *)bits & bit))
+		__sync_fetch_and_or(bits, bit);
+}
+
+// How full ring or memory are, in bytes of the ring.
+INLINE __u64 pressure(const struct settings *settings) {
+	__s64 filled = *(volatile __u64 *)&settings->passed - *(volatile __u64 *)&settings->drained;
+	__u32 memory = *(volatile __u32 *)&settings->memory;
+	return filled > (__s64)memory ? (__u64)filled : memory;
+}
+
+// Whether a packet of this priority is lost to overload.
+INLINE int is_lost(const struct settings *settings, __u32 priority, int is_beyond) {
+	__u64 now = pressure(settings);
+	if (now <= settings->base)
+		return 0;
+	struct limits *of = lookup(&limits, &priority);
+	return of && (now > of->all || (is_beyond && now > of->beyond));
+}
+
+// The slot in which losses of a flow are counted, or NOWHERE.
+INLINE __u32 slot_of_losses(const struct key *key, struct settings *settings, __u32 end) {
+	__u32 *known = lookup(&losses, key);
+	if (known)
+		return *known;
+	if (settings->next >= end)
+		return NOWHERE;
+	__u32 fresh = __sync_fetch_and_add(&settings->next, 1);
+	struct key *loser = fresh < end ? lookup(&losers, &fresh) : 0;
+	if (!loser)
+		return NOWHERE;
+	*loser = *key;
+	__u32 number = settings->first + fresh;
+	if (!insert(&losses, key, &number, BPF_NOEXIST))
+		return number;
+	// Another processor was faster, or there is no memory.
+	known = lookup(&losses, key);
+	return known ? *known : NOWHERE;
+}
+
+// Counts a packet that is lost.
+INLINE void lose(__u64 length, const struct packet *packet, const struct key *key, __u32 direction, struct settings *settings) {
+	__u32 end = *(volatile __u32 *)&settings->end, number = end ? slot_of_losses(key, settings, end) : NOWHERE;
+	struct slot *slot = lookup(&slots, &number);
+	if (slot) {
+		count(length, packet, &slot->sides[direction & 1], settings->epoch);
+		mark(number);
+	} else {
+		__sync_fetch_and_add(&settings->rest_bytes, length);
+		__sync_fetch_and_add(&settings->rest_payload, packet->payload);
+		__sync_fetch_and_add(&settings->rest, 1);
+	}
+	__sync_fetch_and_add(&settings->lost_bytes, length);
+	__sync_fetch_and_add(&settings->lost, 1);
+}
+
+// Notes that so many bytes of a frame go into the ring: into the block that is filled if they fit and it was not handed over since.
+INLINE void pass(struct settings *settings, __u32 bytes) {
+	enum { HEADER = 96 };
+	__u64 time = coarse(), block = settings->block, size = bytes + HEADER;
+	__u64 rest = -settings->passed & (block - 1);
+	if (size > rest || time - settings->begun > settings->retire) {
+		settings->begun = time;
+		size += rest;
+	}
+	__sync_fetch_and_add(&settings->passed, size);
+}
+
 // How much of a frame is wanted: no more than `all` bytes, and if nothing can be cut off all or none. `vlan`: of the tag that was
 // taken out of it, which has `tag` bytes.
-INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader load, __u32 all, int cuts) {
-	__u32 zero = 0;
+INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader load, __u32 all, int cuts, struct settings *settings) {
 	struct packet packet = {.vlan = vlan};
-	struct settings *settings = lookup(&setting, &zero);
-	if (!settings || !decode(frame, len, tag != 0, load, &packet))
+	if (!decode(frame, len, tag != 0, load, &packet))
 		return all;
 	__u32 is_control = packet.flags & (FIN | SYN | RST), is_first = (packet.flags & (SYN | ACK)) == SYN;
 	// What another flow's datagrams carry can be a tunnel.
 	__u32 mode = packet.protocol == 6 ? settings->others : ALL, *number = 0;
 	struct side *side = 0;
+	struct key key = {};
+	__u32 direction = 0, priority = 0, kind = 0, told = 0;
 	if (is_first || settings->flows) {
-		struct key key;
-		__u32 direction = order(&packet, &key) & 1;
+		direction = order(&packet, &key) & 1;
+		kind = key.kind;
 		number = settings->flows ? lookup(&flows, &key) : 0;
 		if (!number && packet.vlan && settings->any) {
 			// Flows of any VLAN are among those of none.
@@ -343,7 +479,7 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 			number = lookup(&flows, &key);
 		}
 		struct slot *slot = number ? lookup(&slots, number) : 0;
-		__u32 told = slot ? slot->mode[direction] : 0;
+		told = slot ? slot->mode[direction] : 0;
 		if (told >> VLAN != packet.vlan && !(told & ANY))
 			slot = 0;
 		if (is_first) {
@@ -356,6 +492,7 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 		} else if (slot && !slot->ended) {
 			mode = told & MODES;
 			side = &slot->sides[direction];
+			priority = slot->priority[direction];
 		}
 	}
 	// Control packets always pass.
@@ -365,28 +502,43 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 		__sync_fetch_and_add(&settings->cut, 1);
 		return packet.payload_at < all ? packet.payload_at : all;
 	}
-	if (mode != NONE || !side)
+	if (mode == NONE && side) {
+		count(len + tag, &packet, side, settings->epoch);
+		__sync_fetch_and_add(&settings->packets, 1);
+		__sync_fetch_and_add(&settings->bytes, len + tag);
+		mark(*number);
+		return 0;
+	}
+	// Of a flow that user space has not seen yet nobody knows how important it is.
+	if (side && settings->room && packet.payload && is_lost(settings, priority & (PRIORITIES - 1), told & BEYOND)) {
+		key.kind = kind;
+		lose(len + tag, &packet, &key, direction, settings);
+		return 0;
+	}
+	return all;
+}
+
+// The same, and what of it goes into the ring.
+INLINE __u32 take(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader load, __u32 all, int cuts) {
+	__u32 zero = 0;
+	struct settings *settings = lookup(&setting, &zero);
+	if (!settings)
 		return all;
-	count(len + tag, &packet, side, settings->epoch);
-	__sync_fetch_and_add(&settings->packets, 1);
-	__sync_fetch_and_add(&settings->bytes, len + tag);
-	__u32 word = *number / 64;
-	__u64 bit = 1ULL << (*number % 64), *bits = lookup(&dirty, &word);
-	// Behind what was counted.
-	if (bits && !(*(volatile __u64 *)bits & bit))
-		__sync_fetch_and_or(bits, bit);
-	return 0;
+	__u32 wanted = judge(frame, len, tag, vlan, load, all, cuts, settings);
+	if (wanted && settings->room)
+		pass(settings, cuts && wanted < len ? wanted : len);
+	return wanted;
 }
 
 SEC("socket")
 int verdict(struct __sk_buff *skb) {
 	__u32 tag = skb->vlan_present ? 4 : 0;
-	return judge(skb, skb->len, tag, tag ? skb->vlan_tci & 0xfff : 0, of_skb, skb->cb[0], 1);
+	return take(skb, skb->len, tag, tag ? skb->vlan_tci & 0xfff : 0, of_skb, skb->cb[0], 1);
 }
 
 SEC("xdp.frags")
 int mirror(struct xdp_md *frame) {
-	return judge(frame, length(frame), 0, 0, of_xdp, 1, 0) ? XDP_PASS : XDP_DROP;
+	return take(frame, length(frame), 0, 0, of_xdp, 1, 0) ? XDP_PASS : XDP_DROP;
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

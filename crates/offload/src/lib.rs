@@ -9,6 +9,7 @@ mod backends;
 mod classic;
 mod error;
 mod inbound;
+mod overload;
 mod slots;
 mod socket;
 

@@ -12,9 +12,10 @@ pub(crate) const SLOT: usize = 28;
 const SIDES: usize = 2;
 const SIDE: usize = 13;
 
-/// What a direction's mode has beside: which VLAN, or any.
+/// What a direction's mode has beside: which VLAN, or any, and whether its stream is beyond the overload cutoff.
 pub(crate) const VLAN: u32 = 8;
 const ANY_VLAN: u32 = 4;
+const BEYOND: u32 = 8;
 
 const HAS_SEQ: u64 = 1 << 16;
 const HAS_ACK: u64 = 1 << 17;
@@ -46,9 +47,20 @@ impl<'a> Slot<'a> {
                 Vlan::Any => ANY_VLAN,
                 Vlan::Only(vlan) => vlan << VLAN,
             };
-            u64::from(mode(wanted[at]) | vlan)
+            let beyond = if wanted[at].standing.is_beginning {
+                0
+            } else {
+                BEYOND
+            };
+            u64::from(mode(wanted[at]) | beyond | vlan)
         });
-        self.0[0].store(low | high << 32, Ordering::Relaxed);
+        let priorities = wanted.map(|wanted| u64::from(wanted.standing.priority));
+        let priorities = priorities[0] << 32 | priorities[1] << 48;
+        // The kernel writes whether it has ended.
+        let _ = self.0[1].fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
+            Some(word & u64::from(u32::MAX) | priorities)
+        });
+        self.0[0].store(low | high << 32, Ordering::Release);
     }
 
     /// What was kept away of a direction since it was asked last. `since_boot` is the time at which the machine's clock was 0.

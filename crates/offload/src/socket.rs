@@ -13,14 +13,17 @@ use aya::{Ebpf, EbpfLoader};
 use flowgauge_capture::live::LiveSource;
 use flowgauge_capture::{Interface, PacketSource};
 use flowgauge_flow::Withheld;
-use flowgauge_stream::offload::{Offload, OffloadFlow, Verdict, Vlan, Wanted};
+use flowgauge_stream::offload::{
+    Lost, Offload, OffloadFlow, Overload, Packets, Verdict, Vlan, Wanted,
+};
 use flowgauge_sys::bpf::{self, SharedArray};
 use flowgauge_sys::interfaces::index_of;
 use flowgauge_sys::packet::hardware;
-use flowgauge_wire::{Batch, FlowKey, Ledger};
+use flowgauge_wire::{Batch, FlowKey, Ledger, Nanos};
 
 use crate::classic::translate;
 use crate::error::Error;
+use crate::overload::{Losses, Ring, tell_ring, word};
 use crate::slots::{SLOT, Seen, Slot, VLAN, mode};
 
 /// `bpf/verdict.bpf.c`.
@@ -29,17 +32,14 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/ve
 /// Flows under a verdict at once, unless something else is said: 29 MB of the kernel's memory.
 pub const DEFAULT_FLOWS: u32 = 1 << 17;
 /// A slot whose flow was taken out of the table may still be counted in this long, by another processor.
-const GRACE: Duration = Duration::from_millis(10);
+pub(crate) const GRACE: Duration = Duration::from_millis(10);
 /// The map of what filters go on with.
 const NEXT: &str = "next";
-/// Words of the map `setting`, and where what was counted begins.
-const SETTING: usize = 16;
-const COUNTED: usize = 8;
 /// Words of the map `syns`.
 const SYNS: usize = 1 << 16;
 /// Bytes of a key in the kernel's table, and what its last word has of a packet over IPv6.
-const KEY: usize = 40;
-const V6: u32 = 1 << 7;
+pub(crate) const KEY: usize = 40;
+pub(crate) const V6: u32 = 1 << 7;
 /// `BPF_NOEXIST`: another flow keeps its place.
 const NEW_ONLY: u64 = 1;
 
@@ -56,9 +56,21 @@ pub struct Statistics {
     pub withheld_bytes: u64,
     /// Packets of which only headers were copied.
     pub cut: u64,
+    /// Packets that were lost to overload, by priority.
+    pub lost: u64,
+    /// ... and their bytes on the wire.
+    pub lost_bytes: u64,
 }
 
 impl Statistics {
+    /// Packets that did not come, and their bytes.
+    fn gone(&self) -> [u64; 2] {
+        [
+            self.withheld + self.lost,
+            self.withheld_bytes + self.lost_bytes,
+        ]
+    }
+
     /// Of two backends together.
     #[must_use]
     pub fn and(self, other: Statistics) -> Statistics {
@@ -68,6 +80,8 @@ impl Statistics {
             withheld: self.withheld + other.withheld,
             withheld_bytes: self.withheld_bytes + other.withheld_bytes,
             cut: self.cut + other.cut,
+            lost: self.lost + other.lost,
+            lost_bytes: self.lost_bytes + other.lost_bytes,
         }
     }
 }
@@ -78,8 +92,10 @@ struct Counters {
     setting: SharedArray,
     flows: AtomicU64,
     refused: AtomicU64,
-    /// Packets of which it was told that they were kept away, and their bytes.
+    /// Packets of which it was told that they were kept away or lost, and their bytes.
     told: [AtomicU64; 2],
+    /// What packets are copied into.
+    ring: OnceLock<Ring>,
     /// All packets until then have been processed, in nanoseconds since 1970.
     shown: AtomicU64,
     /// Whether less than everything was ever wanted of something.
@@ -96,6 +112,7 @@ impl Counters {
             flows: AtomicU64::default(),
             refused: AtomicU64::default(),
             told: Default::default(),
+            ring: OnceLock::new(),
             shown: AtomicU64::default(),
             is_needed: AtomicBool::default(),
             since: AtomicU64::new(u64::MAX),
@@ -110,6 +127,14 @@ impl Counters {
         let settled = since_boot().wrapping_add(bpf::clock()) + GRACE.as_nanos() as u64;
         self.since.store(settled, Ordering::Release);
     }
+
+    /// This was told.
+    fn note_told(&self, withheld: &Withheld) {
+        let told = self.told.iter();
+        for (told, more) in told.zip([withheld.packets, withheld.bytes]) {
+            told.fetch_add(more, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Reads what a backend has done, wherever that is.
@@ -121,14 +146,15 @@ impl StatisticsReader {
     pub fn read(&self) -> Statistics {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &*self.0;
-        let [cut, withheld, withheld_bytes] =
-            [0, 1, 2].map(|at| of(&counters.setting.words()[COUNTED + at]));
+        let counted = |at: usize| of(&counters.setting.words()[at]);
         Statistics {
             flows: of(&counters.flows),
             refused: of(&counters.refused),
-            withheld,
-            withheld_bytes,
-            cut,
+            withheld: counted(word::WITHHELD),
+            withheld_bytes: counted(word::WITHHELD + 1),
+            cut: counted(word::CUT),
+            lost: counted(word::LOST),
+            lost_bytes: counted(word::LOST + 1),
         }
     }
 
@@ -168,6 +194,7 @@ pub struct SocketFilter {
     others: Wanted,
     /// How many of the flows are of any VLAN.
     any: u32,
+    losses: Losses,
     counters: Arc<Counters>,
 }
 
@@ -221,18 +248,24 @@ impl SocketFilter {
         load: impl FnOnce(&mut Ebpf) -> Result<Place, Error>,
     ) -> Result<SocketFilter, Error> {
         let flows = flows.clamp(64, 1 << 22).next_multiple_of(64);
+        let losses = Losses::slots_beside(flows);
         let mut kernel = EbpfLoader::new()
             .map_max_entries("flows", flows)
-            .map_max_entries("slots", flows)
-            .map_max_entries("dirty", flows / 64)
+            .map_max_entries("losses", losses)
+            .map_max_entries("losers", losses)
+            .map_max_entries("slots", flows + losses)
+            .map_max_entries("dirty", (flows + losses) / 64)
             .load(OBJECT)
             .map_err(Error::load)?;
         let place = load(&mut kernel)?;
-        let mut map = |name: &str| kernel.take_map(name).ok_or_else(|| Error::load(name));
-        let table = KernelMap::try_from(map("flows")?).map_err(Error::load)?;
-        let shared = |map: Map, words: usize| {
-            let Map::Array(data) = map else {
-                return Err(Error::load("no array"));
+        let mut map = |name: &str| {
+            let map = kernel.take_map(name).ok_or_else(|| Error::load(name))?;
+            KernelMap::try_from(map).map_err(Error::load)
+        };
+        let (table, losses_table) = (map("flows")?, map("losses")?);
+        let shared = |name: &str, words: usize| {
+            let Some(Map::Array(data)) = kernel.map(name) else {
+                return Err(Error::load(name));
             };
             let shared = SharedArray::new(data.fd().as_fd(), words);
             shared.map_err(|error| Error::System {
@@ -240,13 +273,14 @@ impl SocketFilter {
                 error,
             })
         };
-        let count = flows as usize;
-        let setting = shared(map("setting")?, SETTING)?;
+        let count = (flows + losses) as usize;
+        let setting = shared("setting", word::ALL)?;
         let mut filter = SocketFilter {
             table,
-            slots: shared(map("slots")?, count * SLOT)?,
-            dirty: shared(map("dirty")?, count / 64)?,
-            syns: shared(map("syns")?, SYNS)?,
+            slots: shared("slots", count * SLOT)?,
+            dirty: shared("dirty", count / 64)?,
+            syns: shared("syns", SYNS)?,
+            losses: Losses::new(losses_table, flows, shared)?,
             waiting: HashMap::new(),
             _kernel: kernel,
             place,
@@ -310,7 +344,14 @@ impl SocketFilter {
     /// Takes a verdict of less than others have.
     fn take(&mut self, flow: OffloadFlow, wanted: [Wanted; 2], since_boot: u64) {
         self.counters.is_needed.store(true, Ordering::Relaxed);
-        if self.is_unsettled(&flow.key, since_boot) && self.waiting.len() < self.most as usize {
+        // Who is more important may be so at once, whichever connection it is.
+        let is_all = wanted
+            .iter()
+            .all(|it| it.packets == Packets::All && it.standing.is_beginning);
+        if !is_all
+            && self.is_unsettled(&flow.key, since_boot)
+            && self.waiting.len() < self.most as usize
+        {
             self.waiting.insert(flow.key, (flow, wanted));
         } else if self.install(flow, wanted).is_none() {
             self.counters.refused.fetch_add(1, Ordering::Relaxed);
@@ -375,6 +416,11 @@ impl SocketFilter {
         }
     }
 
+    /// The epoch that ends now: what was counted since it began is given.
+    fn ended(&self) -> u32 {
+        self.epoch.wrapping_sub(1)
+    }
+
     /// Gives what was counted in a slot.
     fn give(
         &mut self,
@@ -382,6 +428,11 @@ impl SocketFilter {
         since_boot: u64,
         give: &mut dyn FnMut(&OffloadFlow, [Withheld; 2]),
     ) {
+        let ended = self.ended();
+        if number >= self.most {
+            let both = (self.losses).take(&self.slots, number, ended, since_boot);
+            return both.iter().for_each(|it| self.counters.note_told(it));
+        }
         let owner = self.owners.get_mut(number as usize);
         let (Some(owner), Some(slot)) = (
             owner.and_then(Option::as_mut),
@@ -389,19 +440,12 @@ impl SocketFilter {
         ) else {
             return;
         };
-        // What was counted since the epoch began that ends now.
-        let ended = self.epoch.wrapping_sub(1);
         let [low, high] = &mut owner.seen;
         let both = [
             slot.withheld(0, low, ended, since_boot),
             slot.withheld(1, high, ended, since_boot),
         ];
-        for withheld in &both {
-            let told = self.counters.told.iter();
-            for (told, more) in told.zip([withheld.packets, withheld.bytes]) {
-                told.fetch_add(more, Ordering::Relaxed);
-            }
-        }
+        both.iter().for_each(|it| self.counters.note_told(it));
         if both.iter().any(|withheld| withheld.packets != 0) {
             give(&owner.flow, both);
         }
@@ -443,16 +487,26 @@ impl Attacher {
     /// [`Error::Filter`], [`Error::System`].
     pub fn attach(&self, source: LiveSource) -> Result<Offloaded, Box<(LiveSource, Error)>> {
         match self.prepare(&source) {
-            Ok((program, link)) => Ok(Offloaded {
-                source,
-                before: StatisticsReader(Arc::clone(&self.counters)).read(),
-                program,
-                is_over: false,
-                link,
-                counters: Arc::clone(&self.counters),
-                last: 0,
-            }),
+            Ok((program, link)) => Ok(self.offloaded(source, program, link)),
             Err(error) => Err(Box::new((source, error))),
+        }
+    }
+
+    fn offloaded(
+        &self,
+        source: LiveSource,
+        program: Option<OwnedFd>,
+        link: Option<OwnedFd>,
+    ) -> Offloaded {
+        let _ = self.counters.ring.set(Ring::of(&source));
+        Offloaded {
+            source,
+            before: StatisticsReader(Arc::clone(&self.counters)).read(),
+            program,
+            is_over: false,
+            link,
+            counters: Arc::clone(&self.counters),
+            last: 0,
         }
     }
 
@@ -526,6 +580,7 @@ impl PacketSource for Offloaded {
         }
         // Who asks for more has processed what came.
         self.counters.shown.store(self.last, Ordering::Release);
+        tell_ring(&self.counters.setting, &self.source);
         let batch = self.source.next_batch()?;
         if batch.is_none() {
             // What comes now is nobody's.
@@ -553,12 +608,13 @@ impl PacketSource for Offloaded {
         // Meanwhile as far as engines know, at the end all: they are told of the rest when they finish.
         let all = StatisticsReader(Arc::clone(&self.counters)).read();
         let now = match self.is_over {
-            true => [all.withheld, all.withheld_bytes],
+            true => all.gone(),
             false => [0, 1].map(|at| self.counters.told[at].load(Ordering::Relaxed)),
         };
+        let before = self.before.gone();
         ledger.take(
-            now[0].saturating_sub(self.before.withheld),
-            now[1].saturating_sub(self.before.withheld_bytes),
+            now[0].saturating_sub(before[0]),
+            now[1].saturating_sub(before[1]),
         );
         ledger
     }
@@ -602,7 +658,8 @@ impl Offload for SocketFilter {
     fn poll(&mut self, give: &mut dyn FnMut(&OffloadFlow, [Withheld; 2])) {
         self.begin(self.epoch.wrapping_add(1));
         let since_boot = since_boot();
-        for at in 0..self.owners.len().div_ceil(64) {
+        let losses = self.most as usize / 64..self.dirty.words().len();
+        for at in (0..self.owners.len().div_ceil(64)).chain(losses) {
             let word = &self.dirty.words()[at];
             // Most are not: no other processor loses its line.
             if word.load(Ordering::Relaxed) == 0 {
@@ -615,9 +672,29 @@ impl Offload for SocketFilter {
             }
         }
         self.settle(since_boot, give);
+        let counters = Arc::clone(&self.counters);
+        let (setting, now) = (
+            counters.setting.words(),
+            since_boot.wrapping_add(bpf::clock()),
+        );
+        counters.note_told(&self.losses.take_rest(setting, Nanos(now)));
+        self.losses.tidy(setting, &self.slots);
         for (flow, wanted) in core::mem::take(&mut self.waiting).into_values() {
             self.take(flow, wanted, since_boot);
         }
+    }
+
+    fn overload(&mut self, overload: Option<&Overload<'_>>) {
+        if overload.is_some() {
+            self.counters.is_needed.store(true, Ordering::Relaxed);
+        }
+        let counters = &self.counters;
+        let setting = counters.setting.words();
+        self.losses.tell(setting, counters.ring.get(), overload);
+    }
+
+    fn lost(&mut self) -> Vec<Lost> {
+        self.losses.give()
     }
 }
 

@@ -23,7 +23,9 @@ use flowgauge_capture::{PacketSource, open_reader};
 use flowgauge_flow::Withheld;
 use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_offload::{Offloaded, SocketFilter};
-use flowgauge_stream::offload::{Offload, OffloadFlow, Packets, Sequence, Verdict, Vlan, Wanted};
+use flowgauge_stream::offload::{
+    Offload, OffloadFlow, Packets, Sequence, Standing, Verdict, Vlan, Wanted,
+};
 use flowgauge_sys::testing::offline_filter;
 use flowgauge_sys::transmit::TransmitSocket;
 use flowgauge_wire::{
@@ -108,6 +110,7 @@ fn verdicts(frames: &[Vec<u8>], separate_vlans: bool) -> Vec<(OffloadFlow, [Want
                 [(number % 4) as usize],
             sequence: Sequence::Off,
             from: u64::MAX,
+            standing: Standing::OTHERS,
         };
         let mixed = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(uid);
         let vlans = match (separate_vlans, key.context) {
@@ -578,6 +581,7 @@ fn a_verdict_waits_for_a_syn_that_is_on_its_way() {
         packets: Packets::None,
         sequence: Sequence::Off,
         from: u64::MAX,
+        standing: Standing::OTHERS,
     };
     let less = Verdict::Less([nothing; 2]);
     let vlans = [Vlan::Only(0); 2];

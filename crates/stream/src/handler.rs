@@ -594,6 +594,9 @@ pub trait Handler {
         None
     }
 
+    /// Packets were lost to overload before they came here ([`Overload`](crate::offload::Overload)), of a stream if that lives.
+    fn lost(&mut self, _stream: Option<u32>, _packets: &Withheld) {}
+
     /// A segment of the stream that told something, where [`Handler::REMARKS`] says that this is wanted: behind
     /// what the segment made deliverable.
     fn stream_remark(&mut self, _stream: &Stream<'_>, _remark: &Remark) {}

@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use flowgauge_flow::{FlowId, Withheld};
 use flowgauge_wire::{FlowKey, FoldedState};
 
+use crate::engine::Watermarks;
+
 /// How much of a direction's packets is wanted, those with SYN, FIN or RST apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Packets {
@@ -45,6 +47,25 @@ pub struct Wanted {
     pub sequence: Sequence,
     /// Of its bytes those from this position of the stream on, gaps counted.
     pub from: u64,
+    /// How much it is wanted under [overload](Overload).
+    pub standing: Standing,
+}
+
+/// What of a stream is lost first under overload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Standing {
+    /// Its priority.
+    pub priority: u8,
+    /// Not all of its bytes before the overload cutoff have been delivered.
+    pub is_beginning: bool,
+}
+
+impl Standing {
+    /// Of a stream of which nothing was said: it loses nothing.
+    pub const OTHERS: Standing = Standing {
+        priority: u8::MAX,
+        is_beginning: true,
+    };
 }
 
 impl Wanted {
@@ -53,6 +74,7 @@ impl Wanted {
         packets: Packets::All,
         sequence: Sequence::Bytes,
         from: 0,
+        standing: Standing::OTHERS,
     };
 
     /// No stream.
@@ -60,6 +82,7 @@ impl Wanted {
         packets: Packets::Headers,
         sequence: Sequence::Off,
         from: u64::MAX,
+        standing: Standing::OTHERS,
     };
 
     /// What one of the two wants.
@@ -69,9 +92,32 @@ impl Wanted {
             packets: self.packets.max(other.packets),
             sequence: self.sequence.max(other.sequence),
             from: self.from.min(other.from),
+            standing: self.standing.max(other.standing),
         }
     }
 }
+
+/// Overload: data are lost by priority, before they are copied, as what they are captured into is filled, and memory. Of a flow of
+/// which nothing was said they come.
+#[derive(Debug)]
+pub struct Overload<'a> {
+    /// From which pressure on who loses what.
+    pub watermarks: &'a Watermarks,
+    /// Bytes of memory in use.
+    pub used: u64,
+}
+
+/// Whose packets were lost to overload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loser {
+    /// Five-tuple; [`FlowKey::context`] is 0.
+    pub key: FlowKey,
+    /// The VLAN they were in ([`Decoded::vlan_number`](flowgauge_wire::Decoded::vlan_number)).
+    pub vlan: u32,
+}
+
+/// What was lost to overload, by direction: of whom, as far as that is known.
+pub type Lost = (Option<Loser>, [Withheld; 2]);
 
 /// What a backend shall do with a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +179,14 @@ pub trait Offload: Send {
     /// Gives what was kept away since the last call, by direction. Asked before every batch; what is told of a flow
     /// after its [`Verdict::Forget`] only counts in the totals.
     fn poll(&mut self, give: &mut dyn FnMut(&OffloadFlow, [Withheld; 2]));
+
+    /// How overload stands; `None`: it does not take data away. Packets without payload, and those with SYN, FIN or RST, always come.
+    fn overload(&mut self, _overload: Option<&Overload<'_>>) {}
+
+    /// What was lost to overload until the last [`poll`](Offload::poll), and was not told yet.
+    fn lost(&mut self) -> Vec<Lost> {
+        Vec::new()
+    }
 }
 
 /// The verdicts of all engines that take the same packets. Who takes packets beside them holds an [`Interest`] and wants
@@ -159,12 +213,15 @@ impl Verdicts {
         let free = interests.iter().position(Option::is_none);
         let number = free.unwrap_or(interests.len());
         interests.resize_with(interests.len().max(number + 1), || None);
-        interests[number] = Some((Wanted::ALL, Vec::new()));
+        interests[number] = Some((Wanted::ALL, Told::default()));
         union.tell_all();
+        // Who has priorities is not alone with it any more.
+        union.backend.overload(None);
         Interest {
             number,
             union: Arc::clone(&self.0),
             flows: HashMap::default(),
+            standings: HashMap::default(),
             others: Wanted::ALL,
         }
     }
@@ -182,10 +239,35 @@ pub struct Interest {
     union: Arc<Mutex<Union>>,
     /// Flows of which it has not always wanted all.
     flows: HashMap<FlowKey, FlowId, FoldedState>,
+    /// By direction, where they are not those of others.
+    standings: HashMap<FlowKey, [Standing; 2], FoldedState>,
     others: Wanted,
 }
 
 impl Interest {
+    /// How much a direction of a flow is wanted under overload. Returns whether that is new.
+    pub(crate) fn classify(&mut self, key: FlowKey, direction: usize, standing: Standing) -> bool {
+        let standings = self.standings.entry(key).or_insert([Standing::OTHERS; 2]);
+        let is_new = core::mem::replace(&mut standings[direction], standing) != standing;
+        if *standings == [Standing::OTHERS; 2] {
+            self.standings.remove(&key);
+        }
+        is_new
+    }
+
+    /// The same of both directions, as it was said.
+    pub(crate) fn standings(&self, key: &FlowKey) -> [Standing; 2] {
+        let known = self.standings.get(key).copied();
+        known.unwrap_or([Standing::OTHERS; 2])
+    }
+
+    /// How overload stands for it. Where others want packets, too, none are lost to that.
+    pub(crate) fn overload(&self, overload: Option<&Overload<'_>>) {
+        let mut union = lock(&self.union);
+        let is_alone = union.interests.iter().flatten().count() == 1;
+        union.backend.overload(overload.filter(|_| is_alone));
+    }
+
     /// It wants this of flows of which it said nothing else.
     pub(crate) fn want_of_others(&mut self, wanted: Wanted) {
         if core::mem::replace(&mut self.others, wanted) != wanted {
@@ -214,15 +296,17 @@ impl Interest {
     pub(crate) fn forget(&mut self, key: FlowKey, flow: FlowId) {
         if self.flows.get(&key) == Some(&flow) {
             self.flows.remove(&key);
+            self.standings.remove(&key);
             lock(&self.union).want(self.number, key, None);
         }
     }
 
-    /// What was kept away since it was asked last, of which of its flows, if that lives.
-    pub(crate) fn withheld(&mut self) -> Vec<(Option<FlowId>, [Withheld; 2])> {
-        let withheld = lock(&self.union).withheld(self.number).into_iter();
-        let found = withheld.map(|(key, counts)| (self.flows.get(&key).copied(), counts));
-        found.collect()
+    /// What was kept away since it was asked last, of which of its flows, if that lives, and what was lost.
+    pub(crate) fn withheld(&mut self) -> (Vec<Kept>, Vec<Lost>) {
+        let told = lock(&self.union).withheld(self.number);
+        let kept = told.kept.into_iter();
+        let found = kept.map(|(key, counts)| (self.flows.get(&key).copied(), counts));
+        (found.collect(), told.lost)
     }
 }
 
@@ -232,6 +316,7 @@ impl Clone for Interest {
         let mut copy = Verdicts(Arc::clone(&self.union)).interest();
         copy.want_of_others(self.others);
         copy.flows.clone_from(&self.flows);
+        copy.standings.clone_from(&self.standings);
         let mut union = lock(&self.union);
         for key in self.flows.keys() {
             let wanted = union.flows.get(key).and_then(|entry| entry.of(self.number));
@@ -246,6 +331,7 @@ impl Drop for Interest {
     fn drop(&mut self) {
         let mut union = lock(&self.union);
         union.interests[self.number] = None;
+        union.backend.overload(None);
         for key in self.flows.keys() {
             union.want(self.number, *key, None);
         }
@@ -259,14 +345,21 @@ impl fmt::Debug for Interest {
     }
 }
 
-/// What was kept away of flows.
-type Kept = Vec<(FlowKey, [Withheld; 2])>;
+/// What was kept away of a flow, if that lives.
+pub(crate) type Kept = (Option<FlowId>, [Withheld; 2]);
+
+/// What was kept away of flows, and what was lost.
+#[derive(Default)]
+struct Told {
+    kept: Vec<(FlowKey, [Withheld; 2])>,
+    lost: Vec<Lost>,
+}
 
 struct Union {
     backend: Box<dyn Offload>,
     /// By number, what each wants of flows of which it said nothing, and what it was not told yet; `None`: the number is
     /// free.
-    interests: Vec<Option<(Wanted, Kept)>>,
+    interests: Vec<Option<(Wanted, Told)>>,
     /// What the backend knows of other flows.
     others: Wanted,
     /// Flows of which somebody said what is wanted.
@@ -386,18 +479,23 @@ impl Union {
         }
     }
 
-    fn withheld(&mut self, number: usize) -> Kept {
+    fn withheld(&mut self, number: usize) -> Told {
         let (interests, flows) = (&mut self.interests, &self.flows);
         self.backend.poll(&mut |flow, counts| {
             let is_it = flows.get(&flow.key).is_some_and(|it| it.uid == flow.uid);
             // Of one that has ended nobody finds the flow.
             let key = if is_it { flow.key } else { FlowKey::default() };
-            for (_, kept) in interests.iter_mut().flatten() {
-                kept.push((key, counts));
+            for (_, told) in interests.iter_mut().flatten() {
+                told.kept.push((key, counts));
             }
         });
+        for lost in self.backend.lost() {
+            for (_, told) in self.interests.iter_mut().flatten() {
+                told.lost.push(lost);
+            }
+        }
         let mine = self.interests.get_mut(number).and_then(Option::as_mut);
-        mine.map(|(_, kept)| core::mem::take(kept))
+        mine.map(|(_, told)| core::mem::take(told))
             .unwrap_or_default()
     }
 }

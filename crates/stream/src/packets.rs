@@ -8,7 +8,7 @@ use flowgauge_wire::{DecodeFlags, Decoded, Ledger, Place, TcpFlags};
 use crate::connection::{ANNOUNCED, RESUMES, SKIPS, Side};
 use crate::control::of_syn;
 use crate::handler::{Admit, Handler, StreamFlow, StreamPacket};
-use crate::offload::{Packets, Sequence, Wanted};
+use crate::offload::{Packets, Sequence, Standing, Wanted};
 use crate::streams::{Pass, Streams, TCP, UDP, after, is_usual, sides, stream_id};
 use crate::wants::{Skip, Want};
 
@@ -322,6 +322,13 @@ impl Streams {
             Want::From(id, from) => (id, self.skip(id, from)),
             Want::Nothing(id) => (id, self.forget(id, handler)),
             Want::Policy(id, policy) => return self.set_policy(id, policy),
+            Want::Standing(id, standing) => {
+                // (Where there is no backend, nobody asks.)
+                if self.changed.is_some() {
+                    self.standings.push((id, standing));
+                }
+                (id, self.connections.known_mut(id).is_some())
+            }
         };
         if let Some(changed) = &mut self.changed
             && is_known
@@ -358,6 +365,7 @@ impl Streams {
                 packets,
                 sequence,
                 from,
+                standing: Standing::OTHERS,
             }
         })
     }

@@ -1,6 +1,6 @@
 //! The engine of one core.
 
-use flowgauge_flow::{CaptureClock, FlowConfig, FlowId, FlowTracker, PacketFlow};
+use flowgauge_flow::{CaptureClock, FlowConfig, FlowId, FlowTracker, PacketFlow, Withheld};
 use flowgauge_reassembly::HostPolicies;
 use flowgauge_wire::{
     Batch, Budget, DecodeFlags, DecodedBatch, Decoder, Direction, FlowKey, Ledger, Nanos, Place,
@@ -13,7 +13,7 @@ use crate::ends::EndStreams;
 use crate::findings::Findings;
 use crate::fragments::{Fragments, Refused};
 use crate::handler::Handler;
-use crate::offload::{FlowWant, Interest, Packets, Verdicts, Vlan, Wanted};
+use crate::offload::{FlowWant, Interest, Loser, Overload, Packets, Verdicts, Vlan, Wanted};
 use crate::statistics::ShardStatistics;
 use crate::streams::{FollowStreams, Streams, TCP, stream_id};
 use crate::vlans::{VlanAware, Vlans};
@@ -300,7 +300,8 @@ impl Shard {
             ChecksumPolicy::Ignore | ChecksumPolicy::Auto if !H::STREAMS => Wanted::HEADERS,
             _ => Wanted::ALL,
         });
-        for (flow, both) in interest.withheld() {
+        let (kept, lost) = interest.withheld();
+        for (flow, both) in kept {
             for (direction, withheld) in [Direction::LowToHigh, Direction::HighToLow]
                 .into_iter()
                 .zip(&both)
@@ -325,6 +326,48 @@ impl Shard {
                 }
             }
         }
+        for (loser, both) in lost {
+            self.take_lost(loser, &both, handler);
+        }
+    }
+
+    /// Counts what was lost to overload.
+    fn take_lost<H: Handler>(
+        &mut self,
+        loser: Option<Loser>,
+        both: &[Withheld; 2],
+        handler: &mut H,
+    ) {
+        for (direction, lost) in [Direction::LowToHigh, Direction::HighToLow]
+            .into_iter()
+            .zip(both)
+        {
+            if lost.packets == 0 {
+                continue;
+            }
+            let flow = loser.and_then(|Loser { mut key, vlan }| {
+                key.context = match self.config.vlans {
+                    VlanAware::No => 0,
+                    VlanAware::Yes => vlan,
+                    VlanAware::Auto => self.vlans.context(&key, direction, vlan)?,
+                };
+                self.tracker.find(&key)
+            });
+            if let Some(flow) = flow {
+                self.tracker.count_withheld(flow, direction, lost);
+            }
+            self.ledger.take(lost.packets, lost.bytes);
+            (self.ledger).refuse(Place::Priority, lost.packets, lost.bytes);
+            let stream = flow.map(|flow| stream_id(flow, direction.index()));
+            handler.lost(stream, lost);
+        }
+    }
+
+    /// Tells how overload stands, where it goes by priority.
+    pub(crate) fn tell_overload(&self, overload: Option<&Overload<'_>>) {
+        if let Some(interest) = &self.interest {
+            interest.overload(overload);
+        }
     }
 
     /// Does what the handler wants, and tells of it.
@@ -343,6 +386,11 @@ impl Shard {
         let Some(interest) = &mut self.interest else {
             return;
         };
+        for (stream, standing) in self.streams.standings.drain(..) {
+            if let Some(identity) = self.tracker.identity(FlowId(stream / 2)) {
+                interest.classify(identity.key, stream as usize % 2, standing);
+            }
+        }
         let changed = self.streams.changed.as_mut().map(core::mem::take);
         for flow in changed.into_iter().flatten() {
             let Some(identity) = self.tracker.identity(flow) else {
@@ -357,6 +405,12 @@ impl Shard {
             };
             for wanted in wanted.iter_mut().filter(|_| self.makes_records) {
                 wanted.packets = wanted.packets.max(Packets::Headers);
+            }
+            if vlans.is_some() {
+                let standings = interest.standings(&identity.key);
+                for (wanted, standing) in wanted.iter_mut().zip(standings) {
+                    wanted.standing = standing;
+                }
             }
             let vlans = vlans.unwrap_or([Vlan::Any; 2]);
             interest.want(identity.key, flow, FlowWant { wanted, vlans });

@@ -13,6 +13,7 @@ use crate::connection::{
 };
 use crate::delivery::{Delivered, Delivery};
 use crate::handler::{Handler, Next, StreamFlow, StreamStatus};
+use crate::offload::Standing;
 use crate::syns::Syns;
 
 pub(crate) const TCP: u8 = 6;
@@ -37,6 +38,8 @@ pub(crate) struct Streams {
     pub(crate) has_unwanted: bool,
     /// Flows of which something else is wanted than before, where somebody is told.
     pub(crate) changed: Option<Vec<FlowId>>,
+    /// Of streams that is wanted under overload otherwise, and was not told yet.
+    pub(crate) standings: Vec<(u32, Standing)>,
 }
 
 /// What is read while a packet is dealt with.
@@ -158,6 +161,7 @@ impl Streams {
             is_refused: false,
             has_unwanted: false,
             changed: None,
+            standings: Vec::new(),
         }
     }
 

@@ -144,6 +144,14 @@ impl Vlans {
         }
     }
 
+    /// The context of packets of a pair that go this way in a VLAN.
+    pub(crate) fn context(&self, key: &FlowKey, direction: Direction, vlan: u32) -> Option<u32> {
+        match self.pairs.get(&(key.low, key.high)) {
+            Some(contexts) => contexts.find(direction.index(), vlan).map(|at| at as u32),
+            None => Some(0),
+        }
+    }
+
     /// Packets of this direction of a flow came, of which only that is known.
     pub(crate) fn confirm(&mut self, key: &FlowKey, direction: Direction) {
         if self.has_tags

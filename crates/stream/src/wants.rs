@@ -4,6 +4,7 @@ use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_wire::Nanos;
 
 use crate::handler::{Chunk, Stream};
+use crate::offload::Standing;
 
 /// What is wanted of a stream from now on ([`Handler::want`](crate::Handler::want)), by [`Stream::id`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum Want {
     Nothing(u32),
     /// Overlaps are resolved like this.
     Policy(u32, OverlapPolicy),
+    /// So much it is wanted under overload, where a backend takes data away ([`Overload`](crate::offload::Overload)).
+    Standing(u32, Standing),
 }
 
 impl Want {
@@ -28,7 +31,10 @@ impl Want {
     /// Of which stream.
     pub(crate) fn stream(self) -> u32 {
         match self {
-            Want::From(stream, _) | Want::Nothing(stream) | Want::Policy(stream, _) => stream,
+            Want::From(stream, _)
+            | Want::Nothing(stream)
+            | Want::Policy(stream, _)
+            | Want::Standing(stream, _) => stream,
         }
     }
 }

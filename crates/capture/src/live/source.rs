@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use flowgauge_sys::interfaces::{self, NetworkInterface};
 use flowgauge_sys::libpcap::Instruction;
 use flowgauge_sys::losses;
-use flowgauge_sys::packet::{RingPacket, RingSocket, Waker, Wakeup};
+use flowgauge_sys::packet::{RingOptions, RingPacket, RingSocket, Waker, Wakeup};
 use flowgauge_wire::{
     BATCH_SIZE, Batch, Ledger, LinkType, Nanos, PacketDescriptor, PacketFlags, Place,
 };
@@ -48,7 +48,7 @@ pub struct LiveSource {
     /// `None`: what is this process's own is kept.
     own: Option<OwnTraffic>,
     tick_ms: u32,
-    retire_ms: u32,
+    options: RingOptions,
     packets: Vec<PacketDescriptor>,
     /// When the ring was looked at last.
     looked: Nanos,
@@ -229,7 +229,7 @@ impl LiveSource {
             filter,
             own: (!config.own_traffic).then(OwnTraffic::default),
             tick_ms: config.tick_ms,
-            retire_ms: config.retire_ms,
+            options: config.ring(),
             packets: Vec::with_capacity(BATCH_SIZE),
             looked: Nanos::ZERO,
             counted: Nanos::ZERO,
@@ -285,6 +285,16 @@ impl LiveSource {
             filter.in_kernel.clear();
         }
         self.attach(fallback)
+    }
+
+    /// Its ring.
+    pub fn ring_options(&self) -> RingOptions {
+        self.options
+    }
+
+    /// How many blocks of its ring wait to be taken, with the one that is being read.
+    pub fn filled_blocks(&self) -> u32 {
+        self.ring.filled_blocks()
     }
 
     /// What the kernel runs before a packet is copied, and the interface's ARP hardware type; nothing where there are several
@@ -423,7 +433,7 @@ impl LiveSource {
                     }
                     self.state = State::Draining { fruitless, error };
                     // A socket of an interface that is gone is always ready: the wait may be none.
-                    let _ = self.ring.wait(self.retire_ms, None);
+                    let _ = self.ring.wait(self.options.retire_ms, None);
                 }
             }
         }
@@ -467,7 +477,7 @@ impl LiveSource {
         self.bound = match packets.last() {
             // Others can wait behind it.
             Some(last) => last.time,
-            None => self.looked - hold(self.retire_ms),
+            None => self.looked - hold(self.options.retire_ms),
         };
         if let (true, Some(filter)) = (judged_here, filter) {
             let batch = ring.memory();

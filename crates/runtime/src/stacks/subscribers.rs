@@ -146,7 +146,7 @@ impl Shares {
         let (stream, from) = match want {
             Want::From(stream, from) => (stream, from),
             Want::Nothing(stream) => (stream, u64::MAX),
-            Want::Policy(..) => return Some(want),
+            Want::Policy(..) | Want::Standing(..) => return Some(want),
         };
         let at = stream as usize;
         if at >= self.0.len() {

@@ -51,11 +51,16 @@ pub struct Watermarks {
     /// 1 + rank of each priority in use from the lowest; 0: not in use.
     rank: [u16; 256],
     ranks: u16,
+    /// How often something was changed.
+    changes: u32,
     /// Watermark of each rank.
     ceilings: Box<[u64; 257]>,
 }
 
 impl Watermarks {
+    /// What [shares](Watermarks::share_of) are of.
+    pub const SCALE: u64 = 1 << 16;
+
     /// Watermarks in `limit` bytes of memory, the first at the share `base_threshold` of it. No
     /// priority is in use yet.
     pub fn new(limit: u64, base_threshold: f64, overload_cutoff: Option<u64>) -> Watermarks {
@@ -73,6 +78,7 @@ impl Watermarks {
             overload_cutoff: overload_cutoff.unwrap_or(u64::MAX),
             rank: [0; 256],
             ranks: 0,
+            changes: 0,
             ceilings: Box::new([limit; 257]),
         };
         watermarks.note_ceilings();
@@ -109,7 +115,33 @@ impl Watermarks {
         }
     }
 
+    /// Where two priorities are in use, or an overload cutoff, it can be told who loses first.
+    pub fn tell_streams_apart(&self) -> bool {
+        self.ranks > 1 || self.overload_cutoff != u64::MAX
+    }
+
+    /// Another number where it was changed meanwhile.
+    pub fn changes(&self) -> u32 {
+        self.changes
+    }
+
+    /// Bytes of the memory in use as a share of what is divided, of [`Watermarks::SCALE`].
+    pub fn share_of(&self, used: u64) -> u64 {
+        let tables = self.tables.unwrap_or(0).min(self.limit);
+        let divided = u128::from((self.limit - tables).max(1));
+        let share =
+            u128::from(used.saturating_sub(tables)) * u128::from(Watermarks::SCALE) / divided;
+        share.min(u128::from(2 * Watermarks::SCALE)) as u64
+    }
+
+    /// The shares above which a packet of `priority` is dropped if it lies beyond the overload cutoff, and in any case.
+    pub fn shares(&self, priority: u8) -> [u64; 2] {
+        let rank = usize::from(self.rank[usize::from(priority)].max(1));
+        [rank - 1, rank].map(|rank| self.share_of(self.ceilings[rank]))
+    }
+
     fn note_ceilings(&mut self) {
+        self.changes += 1;
         let tables = self.tables.unwrap_or(0).min(self.memory);
         let rest = self.memory - tables;
         let left = self.tables.map_or(0, |_| rest / Budget::SHARE_LEFT);
@@ -146,6 +178,11 @@ impl Watermarks {
     #[inline]
     pub fn lowest_ceiling(&self) -> u64 {
         self.ceilings[1]
+    }
+
+    /// What lies beyond this goes first.
+    pub fn overload_cutoff(&self) -> u64 {
+        self.overload_cutoff
     }
 
     /// Changes the overload cutoff.
@@ -215,6 +252,25 @@ mod tests {
         let marks = Watermarks::new(3200, 0.5, None);
         assert_eq!((marks.base(), marks.ceiling(9)), (1600, 3200));
         assert_eq!(marks.creation_ceiling(9), 3200);
+    }
+
+    #[test]
+    fn shares_are_of_what_streams_have() {
+        let mut marks = Watermarks::new(3200, 0.5, Some(100));
+        assert!(marks.tell_streams_apart());
+        let before = marks.changes();
+        marks.set_priorities(|priority| matches!(priority, 0 | 3));
+        marks.set_tables(1600);
+        assert_ne!(marks.changes(), before);
+        let half = Watermarks::SCALE / 2;
+        assert_eq!(marks.shares(0), [half, half + half / 2]);
+        assert_eq!(marks.shares(3), [half + half / 2, 2 * half]);
+        assert_eq!(
+            [0, 1600, 3100].map(|used| marks.share_of(used)),
+            [0, 0, 2 * half]
+        );
+        assert_eq!(marks.share_of(u64::MAX), 4 * half);
+        assert!(!Watermarks::new(3200, 0.5, None).tell_streams_apart());
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! What an engine knows between packets.
 
 use core::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 
 use flowgauge_flow::{FlowId, Withheld};
 use flowgauge_reassembly::HostPolicies;
 use flowgauge_sys::prefetch::{prefetch, prefetch_address, prefetch_at};
-use flowgauge_wire::{BATCH_SIZE, Budget, Nanos, Place};
+use flowgauge_wire::{BATCH_SIZE, Budget, FoldedState, Nanos, Place};
 
 use super::budget::Watermarks;
 use super::buffers::Buffers;
@@ -109,6 +109,10 @@ pub(super) struct Core {
     pub(super) placed: u32,
     /// What the shard is to do before the next packet.
     pub(super) requests: VecDeque<Want>,
+    /// Whether somebody is told how much streams are wanted under overload.
+    pub(super) tells_standings: bool,
+    /// Of these it was told that they are beyond the overload cutoff.
+    pub(super) beyond: HashSet<u32, FoldedState>,
     /// The shard is others', too ([`Engine::beside`](super::Engine::beside)).
     pub(super) is_beside: bool,
     /// What is known of the packet under way has been counted: what more is told of it says nothing.
@@ -188,6 +192,8 @@ impl Core {
             placed: 0,
             silences: Silences::new(&config.shard.flow),
             requests: VecDeque::new(),
+            tells_standings: false,
+            beyond: HashSet::default(),
             is_beside: false,
             is_counted: false,
             is_taken: false,

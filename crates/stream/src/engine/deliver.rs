@@ -229,6 +229,7 @@ impl Core {
         packets: u32,
     ) {
         let (info, all) = (chunk.info, chunk.source.bytes().len() as u64);
+        self.note_position(at.record, info.offset.saturating_add(all));
         let Some(view) = self.view_mut(at) else {
             return;
         };

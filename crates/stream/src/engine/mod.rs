@@ -70,6 +70,7 @@ mod fast;
 mod first_packet;
 mod judge;
 mod noted;
+mod overload;
 mod packets;
 mod pass;
 mod pressure;
@@ -300,6 +301,12 @@ impl Engine {
     /// Tells from now on what is wanted of flows.
     pub fn set_offload(&mut self, verdicts: &Verdicts) {
         self.shard.set_offload(verdicts);
+        self.core.tells_standings = true;
+        for id in 0..self.core.records.bound() {
+            if self.core.lives(id) {
+                self.core.tell_standing(id);
+            }
+        }
     }
 
     /// Takes a batch through the engine. An empty batch with [`Batch::now`] only moves the capture
@@ -325,6 +332,15 @@ impl Engine {
         let now = self.shard.tracker().clock();
         self.core.flush_old(events, self.shard.tracker(), now);
         self.catch_up();
+        if self.core.tells_standings && !self.core.is_beside {
+            // A guest takes what it would get alone.
+            let overload = if G::STREAMS {
+                None
+            } else {
+                self.core.overload()
+            };
+            self.shard.tell_overload(overload.as_ref());
+        }
     }
 
     /// The input is over: ends all streams.
@@ -379,6 +395,7 @@ impl Engine {
     /// Changes the overload cutoff ([`EngineConfig::overload_cutoff`]).
     pub fn set_overload_cutoff(&mut self, cutoff: Option<u64>) {
         self.core.watermarks.set_overload_cutoff(cutoff);
+        self.core.forget_positions();
     }
 
     /// Changes the overlap policies ([`EngineConfig::policies`]), for fragments and for streams that are created from

@@ -237,6 +237,10 @@ impl<E: Events + ?Sized, G: Handler> Handler for Hook<'_, E, G> {
         Some(self.core.take_withheld(stream, packets))
     }
 
+    fn lost(&mut self, stream: Option<u32>, packets: &Withheld) {
+        self.core.take_lost(stream, packets);
+    }
+
     fn waiting_ceiling(&self, stream: Option<u32>) -> u64 {
         match stream {
             _ if self.core.is_beside => u64::MAX,
@@ -434,7 +438,7 @@ impl<E: Events + ?Sized, G: Handler> Hook<'_, E, G> {
                         false => return Some(Want::From(id, from)),
                     }
                 }
-                Want::From(..) | Want::Policy(..) => true,
+                Want::From(..) | Want::Policy(..) | Want::Standing(..) => true,
             };
             if together {
                 return Some(want);

@@ -57,6 +57,7 @@ impl<E: Events + ?Sized, G: Handler> Hook<'_, E, G> {
                 self.events.created(application, &mut stream);
             }
             self.core.share(id);
+            self.core.tell_standing(id);
             if self.core.is_done(id) {
                 self.finish_direction(id);
             }
@@ -172,6 +173,9 @@ impl Core {
     pub(super) fn forget(&mut self, id: u32) {
         self.forget_loss(id);
         self.forget_silence(id);
+        if !self.beyond.is_empty() {
+            self.beyond.remove(&id);
+        }
         let mut at = Some(ViewAt::first(id));
         while let Some(this) = at {
             at = self.next_view(this);

@@ -432,6 +432,7 @@ impl Core {
                 };
                 view.priority = priority;
                 self.use_priority(priority);
+                self.tell_standing(at.record);
             }
             Command::Discard => {
                 self.discard_chunk(at);

@@ -295,6 +295,20 @@ impl RingSocket {
         self.blocks > 2 && self.is_ready(ahead)
     }
 
+    /// How many blocks wait to be taken, with the one that is being read.
+    pub fn filled_blocks(&self) -> u32 {
+        // They are handed over in turn: behind one that is not there are no others.
+        let (mut ready, mut end) = (0, self.blocks);
+        while ready < end {
+            let middle = usize::midpoint(ready, end);
+            match self.is_ready((self.block + middle) % self.blocks) {
+                true => ready = middle + 1,
+                false => end = middle,
+            }
+        }
+        ready as u32
+    }
+
     /// Waits until a block is ready, for at most `timeout_ms`, or until `waker` [wakes](Waker::wake) it.
     ///
     /// # Errors
