@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_flow::{FlowId, Withheld};
-use flowgauge_wire::{FlowKey, FoldedState};
+use flowgauge_wire::{FlowKey, FoldedState, Nanos};
 
 use crate::engine::Watermarks;
 
@@ -279,11 +279,11 @@ impl Interest {
         }
     }
 
-    /// It wants this of a flow from now on, whose packets are in these VLANs.
-    pub(crate) fn want(&mut self, key: FlowKey, flow: FlowId, want: FlowWant) {
+    /// It wants this of a flow, which began at this time, from now on, whose packets are in these VLANs.
+    pub(crate) fn want(&mut self, key: FlowKey, flow: FlowId, start: Nanos, want: FlowWant) {
         if self.flows.contains_key(&key) || want.wanted != [Wanted::ALL; 2] {
             self.flows.insert(key, flow);
-            lock(&self.union).want(self.number, key, Some(want));
+            lock(&self.union).want(self.number, key, Some((start, want)));
         }
     }
 
@@ -319,7 +319,8 @@ impl Clone for Interest {
         copy.standings.clone_from(&self.standings);
         let mut union = lock(&self.union);
         for key in self.flows.keys() {
-            let wanted = union.flows.get(key).and_then(|entry| entry.of(self.number));
+            let said = |entry: &Entry| Some((entry.start, entry.of(self.number)?));
+            let wanted = union.flows.get(key).and_then(said);
             union.want(copy.number, *key, wanted);
         }
         drop(union);
@@ -369,6 +370,8 @@ struct Union {
 
 struct Entry {
     uid: u64,
+    /// When the flow began. Another connection of the same ports is another flow, of which nobody has said anything.
+    start: Nanos,
     /// By interest, of those that said it.
     wants: Vec<(usize, FlowWant)>,
     /// What the backend knows, if it knows of it.
@@ -413,18 +416,32 @@ impl Entry {
 
 impl Union {
     /// An interest wants this of a flow; `None`: the flow has ended for it, or it is gone.
-    fn want(&mut self, number: usize, key: FlowKey, want: Option<FlowWant>) {
+    fn want(&mut self, number: usize, key: FlowKey, want: Option<(Nanos, FlowWant)>) {
+        let start = want.map_or(Nanos(0), |(start, _)| start);
         let uids = &mut self.uids;
-        let entry = self.flows.entry(key).or_insert_with(|| {
+        let mut new = || {
             *uids += 1;
             Entry {
                 uid: *uids,
+                start,
                 wants: Vec::new(),
                 told: None,
             }
-        });
+        };
+        let entry = self.flows.entry(key).or_insert_with(&mut new);
+        if entry.start < start {
+            let ended = core::mem::replace(entry, new());
+            if let Some(told) = ended.told {
+                let (vlans, uid) = (told.vlans, ended.uid);
+                let flow = OffloadFlow { key, vlans, uid };
+                self.backend.verdict(&flow, Verdict::Forget);
+            }
+        } else if want.is_some() && start < entry.start {
+            // Of the connection before.
+            return;
+        }
         entry.wants.retain(|(of, _)| *of != number);
-        entry.wants.extend(want.map(|want| (number, want)));
+        entry.wants.extend(want.map(|(_, want)| (number, want)));
         self.tell(key);
     }
 

@@ -413,7 +413,8 @@ impl Shard {
                 }
             }
             let vlans = vlans.unwrap_or([Vlan::Any; 2]);
-            interest.want(identity.key, flow, FlowWant { wanted, vlans });
+            let want = FlowWant { wanted, vlans };
+            interest.want(identity.key, flow, identity.start, want);
         }
     }
 

@@ -21,7 +21,7 @@ use flowgauge_stream::offload::{Verdict, Verdicts, Wanted};
 use flowgauge_stream::{
     ChecksumPolicy, Chunk, Handler, Shard, ShardConfig, Stream, StreamIdentity, VlanAware, Want,
 };
-use flowgauge_wire::{Batch, Ledger, LinkType, Nanos};
+use flowgauge_wire::{Batch, Ledger, LinkType, Nanos, PacketDescriptor};
 
 use crate::corpora::shared::corpora;
 
@@ -427,6 +427,75 @@ fn chunks_and_accounts_are_those_without_a_backend() {
         withheld += card.table().withheld;
     }
     assert!(withheld > 5000, "{withheld}");
+}
+
+/// A trace that is captured several times.
+fn rounds(preset: Preset, packets: u64, rounds: u64) -> (Vec<u8>, Vec<Vec<PacketDescriptor>>) {
+    let mut file = Vec::new();
+    generate(&Config::new(preset).with_packets(packets), &mut file).unwrap();
+    let mut source = flowgauge_capture::open_reader(Cursor::new(file), "trace").unwrap();
+    let (mut memory, mut all) = (Vec::new(), Vec::new());
+    while let Some(batch) = source.next_batch().unwrap() {
+        for packet in batch.packets {
+            let mut packet = *packet;
+            packet.offset += memory.len() as u32;
+            all.push(packet);
+        }
+        memory.extend_from_slice(batch.memory);
+    }
+    // So fast that what has ended is still remembered when its ports come again.
+    let (first, count) = (all[0].time.0, all.len() as u64);
+    let later = |round: u64| {
+        let mut packets = all.clone();
+        for (packet, at) in packets.iter_mut().zip(round * count..) {
+            packet.time.0 = first + at * 20_000;
+        }
+        packets
+    };
+    (memory, (0..rounds).map(later).collect())
+}
+
+/// Connections of the same ports as others that just ended, or never did, are others: of them, too, nothing is wanted as soon as
+/// they begin. Where two engines take packets both have to have said so.
+#[test]
+fn a_verdict_is_of_one_connection() {
+    let (memory, rounds) = rounds(Preset::Elephants, 40_000, 3);
+    for engines in [1, 2] {
+        let card = Card::default();
+        let verdicts = Verdicts::new(card.clone());
+        let mut all: Vec<Engine> = (0..engines)
+            .map(|_| {
+                let mut engine = Engine::new(EngineConfig {
+                    shard: config(),
+                    ..EngineConfig::default()
+                });
+                let mut application = ApplicationConfig::default();
+                application.cutoff.default = Cutoff(0);
+                engine.add(application).unwrap();
+                engine.set_offload(&verdicts);
+                engine
+            })
+            .collect();
+        let mut got = Got::default();
+        let mut kept = Vec::new();
+        for packets in &rounds {
+            let before = card.table().withheld;
+            for packets in packets.chunks(256) {
+                let passed = card.pass(&Batch::new(&memory, packets));
+                for engine in &mut all {
+                    engine.process(&Batch::new(&memory, &passed), &mut got as &mut dyn Events);
+                }
+            }
+            kept.push(card.table().withheld - before);
+        }
+        assert!(kept[0] > 20_000, "{kept:?}");
+        assert!(kept.iter().all(|it| *it > kept[0] * 9 / 10), "{kept:?}");
+        for engine in &mut all {
+            engine.finish(&mut got as &mut dyn Events);
+            assert_eq!(engine.ledger().received(), 3 * rounds[0].len() as u64);
+        }
+        assert!(card.table().flows.is_empty());
+    }
 }
 
 #[test]
