@@ -1,7 +1,7 @@
 //! A backend for tests that keeps packets away as it is told, in front of a source. Each that needs it takes this file in
 //! as a module.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use flowgauge_flow::Withheld;
@@ -9,6 +9,9 @@ use flowgauge_stream::offload::{Offload, OffloadFlow, Packets, Verdict, Vlan, Wa
 use flowgauge_wire::{
     Batch, DecodeFlags, Decoded, DecodedBatch, Decoder, FlowKey, PacketDescriptor, TcpFlags,
 };
+
+const SYN: u8 = TcpFlags::SYN.0;
+const SYN_ACK: u8 = TcpFlags::SYN.0 | TcpFlags::ACK.0;
 
 /// Keeps away what it was told not to send, and says how much that was.
 #[derive(Clone, Default)]
@@ -23,6 +26,8 @@ pub(crate) struct Table {
     /// What is wanted of flows of which nothing was said, from the first on.
     pub(crate) others: Vec<Wanted>,
     pub(crate) verdicts: BTreeMap<u64, Vec<Verdict>>,
+    /// Flows of which a SYN came and no answer.
+    unanswered: HashSet<FlowKey>,
     decoder: Decoder,
     decoded: DecodedBatch,
     pub(crate) withheld: u64,
@@ -80,9 +85,15 @@ impl Card {
                 Vlan::Only(of) => of == vlan,
             };
             let key = five_tuple(&packet.key);
-            if packet.tcp_flags.0 & (TcpFlags::SYN.0 | TcpFlags::ACK.0) == TcpFlags::SYN.0
-                && let Some(alike) = table.flows.get_mut(&key)
-            {
+            let begins = match packet.tcp_flags.0 & (TcpFlags::SYN.0 | TcpFlags::ACK.0) {
+                SYN => {
+                    table.unanswered.insert(key);
+                    true
+                }
+                SYN_ACK => !table.unanswered.remove(&key),
+                _ => false,
+            };
+            if begins && let Some(alike) = table.flows.get_mut(&key) {
                 alike.retain(|(flow, _)| !is_it(flow));
                 if alike.is_empty() {
                     table.flows.remove(&key);

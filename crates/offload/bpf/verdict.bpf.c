@@ -179,7 +179,8 @@ struct {
 	UINT(map_flags, BPF_F_MMAPABLE);
 } losers SEC(".maps");
 
-// When a SYN came last for flows of a hash: user space has a verdict wait until it has seen that one.
+// When a SYN came last for flows of a hash: user space has a verdict wait until it has seen that one. The lowest bit says whether an
+// answer is due: a SYN/ACK that answers none is of a connection whose SYN could not be read here (in fragments), and begins it.
 struct {
 	UINT(type, BPF_MAP_TYPE_ARRAY);
 	TYPE(key, __u32);
@@ -463,13 +464,13 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 	struct packet packet = {.vlan = vlan};
 	if (!decode(frame, len, tag != 0, load, &packet))
 		return all;
-	__u32 is_control = packet.flags & (FIN | SYN | RST), is_first = (packet.flags & (SYN | ACK)) == SYN;
+	__u32 is_control = packet.flags & (FIN | SYN | RST);
 	// What another flow's datagrams carry can be a tunnel.
 	__u32 mode = packet.protocol == 6 ? settings->others : ALL, *number = 0;
 	struct side *side = 0;
 	struct key key = {};
-	__u32 direction = 0, priority = 0, kind = 0, told = 0;
-	if (is_first || settings->flows) {
+	__u32 direction = 0, priority = 0, kind = 0, told = 0, is_known = 0;
+	if (packet.flags & SYN || settings->flows) {
 		direction = order(&packet, &key) & 1;
 		kind = key.kind;
 		number = settings->flows ? lookup(&flows, &key) : 0;
@@ -482,17 +483,27 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 		told = slot ? slot->mode[direction] : 0;
 		if (told >> VLAN != packet.vlan && !(told & ANY))
 			slot = 0;
-		if (is_first) {
-			__u32 at = hash(&key);
+		is_known = slot != 0;
+		if (packet.flags & SYN) {
+			__u32 at = hash(&key), is_answer = packet.flags & ACK;
 			__u64 *last = lookup(&syns, &at);
-			if (last)
-				*last = now();
-			if (slot)
-				slot->ended = 1;
-		} else if (slot && !slot->ended) {
-			mode = told & MODES;
-			side = &slot->sides[direction];
+			if (is_answer && last && *last & 1) {
+				*last -= 1;
+			} else {
+				if (last)
+					*last = (now() | 1) - !!is_answer;
+				if (slot)
+					slot->ended = 1;
+			}
+		} else if (slot) {
+			// Another connection of the same ports is as important.
 			priority = slot->priority[direction];
+			if (slot->ended) {
+				told = 0;
+			} else {
+				mode = told & MODES;
+				side = &slot->sides[direction];
+			}
 		}
 	}
 	// Control packets always pass.
@@ -510,7 +521,7 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 		return 0;
 	}
 	// Of a flow that user space has not seen yet nobody knows how important it is.
-	if (side && settings->room && packet.payload && is_lost(settings, priority & (PRIORITIES - 1), told & BEYOND)) {
+	if (is_known && settings->room && packet.payload && is_lost(settings, priority & (PRIORITIES - 1), told & BEYOND)) {
 		key.kind = kind;
 		lose(len + tag, &packet, &key, direction, settings);
 		return 0;

@@ -18,6 +18,8 @@ use crate::socket::{GRACE, KEY, V6};
 const MOST: u32 = 1 << 14;
 /// After so long without a loss their slots are for others, if half of them have a flow.
 const QUIET: Duration = Duration::from_secs(1);
+/// Memory counts as full if it was all of so long: chunks come and go faster than the program can be told.
+const LASTING: Duration = Duration::from_millis(100);
 /// Words of a key, and of the map `limits`.
 const KEY_WORDS: usize = KEY / 8;
 const LIMITS: usize = 256;
@@ -88,6 +90,8 @@ pub(crate) struct Losses {
     given: Vec<Lost>,
     /// What watermarks the program knows: how often they had changed, and the ring.
     told: Option<(u32, u64)>,
+    /// The least memory in use lately: since then, and in the time before.
+    least: (Instant, [u64; 2]),
     /// How much was lost when it was looked at last, and since when no more was.
     lost: (u64, Instant),
     /// Since when the slots are given to nobody.
@@ -117,6 +121,7 @@ impl Losses {
             rest: [0; 3],
             given: Vec::new(),
             told: None,
+            least: (Instant::now(), [u64::MAX; 2]),
             lost: (0, Instant::now()),
             closed: None,
         })
@@ -153,7 +158,12 @@ impl Losses {
             }
             self.told = now;
         }
-        let memory = bytes(marks.share_of(overload.used));
+        let (since, [now, before]) = &mut self.least;
+        if since.elapsed() > LASTING {
+            (*since, *before) = (Instant::now(), core::mem::replace(now, overload.used));
+        }
+        *now = overload.used.min(*now);
+        let memory = bytes(marks.share_of((*now).min(*before)));
         setting[word::ROOM].store(pair(ring.room, memory), Ordering::Release);
     }
 

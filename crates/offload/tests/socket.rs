@@ -536,6 +536,7 @@ fn segment(flags: u8, payload: &[u8]) -> Vec<u8> {
 #[test]
 fn a_verdict_waits_for_a_syn_that_is_on_its_way() {
     const SYN: u8 = 2;
+    const SYN_ACK: u8 = 18;
     const DATA: u8 = 24;
     let Some(lab) = Lab::new(MTU) else {
         return;
@@ -585,7 +586,7 @@ fn a_verdict_waits_for_a_syn_that_is_on_its_way() {
     };
     let less = Verdict::Less([nothing; 2]);
     let vlans = [Vlan::Only(0); 2];
-    let [first, second] = [1, 2].map(|uid| OffloadFlow { key, vlans, uid });
+    let [first, second, third] = [1, 2, 3].map(|uid| OffloadFlow { key, vlans, uid });
     // The engine has not seen the SYN when it says this of the connection before it, which it then forgets.
     send(&[segment(SYN, b""), segment(DATA, b"one")]);
     filter.verdict(&first, less);
@@ -601,7 +602,17 @@ fn a_verdict_waits_for_a_syn_that_is_on_its_way() {
     assert_eq!(look(&mut filter, 2), (2, 0));
     send(&[segment(DATA, b"five"), segment(DATA, b"six")]);
     assert_eq!(look(&mut filter, 0), (0, 2));
+    // Also behind the answer to that SYN. One without a SYN that was read is of another connection.
+    send(&[segment(SYN_ACK, b""), segment(DATA, b"seven")]);
+    assert_eq!(look(&mut filter, 1), (1, 1));
+    send(&[segment(SYN_ACK, b""), segment(DATA, b"eight")]);
+    assert_eq!(look(&mut filter, 2), (2, 0));
     // Until the next SYN.
-    send(&[segment(SYN, b""), segment(DATA, b"seven")]);
+    filter.verdict(&second, Verdict::Forget);
+    filter.verdict(&third, less);
+    assert_eq!(look(&mut filter, 0), (0, 0));
+    send(&[segment(DATA, b"nine")]);
+    assert_eq!(look(&mut filter, 0), (0, 1));
+    send(&[segment(SYN, b""), segment(DATA, b"ten")]);
     assert_eq!(look(&mut filter, 2), (2, 0));
 }
