@@ -21,7 +21,7 @@ fn pass(count: c_int) -> c_int {
 
 /// `pcap_loop`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_loop(
+pub unsafe extern "C-unwind" fn pcap_loop(
     raw: *mut Pcap,
     limit: c_int,
     callback: Callback,
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn pcap_loop(
 
 /// `pcap_dispatch`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_dispatch(
+pub unsafe extern "C-unwind" fn pcap_dispatch(
     raw: *mut Pcap,
     limit: c_int,
     callback: Callback,
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn pcap_dispatch(
 
 /// `pcap_next`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_next(raw: *mut Pcap, header: *mut Header) -> *const u8 {
+pub unsafe extern "C-unwind" fn pcap_next(raw: *mut Pcap, header: *mut Header) -> *const u8 {
     // SAFETY: the caller's promise.
     unsafe {
         let Some(handle) = of(raw) else {
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn pcap_next(raw: *mut Pcap, header: *mut Header) -> *cons
 
 /// `pcap_next_ex`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_next_ex(
+pub unsafe extern "C-unwind" fn pcap_next_ex(
     raw: *mut Pcap,
     header: *mut *const Header,
     data: *mut *const u8,
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn pcap_next_ex(
 
 /// `pcap_breakloop`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_breakloop(raw: *mut Pcap) {
+pub unsafe extern "C-unwind" fn pcap_breakloop(raw: *mut Pcap) {
     if let Some(handle) = find(raw) {
         return handle.break_loop();
     }
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn pcap_breakloop(raw: *mut Pcap) {
 
 /// `pcap_setnonblock`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_setnonblock(
+pub unsafe extern "C-unwind" fn pcap_setnonblock(
     raw: *mut Pcap,
     nonblocking: c_int,
     message: *mut c_char,
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn pcap_setnonblock(
 
 /// `pcap_getnonblock`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_getnonblock(raw: *mut Pcap, message: *mut c_char) -> c_int {
+pub unsafe extern "C-unwind" fn pcap_getnonblock(raw: *mut Pcap, message: *mut c_char) -> c_int {
     match find(raw).and_then(Handle::nonblocking) {
         Some(said) => c_int::from(said.load(Ordering::Relaxed)),
         // SAFETY: the caller's promise.
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn pcap_getnonblock(raw: *mut Pcap, message: *mut c_char) 
 
 /// `pcap_get_selectable_fd`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_get_selectable_fd(raw: *mut Pcap) -> c_int {
+pub unsafe extern "C-unwind" fn pcap_get_selectable_fd(raw: *mut Pcap) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
         let own = (real().selectable_fd)(raw);
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn pcap_get_selectable_fd(raw: *mut Pcap) -> c_int {
 
 /// `pcap_fileno`, whose result programs wait on as well.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_fileno(raw: *mut Pcap) -> c_int {
+pub unsafe extern "C-unwind" fn pcap_fileno(raw: *mut Pcap) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
         let own = (real().file_number)(raw);
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn pcap_fileno(raw: *mut Pcap) -> c_int {
 
 /// `pcap_file`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_file(raw: *mut Pcap) -> *mut libc::FILE {
+pub unsafe extern "C-unwind" fn pcap_file(raw: *mut Pcap) -> *mut libc::FILE {
     // SAFETY: the caller's promise.
     unsafe {
         let file = (real().file)(raw);
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn pcap_file(raw: *mut Pcap) -> *mut libc::FILE {
 
 /// `pcap_stats`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_stats(raw: *mut Pcap, stat: *mut Stat) -> c_int {
+pub unsafe extern "C-unwind" fn pcap_stats(raw: *mut Pcap, stat: *mut Stat) -> c_int {
     let _gate = find(raw).map(|handle| handle.gate.lock());
     // SAFETY: the caller's promise.
     unsafe { (real().stats)(raw, stat) }
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn pcap_stats(raw: *mut Pcap, stat: *mut Stat) -> c_int {
 
 /// `pcap_setfilter`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_setfilter(raw: *mut Pcap, program: *const Program) -> c_int {
+pub unsafe extern "C-unwind" fn pcap_setfilter(raw: *mut Pcap, program: *const Program) -> c_int {
     let handle = find(raw);
     let _gate = handle.map(|handle| handle.gate.lock());
     // SAFETY: the caller's promise.
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn pcap_setfilter(raw: *mut Pcap, program: *const Program)
 
 /// `pcap_close`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_close(raw: *mut Pcap) {
+pub unsafe extern "C-unwind" fn pcap_close(raw: *mut Pcap) {
     // SAFETY: the caller's promise.
     unsafe {
         if let Some(handle) = find(raw) {

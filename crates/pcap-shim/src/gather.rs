@@ -159,6 +159,11 @@ impl Gatherer {
 
     /// Waits until there are packets or something else happens.
     pub(crate) fn wait(&self, something_else: BorrowedFd<'_>, at_most: Option<Duration>) {
+        // That an interface which was down is gone libpcap only finds out when it is asked.
+        let at_most = match self.kind {
+            Kind::Live => Some(at_most.unwrap_or(ASK).min(ASK)),
+            _ => at_most,
+        };
         match self.fd() {
             Some(fd) => wait(&[fd, something_else], at_most),
             None => wait(&[something_else], at_most),
@@ -198,6 +203,9 @@ unsafe fn is_read_ahead(file: *mut libc::FILE) -> bool {
     beginning.read_ptr < beginning.read_end
 }
 
+/// How long libpcap is not asked, if nothing says that it has packets.
+const ASK: Duration = Duration::from_millis(500);
+
 /// Where packets go that libpcap hands over.
 struct Taking<'a> {
     buffer: &'a mut Buffer,
@@ -205,7 +213,7 @@ struct Taking<'a> {
 }
 
 /// A `pcap_handler`.
-unsafe extern "C" fn take(into: *mut u8, header: *const Header, data: *const u8) {
+unsafe extern "C-unwind" fn take(into: *mut u8, header: *const Header, data: *const u8) {
     // SAFETY: `Gatherer::step` has given a `Taking`, which nothing else uses in the meantime.
     let into = unsafe { &mut *into.cast::<Taking<'_>>() };
     // SAFETY: libpcap gives a header.

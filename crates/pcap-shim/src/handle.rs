@@ -489,7 +489,7 @@ impl Handle {
     /// # Safety
     /// See [`Handle::read`].
     pub(crate) unsafe fn next_one(&'static self) -> (c_int, *const Header, *const u8) {
-        unsafe extern "C" fn keep(one: *mut u8, header: *const Header, data: *const u8) {
+        unsafe extern "C-unwind" fn keep(one: *mut u8, header: *const Header, data: *const u8) {
             // SAFETY: `next_one` has given a `One`; the header is one of a buffer.
             unsafe {
                 let one = &mut *one.cast::<One>();

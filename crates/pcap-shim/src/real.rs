@@ -33,7 +33,7 @@ impl Header {
 }
 
 /// `pcap_handler`.
-pub(crate) type Callback = unsafe extern "C" fn(*mut u8, *const Header, *const u8);
+pub(crate) type Callback = unsafe extern "C-unwind" fn(*mut u8, *const Header, *const u8);
 
 /// `struct bpf_program`.
 #[derive(Debug)]
@@ -57,14 +57,14 @@ macro_rules! functions {
     ($($(#[$about:meta])* $name:ident = $symbol:literal: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// Functions of the libpcap that comes next.
         pub(crate) struct Real {
-            $($(#[$about])* pub(crate) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+            $($(#[$about])* pub(crate) $name: unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?,)*
         }
 
         impl Real {
             fn find() -> Real {
                 Real {
                     // SAFETY: libpcap's functions of these names have these types, since 1.0 (pcap(3PCAP)).
-                    $($name: unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(next($symbol)) },)*
+                    $($name: unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?>(next($symbol)) },)*
                 }
             }
         }
