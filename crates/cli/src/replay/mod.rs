@@ -31,7 +31,7 @@ const EMSGSIZE: i32 = 90;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Shorter waits are waited out: the system's clock is no more exact.
 const SPIN: Duration = Duration::from_micros(80);
-/// To begin a run of the kernel's takes some 50 microseconds, whatever it is for.
+/// The kernel makes its pages anew for each run: frames that are due within this share one.
 const BETWEEN_RUNS: Duration = Duration::from_millis(4);
 
 /// Runs the command.
