@@ -2,6 +2,7 @@
 //! paper). The program is stopped while three times of what its ring holds comes, so that it is sure to be overloaded.
 
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use flowgauge_capture::live::LiveConfig;
 use flowgauge_runtime::{Capture, Closures};
@@ -205,6 +206,8 @@ fn a_handler_that_stands_still_loses_by_priority() {
     let more = data.split_off(2500);
     send(data);
     send(high.data());
+    // What is full for a moment only is not.
+    std::thread::sleep(Duration::from_secs(1));
     let before = send(Vec::new());
     let late = more.len() as u64;
     let withheld = send(more) - before;
