@@ -4,12 +4,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use flowgauge_flow::Withheld;
+use flowgauge_flow::{Turn, Withheld};
 use flowgauge_stream::offload::{Offload, OffloadFlow, Packets, Verdict, Vlan, Wanted};
 use flowgauge_wire::{
     Batch, DecodeFlags, Decoded, DecodedBatch, Decoder, FlowKey, PacketDescriptor, TcpFlags,
 };
 
+/// What always comes.
+const CONTROL: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
 const SYN: u8 = TcpFlags::SYN.0;
 const SYN_ACK: u8 = TcpFlags::SYN.0 | TcpFlags::ACK.0;
 
@@ -21,7 +23,7 @@ pub(crate) struct Card(Arc<Mutex<Table>>);
 #[allow(dead_code, reason = "not every test asks for all")]
 pub(crate) struct Table {
     /// By five-tuple.
-    pub(crate) flows: HashMap<FlowKey, Vec<(OffloadFlow, [Wanted; 2])>>,
+    pub(crate) flows: HashMap<FlowKey, Vec<Told>>,
     counters: BTreeMap<u64, (OffloadFlow, [Withheld; 2])>,
     /// What is wanted of flows of which nothing was said, from the first on.
     pub(crate) others: Vec<Wanted>,
@@ -34,18 +36,103 @@ pub(crate) struct Table {
     pub(crate) cut: u64,
 }
 
+/// What was said of a flow.
+pub(crate) struct Told {
+    flow: OffloadFlow,
+    wanted: [Wanted; 2],
+    turns: Turns,
+}
+
+/// Which packets of a connection are in turn.
+struct Turns {
+    sides: Option<[Turn; 2]>,
+    /// What was counted before a packet out of turn has to be taken before more is.
+    is_broken: bool,
+}
+
+impl From<&[Wanted; 2]> for Turns {
+    fn from(wanted: &[Wanted; 2]) -> Turns {
+        let sides = match wanted.map(|wanted| wanted.packets) {
+            [Packets::OutOfTurn(low), Packets::OutOfTurn(high)] => Some([low, high]),
+            _ => None,
+        };
+        Turns {
+            sides,
+            is_broken: false,
+        }
+    }
+}
+
+impl Turns {
+    /// Whether a packet is the next of its connection, and may be counted.
+    fn take(&mut self, packet: &Decoded) -> bool {
+        if packet.tcp_flags.contains(TcpFlags::SYN) {
+            self.is_broken = true;
+            return false;
+        }
+        let before = |a: u32, b: u32| (a.wrapping_sub(b) as i32) < 0;
+        let (direction, flags) = (packet.direction.index(), packet.tcp_flags);
+        let sides = self.sides.as_mut().expect("both directions are told");
+        let peer = sides[1 - direction];
+        let own = &mut sides[direction];
+        let has_data = packet.payload_len != 0;
+        let fin = flags.contains(TcpFlags::FIN);
+        let is_next = flags.contains(TcpFlags::ACK)
+            && !flags.intersects(CONTROL)
+            && packet.window != 0
+            && packet.seq == own.next
+            && packet.ack.wrapping_sub(own.acked) <= 1 << 20
+            && !before(peer.next, packet.ack)
+            && if has_data {
+                own.data
+            } else {
+                own.acknowledgements
+            };
+        let counts = is_next && !self.is_broken;
+        self.is_broken |= !is_next;
+        let end = packet.seq.wrapping_add(packet.payload_len);
+        let end = end.wrapping_add(u32::from(fin));
+        let is_ahead = match has_data || fin {
+            true => before(own.next, end),
+            false => before(own.next.wrapping_add(1), end),
+        };
+        own.next = if is_ahead { end } else { own.next };
+        if flags.contains(TcpFlags::ACK) && before(own.acked, packet.ack) {
+            own.acked = packet.ack;
+        }
+        if !flags.intersects(CONTROL) {
+            own.data |= has_data;
+            own.acknowledgements |= !has_data;
+        }
+        counts
+    }
+}
+
 impl Offload for Card {
     fn verdict(&mut self, flow: &OffloadFlow, verdict: Verdict) {
         let mut table = self.table();
         table.verdicts.entry(flow.uid).or_default().push(verdict);
         let alike = table.flows.entry(five_tuple(&flow.key)).or_default();
+        let same = alike.iter_mut().find(|it| it.flow == *flow);
+        if let (Verdict::Less(wanted), Some(told)) = (verdict, same) {
+            if told.turns.sides.is_none() {
+                told.turns = Turns::from(&wanted);
+            }
+            told.wanted = wanted;
+            return;
+        }
         // A verdict replaces what was said of this flow, and of an older one with its key.
-        alike.retain(|(other, _)| match verdict {
-            Verdict::Less(_) => other.key != flow.key,
-            Verdict::Resume | Verdict::Forget => other.uid != flow.uid,
+        alike.retain(|it| match verdict {
+            Verdict::Less(_) => it.flow.key != flow.key,
+            Verdict::Resume | Verdict::Forget => it.flow.uid != flow.uid,
         });
         if let Verdict::Less(wanted) = verdict {
-            alike.push((*flow, wanted));
+            let (flow, turns) = (*flow, Turns::from(&wanted));
+            alike.push(Told {
+                flow,
+                wanted,
+                turns,
+            });
         }
         if alike.is_empty() {
             table.flows.remove(&five_tuple(&flow.key));
@@ -57,7 +144,12 @@ impl Offload for Card {
     }
 
     fn poll(&mut self, give: &mut dyn FnMut(&OffloadFlow, [Withheld; 2])) {
-        let counters = core::mem::take(&mut self.table().counters);
+        let mut table = self.table();
+        let counters = core::mem::take(&mut table.counters);
+        for told in table.flows.values_mut().flatten() {
+            told.turns.is_broken = false;
+        }
+        drop(table);
         for (flow, withheld) in counters.into_values() {
             give(&flow, withheld);
         }
@@ -94,21 +186,37 @@ impl Card {
                 _ => false,
             };
             if begins && let Some(alike) = table.flows.get_mut(&key) {
-                alike.retain(|(flow, _)| !is_it(flow));
+                alike.retain(|it| !is_it(&it.flow));
                 if alike.is_empty() {
                     table.flows.remove(&key);
                 }
             }
-            let mut alike = table.flows.get(&key).into_iter().flatten();
-            let told = alike.find(|(flow, _)| is_it(flow));
+            let mut alike = table.flows.get_mut(&key).into_iter().flatten();
+            let mut told = alike.find(|it| is_it(&it.flow));
             let wanted = told
-                .map(|(_, wanted)| wanted[direction])
+                .as_ref()
+                .map(|told| told.wanted[direction])
                 .or(table.others.last().copied());
-            let Some(wanted) = wanted.filter(|_| is_plain(packet)) else {
+            let Some(wanted) = wanted.filter(|_| has_ports(packet)) else {
                 continue;
             };
-            match wanted.packets {
-                Packets::All => {}
+            let mut packets = wanted.packets;
+            let is_in_turn = matches!(packets, Packets::OutOfTurn(_));
+            if is_in_turn {
+                let turns = told.as_mut().map(|told| &mut told.turns);
+                let turns = turns.expect("of others headers are wanted, at least");
+                let is_next = packet.key.protocol != 6 || turns.take(packet);
+                packets = if is_next {
+                    Packets::None
+                } else {
+                    Packets::Headers
+                };
+            }
+            if packet.tcp_flags.intersects(CONTROL) {
+                continue;
+            }
+            match packets {
+                Packets::All | Packets::OutOfTurn(_) => {}
                 Packets::Headers if packet.payload_len != 0 => {
                     let descriptor = &mut passed[at];
                     descriptor.captured_len = descriptor.captured_len.min(packet.payload_offset);
@@ -116,12 +224,13 @@ impl Card {
                 }
                 Packets::Headers => {}
                 Packets::None => {
-                    let (flow, _) = told.expect("of others headers are wanted, at least");
+                    let told = told.expect("of others headers are wanted, at least");
                     kept[at] = true;
                     table.withheld += 1;
-                    let counters = table.counters.entry(flow.uid);
-                    let (_, both) = counters.or_insert((*flow, Default::default()));
+                    let counters = table.counters.entry(told.flow.uid);
+                    let (_, both) = counters.or_insert((told.flow, Default::default()));
                     count(&mut both[direction], packet);
+                    both[direction].in_turn = is_in_turn;
                 }
             }
         }
@@ -136,12 +245,9 @@ fn five_tuple(key: &FlowKey) -> FlowKey {
     FlowKey { context: 0, ..*key }
 }
 
-/// Whether a backend finds a packet's flow, and may keep it away.
-fn is_plain(packet: &Decoded) -> bool {
-    let control = TcpFlags::SYN.with(TcpFlags::FIN).with(TcpFlags::RST);
-    packet.flags.contains(DecodeFlags::TRANSPORT)
-        && !packet.flags.contains(DecodeFlags::FRAGMENT)
-        && !packet.tcp_flags.intersects(control)
+/// Whether a backend finds a packet's flow.
+fn has_ports(packet: &Decoded) -> bool {
+    packet.flags.contains(DecodeFlags::TRANSPORT) && !packet.flags.contains(DecodeFlags::FRAGMENT)
 }
 
 fn count(withheld: &mut Withheld, packet: &Decoded) {

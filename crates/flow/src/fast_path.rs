@@ -180,14 +180,19 @@ impl Flow {
         Some(PacketFlowFlags(self.is_initiator(side)))
     }
 
-    /// Whether the packet is the next one of a connection that is established, or was until it
-    /// closed with FINs: its sender's next sequence number, and an acknowledgement of what the
-    /// other side sent.
+    /// Whether it is a connection that is established, or was until it closed with FINs, and lacks nothing.
     #[inline(always)]
-    fn is_next(&self, packet: &Decoded, side: usize) -> bool {
+    pub(crate) fn is_in_order(&self) -> bool {
         state(self.hot.tcp.0, self.hot.flags.0)
             & state(TcpState::ESTABLISHED_MASK, SLOW | FlowFlags::LIVE)
             == state(TcpState::BOTH_ESTABLISHED, FlowFlags::LIVE)
+    }
+
+    /// Whether the packet is the next one of such a connection: its sender's next sequence number, and an acknowledgement of what the
+    /// other side sent.
+    #[inline(always)]
+    fn is_next(&self, packet: &Decoded, side: usize) -> bool {
+        self.is_in_order()
             && packet.window != 0
             && packet.seq == self.hot.next_seq[side]
             && packet.ack.wrapping_sub(self.sides[side].acked) <= FAR as u32

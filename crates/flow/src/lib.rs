@@ -33,4 +33,4 @@ pub use ending::{EndedFlow, Taker};
 pub use packet_flow::{FlowId, PacketFlow, PacketFlowFlags, is_counted};
 pub use record::{EndReason, FlowIdentity, FlowRecord, FlowSide, FlowState};
 pub use tracker::{FlowStatistics, FlowTracker, Follower};
-pub use withheld::Withheld;
+pub use withheld::{Turn, Withheld};

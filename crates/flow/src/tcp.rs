@@ -205,31 +205,51 @@ fn steps(
     }
 }
 
-/// Segments of a side were kept away, none of them with SYN, FIN or RST.
-pub(crate) fn withheld(flow: &mut Flow, side: usize, withheld: &Withheld) {
-    let (Some(seq), Some(end)) = (withheld.first_seq, withheld.next_seq) else {
-        return;
+/// Segments were kept away, none of them with SYN, FIN or RST: of each side one that has all their bytes.
+pub(crate) fn withheld(flow: &mut Flow, mut extra: Option<&mut Extra>, counts: &[Withheld; 2]) {
+    let segment = |flow: &Flow, side: usize| {
+        let withheld = &counts[side];
+        let (seq, end) = (withheld.first_seq?, withheld.next_seq?);
+        Some(Segment {
+            side,
+            from_initiator: side == flow.initiator(),
+            syn: false,
+            fin: false,
+            rst: false,
+            ack: withheld.ack.is_some(),
+            seq,
+            end,
+            len: u32::from(withheld.payload_bytes != 0),
+        })
     };
-    let segment = Segment {
-        side,
-        from_initiator: side == flow.initiator(),
-        syn: false,
-        fin: false,
-        rst: false,
-        ack: withheld.ack.is_some(),
-        seq,
-        end,
-        len: u32::from(withheld.payload_bytes != 0),
-    };
-    begin_side(flow, &segment);
-    if let Some((ack, _)) = withheld.ack {
-        take_ack(flow, &segment, ack);
+    for side in [0, 1] {
+        let Some(segment) = segment(flow, side) else {
+            continue;
+        };
+        begin_side(flow, &segment);
+        let advance = delta(segment.end, flow.hot.next_seq[side]);
+        if flow.hot.tcp.of(side) == Endpoint::RESET {
+        } else if advance > i32::from(segment.len == 0) {
+            flow.hot.next_seq[side] = segment.end;
+        } else if counts[side].in_turn && advance <= 0 {
+            // Each followed the one before, which was sent again.
+            for _ in 0..counts[side].data_packets {
+                repeated(flow, extra.as_deref_mut(), &segment);
+            }
+        }
     }
-    let advance = delta(end, flow.hot.next_seq[side]);
-    if advance > i32::from(segment.len == 0) && flow.hot.tcp.of(side) != Endpoint::RESET {
-        flow.hot.next_seq[side] = end;
+    // They acknowledge each other.
+    for side in [0, 1] {
+        if let Some(segment) = segment(flow, side) {
+            if let Some((ack, _)) = counts[side].ack {
+                if let Some(extra) = extra.as_deref_mut() {
+                    acknowledged_holes(flow, extra, side, ack);
+                }
+                take_ack(flow, &segment, ack);
+            }
+            step(flow, &segment);
+        }
     }
-    step(flow, &segment);
 }
 
 /// Whether this segment will have to remember a hole.

@@ -1,8 +1,14 @@
 //! Packets of flows that were kept away before they came here.
+//!
+//! What is told of them may come before packets that were captured earlier: the kernel counted them when they came, and the ones
+//! before them wait in a ring. Where each was the next of its connection, their counts wait until the flow's sequence numbers are those
+//! at which they begin. Where that never happens, as a packet was lost, they wait until nothing can be on its way any more.
 
-use flowgauge_wire::{Direction, Nanos, TcpFlags};
+use std::collections::{HashMap, VecDeque};
 
-use crate::flow::UDP;
+use flowgauge_wire::{FoldedState, Nanos, TcpFlags};
+
+use crate::flow::{Flow, UDP};
 use crate::packet_flow::FlowId;
 use crate::tcp;
 use crate::tracker::FlowTracker;
@@ -35,37 +41,136 @@ pub struct Withheld {
     pub first: Nanos,
     /// Capture time of the last packet.
     pub last: Nanos,
+    /// Each was the next of its connection, behind packets that may still be on their way.
+    pub in_turn: bool,
+}
+
+/// Where one side of a connection is: what makes its next packet the next in turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn {
+    /// One past the highest sequence number that it sent.
+    pub next: u32,
+    /// The highest acknowledgement.
+    pub acked: u32,
+    /// Whether it has sent data.
+    pub data: bool,
+    /// Whether it has sent acknowledgements without.
+    pub acknowledgements: bool,
+}
+
+/// What was counted of a flow at once, by direction.
+type Counts = [Withheld; 2];
+
+/// How much later than a packet's time it is processed at most: a ring's blocks are handed over within this time.
+const LATE: Nanos = Nanos(200_000_000);
+
+/// Counts that wait for packets before them, by flow.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiting(HashMap<u32, VecDeque<Counts>, FoldedState>);
+
+impl Waiting {
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl FlowTracker {
-    /// Counts what was kept away of a flow in the table.
-    pub fn count_withheld(&mut self, id: FlowId, direction: Direction, withheld: &Withheld) {
-        if self.flows.get(id.0).is_none() {
-            return;
-        }
-        let flow = self.flows.at(id.0);
-        let side = direction.index();
-        let counters = &mut flow.sides[side];
-        if counters.packets == 0 {
-            counters.first = withheld.first;
-        }
-        let packets = u64::from(counters.packets) + withheld.packets;
-        counters.packets = packets as u32;
-        counters.bytes += withheld.bytes;
-        counters.ip_bytes += withheld.ip_bytes;
-        counters.payload_bytes += withheld.payload_bytes;
-        counters.last = counters.last.max(withheld.last);
-        flow.hot.tcp_flags[side].0 |= withheld.tcp_flags.0;
+    /// Where a flow of the table is, if it is a connection that is established and lacks nothing, or has none.
+    pub fn turns(&self, id: FlowId) -> Option<[Turn; 2]> {
+        let flow = self.flows.get(id.0)?;
         match flow.hot.key.protocol {
-            tcp::PROTOCOL => tcp::withheld(flow, side, withheld),
-            UDP => flow.datagram(side),
-            _ => {}
-        }
-        let tick = (withheld.last.0 >> TICK_SHIFT) as u32;
-        flow.hot.last_tick = flow.hot.last_tick.max(tick);
-        let high = (packets >> 32) as u32;
-        if high != 0 {
-            self.extras.of(flow).packets_high[side] += high;
+            tcp::PROTOCOL if !flow.is_in_order() => None,
+            _ => Some([0, 1].map(|side| Turn {
+                next: flow.hot.next_seq[side],
+                acked: flow.sides[side].acked,
+                data: flow.hot.seen[side] & tcp::seen::DATA != 0,
+                acknowledgements: flow.hot.seen[side] & tcp::seen::ACK != 0,
+            })),
         }
     }
+
+    /// Counts what was kept away of a flow in the table, by direction: now, or when the packets before it have come.
+    pub fn count_withheld(&mut self, id: FlowId, counts: &[Withheld; 2]) {
+        let Some(flow) = self.flows.get(id.0) else {
+            return;
+        };
+        let waits = counts.iter().any(|it| it.in_turn);
+        match self.withheld.0.get_mut(&id.0) {
+            Some(before) if waits => before.push_back(*counts),
+            _ if !waits || follows(flow, counts) => self.apply(id.0, counts),
+            _ => {
+                self.withheld.0.insert(id.0, VecDeque::from([*counts]));
+            }
+        }
+    }
+
+    /// Counts of what was kept away those that waited and do not any more, as all before them has come by `now`.
+    pub fn count_late(&mut self, now: Nanos) {
+        let ids: Vec<u32> = self.withheld.0.keys().copied().collect();
+        for id in ids {
+            self.catch_up(id, |counts| {
+                let last = counts.iter().map(|it| it.last).max();
+                last.is_some_and(|last| now - last > LATE)
+            });
+        }
+    }
+
+    /// Counts what was kept away of a flow, as far as it has got there or that is late. Returns whether there was any.
+    pub(crate) fn catch_up(&mut self, id: u32, is_late: impl Fn(&Counts) -> bool) -> bool {
+        let mut is_any = false;
+        while let Some(waiting) = self.withheld.0.get_mut(&id)
+            && let Some(counts) = waiting.front().copied()
+            && let Some(flow) = self.flows.get(id)
+        {
+            if !follows(flow, &counts) && !is_late(&counts) {
+                break;
+            }
+            waiting.pop_front();
+            if waiting.is_empty() {
+                self.withheld.0.remove(&id);
+            }
+            self.apply(id, &counts);
+            is_any = true;
+        }
+        is_any
+    }
+
+    fn apply(&mut self, id: u32, counts: &Counts) {
+        let flow = self.flows.at(id);
+        for (side, withheld) in counts.iter().enumerate() {
+            if withheld.packets == 0 {
+                continue;
+            }
+            let counters = &mut flow.sides[side];
+            if counters.packets == 0 {
+                counters.first = withheld.first;
+            }
+            let packets = u64::from(counters.packets) + withheld.packets;
+            counters.packets = packets as u32;
+            counters.bytes += withheld.bytes;
+            counters.ip_bytes += withheld.ip_bytes;
+            counters.payload_bytes += withheld.payload_bytes;
+            counters.last = counters.last.max(withheld.last);
+            flow.hot.tcp_flags[side].0 |= withheld.tcp_flags.0;
+            if flow.hot.key.protocol == UDP {
+                flow.datagram(side);
+            }
+            let tick = (withheld.last.0 >> TICK_SHIFT) as u32;
+            flow.hot.last_tick = flow.hot.last_tick.max(tick);
+            let high = (packets >> 32) as u32;
+            if high != 0 {
+                self.extras.of(flow).packets_high[side] += high;
+            }
+        }
+        if flow.hot.key.protocol == tcp::PROTOCOL {
+            tcp::withheld(flow, self.extras.existing(flow), counts);
+        }
+    }
+}
+
+/// Whether a flow is where what was kept away of it begins.
+fn follows(flow: &Flow, counts: &Counts) -> bool {
+    let mut numbers = counts.iter().zip(flow.hot.next_seq);
+    numbers.all(|(withheld, next)| withheld.first_seq.is_none_or(|first| first == next))
 }

@@ -54,6 +54,12 @@ struct side {
 	__u32 flags;
 };
 
+// What came of a direction: one past the highest sequence number, the highest acknowledgement, as Flow of crates/flow has them.
+struct turn {
+	__u32 next;
+	__u32 acked;
+};
+
 struct slot {
 	// By direction: what of its packets is wanted, whether they are BEYOND, and of which VLAN they are, or ANY.
 	__u32 mode[2];
@@ -62,6 +68,12 @@ struct slot {
 	// By direction.
 	__u16 priority[2];
 	struct side sides[2];
+	struct turn turns[2];
+	// Packets that came out of turn, and up to which of them user space has taken what was counted before.
+	__u32 breaks;
+	__u32 taken;
+	// By direction, what came of it.
+	__u32 came[2];
 };
 
 struct settings {
@@ -111,7 +123,9 @@ struct limits {
 	__u32 all;
 };
 
-enum { ALL, HEADERS, NONE, MODES = 3, ANY, BEYOND = 8, VLAN = 8, PRIORITIES = 256 };
+enum { ALL, HEADERS, NONE, OUT_OF_TURN, MODES = 3, ANY, BEYOND = 8, VLAN = 8, PRIORITIES = 256 };
+enum { SEGMENT = 1, ACKNOWLEDGEMENT = 2, DATA = 4 };
+#define FAR (1U << 20)
 #define NOWHERE (~0U)
 enum { V6 = 1 << 7 };
 enum { SYNS = 1 << 16 };
@@ -379,12 +393,6 @@ INLINE void count(__u64 length, const struct packet *packet, struct side *side, 
 	__sync_fetch_and_add(&side->packets, 1);
 }
 
-INLINE __u32 hash(const struct key *key) {
-	__u64 ports = (__u64)key->low_port << 32 | key->high_port;
-	__u64 sum = key->low[0] + 3 * key->low[1] + 5 * key->high[0] + 7 * key->high[1] + ports;
-	return sum * 0x9e3779b97f4a7c15ULL >> 48;
-}
-
 // Something was counted in a slot.
 INLINE void mark(__u32 number) {
 	__u32 word = number / 64;
@@ -392,6 +400,36 @@ INLINE void mark(__u32 number) {
 	// Behind what was counted.
 	if (bits && !(*(volatile __u64 *)bits & bit))
 		__sync_fetch_and_or(bits, bit);
+}
+
+// Whether a packet is the next of its connection, as Flow::is_next of crates/flow, and user space knows of all before that were not.
+INLINE int is_in_turn(const struct packet *packet, __u32 direction, __u32 number, struct slot *slot) {
+	struct turn *own = &slot->turns[direction & 1], *peer = &slot->turns[~direction & 1];
+	__u32 *came = &slot->came[direction & 1];
+	__u32 kind = packet->payload ? DATA : ACKNOWLEDGEMENT, fin = packet->flags & FIN;
+	__u32 end = packet->seq + packet->payload + fin;
+	int is_known = *came & slot->came[~direction & 1] & SEGMENT;
+	int is_next = (packet->flags & (FIN | SYN | RST | ACK)) == ACK && packet->window && *came & kind && packet->seq == own->next &&
+	              packet->ack - own->acked <= FAR && (__s32)(peer->next - packet->ack) >= 0;
+	int counts = is_known && is_next && slot->breaks == slot->taken;
+	if (is_known && !is_next) {
+		__sync_fetch_and_add(&slot->breaks, 1);
+		mark(number);
+	}
+	// One number before an acknowledgement may be a FIN that comes later.
+	__s32 least = packet->payload | fin ? 0 : 1;
+	if (!(*came & SEGMENT) || (__s32)(end - own->next) > least)
+		own->next = end;
+	if (packet->flags & ACK && (!(*came & SEGMENT) || (__s32)(packet->ack - own->acked) > 0))
+		own->acked = packet->ack;
+	*came |= SEGMENT | (packet->flags & (FIN | RST) ? 0 : kind);
+	return counts;
+}
+
+INLINE __u32 hash(const struct key *key) {
+	__u64 ports = (__u64)key->low_port << 32 | key->high_port;
+	__u64 sum = key->low[0] + 3 * key->low[1] + 5 * key->high[0] + 7 * key->high[1] + ports;
+	return sum * 0x9e3779b97f4a7c15ULL >> 48;
 }
 
 // How full ring or memory are, in bytes of the ring.
@@ -489,6 +527,10 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 			__u64 *last = lookup(&syns, &at);
 			if (is_answer && last && *last & 1) {
 				*last -= 1;
+				if (slot) {
+					__sync_fetch_and_add(&slot->breaks, 1);
+					mark(*number);
+				}
 			} else {
 				if (last)
 					*last = (now() | 1) - !!is_answer;
@@ -503,6 +545,8 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 			} else {
 				mode = told & MODES;
 				side = &slot->sides[direction];
+				if (mode == OUT_OF_TURN)
+					mode = packet.protocol != 6 || is_in_turn(&packet, direction, *number, slot) ? NONE : HEADERS;
 			}
 		}
 	}

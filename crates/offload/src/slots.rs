@@ -2,20 +2,30 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flowgauge_flow::Withheld;
+use flowgauge_flow::{Turn, Withheld};
 use flowgauge_stream::offload::{Packets, Vlan, Wanted};
 use flowgauge_sys::bpf::SharedArray;
 use flowgauge_wire::{Nanos, TcpFlags};
 
 /// Words of a slot, and where its directions begin.
-pub(crate) const SLOT: usize = 28;
+pub(crate) const SLOT: usize = 32;
 const SIDES: usize = 2;
 const SIDE: usize = 13;
+/// Where its sides are in their connection.
+const TURNS: usize = 28;
+/// How many packets came out of turn, and above them up to which that was seen.
+const BREAKS: usize = 30;
+/// What came of its sides.
+const CAME: usize = 31;
 
 /// What a direction's mode has beside: which VLAN, or any, and whether its stream is beyond the overload cutoff.
 pub(crate) const VLAN: u32 = 8;
 const ANY_VLAN: u32 = 4;
 const BEYOND: u32 = 8;
+
+/// The bits of a mode, and all of them: what comes in turn is kept away.
+const MODES: u64 = 3;
+const IN_TURN: u64 = 3;
 
 const HAS_SEQ: u64 = 1 << 16;
 const HAS_ACK: u64 = 1 << 17;
@@ -60,7 +70,36 @@ impl<'a> Slot<'a> {
         let _ = self.0[1].fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
             Some(word & u64::from(u32::MAX) | priorities)
         });
+        let turns = wanted.map(|wanted| match wanted.packets {
+            Packets::OutOfTurn(turn) => Some(turn),
+            _ => None,
+        });
+        let was_in_turn = self.0[0].load(Ordering::Relaxed) & MODES == IN_TURN;
+        if let [Some(low), Some(high)] = turns
+            && !was_in_turn
+        {
+            // Until it is told so, the kernel does not look at these.
+            let turn = |turn: Turn| u64::from(turn.next) | u64::from(turn.acked) << 32;
+            let came =
+                |turn: Turn| 1 | u64::from(turn.acknowledgements) << 1 | u64::from(turn.data) << 2;
+            self.0[TURNS].store(turn(low), Ordering::Relaxed);
+            self.0[TURNS + 1].store(turn(high), Ordering::Relaxed);
+            self.0[CAME].store(came(low) | came(high) << 32, Ordering::Relaxed);
+        }
         self.0[0].store(low | high << 32, Ordering::Release);
+    }
+
+    /// How many packets came out of turn. What was counted came before the last of them.
+    pub(crate) fn breaks(&self) -> u64 {
+        self.0[BREAKS].load(Ordering::Acquire) & u64::from(u32::MAX)
+    }
+
+    /// What came before so many packets out of turn was taken: what comes in turn can be counted again.
+    pub(crate) fn go_on(&self, breaks: u64) {
+        let _ = self.0[BREAKS].fetch_update(Ordering::Release, Ordering::Relaxed, |word| {
+            let is_new = word >> 32 != breaks;
+            is_new.then_some(word & u64::from(u32::MAX) | breaks << 32)
+        });
     }
 
     /// What was kept away of a direction since it was asked last. `since_boot` is the time at which the machine's clock was 0.
@@ -115,6 +154,7 @@ impl<'a> Slot<'a> {
             ack: (flags & HAS_ACK != 0).then_some(((seq >> 32) as u32, window as u16)),
             first: time(first.map_or(last, |(time, _)| time)),
             last: time(last),
+            in_turn: (self.0[0].load(Ordering::Relaxed) >> (32 * direction)) & MODES == IN_TURN,
         }
     }
 }
@@ -125,5 +165,6 @@ pub(crate) fn mode(wanted: Wanted) -> u32 {
         Packets::All => 0,
         Packets::Headers => 1,
         Packets::None => 2,
+        Packets::OutOfTurn(_) => IN_TURN as u32,
     }
 }

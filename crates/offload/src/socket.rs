@@ -29,7 +29,7 @@ use crate::slots::{SLOT, Seen, Slot, VLAN, mode};
 /// `bpf/verdict.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/verdict.o"));
 
-/// Flows under a verdict at once, unless something else is said: 29 MB of the kernel's memory.
+/// Flows under a verdict at once, unless something else is said: 34 MB of the kernel's memory.
 pub const DEFAULT_FLOWS: u32 = 1 << 17;
 /// A slot whose flow was taken out of the table may still be counted in this long, by another processor.
 pub(crate) const GRACE: Duration = Duration::from_millis(10);
@@ -441,10 +441,12 @@ impl SocketFilter {
             return;
         };
         let [low, high] = &mut owner.seen;
+        let breaks = slot.breaks();
         let both = [
             slot.withheld(0, low, ended, since_boot),
             slot.withheld(1, high, ended, since_boot),
         ];
+        slot.go_on(breaks);
         both.iter().for_each(|it| self.counters.note_told(it));
         if both.iter().any(|withheld| withheld.packets != 0) {
             give(&owner.flow, both);

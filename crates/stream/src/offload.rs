@@ -11,7 +11,7 @@ use core::fmt;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use flowgauge_flow::{FlowId, Withheld};
+use flowgauge_flow::{FlowId, Turn, Withheld};
 use flowgauge_wire::{FlowKey, FoldedState, Nanos};
 
 use crate::engine::Watermarks;
@@ -21,6 +21,10 @@ use crate::engine::Watermarks;
 pub enum Packets {
     /// They need not come.
     None,
+    /// Those that are the next of their connection need not come: with its sender's next sequence number, an acknowledgement of what the
+    /// other side has sent, and a window. Of the others the headers are wanted. This is where it was when the packets came that have been
+    /// processed.
+    OutOfTurn(Turn),
     /// Their payload may be cut off: their acknowledgements are wanted.
     Headers,
     /// All of them.
@@ -84,6 +88,14 @@ impl Wanted {
         from: u64::MAX,
         standing: Standing::OTHERS,
     };
+
+    /// No stream, and no packets that are the next of their connection, which is there.
+    pub fn out_of_turn(turn: Turn) -> Wanted {
+        Wanted {
+            packets: Packets::OutOfTurn(turn),
+            ..Wanted::HEADERS
+        }
+    }
 
     /// What one of the two wants.
     #[must_use]

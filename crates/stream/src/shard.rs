@@ -19,6 +19,9 @@ use crate::streams::{FollowStreams, Streams, TCP, stream_id};
 use crate::vlans::{VlanAware, Vlans};
 use crate::wants::Want;
 
+/// Packets of a direction.
+const LONG: u64 = 32;
+
 /// Everything that is kept of the traffic of one core: one flow table, one reassembler, one ledger.
 #[derive(Clone, Debug)]
 pub struct Shard {
@@ -301,7 +304,11 @@ impl Shard {
             _ => Wanted::ALL,
         });
         let (kept, lost) = interest.withheld();
+        self.tracker.count_late(self.tracker.clock());
         for (flow, both) in kept {
+            if let Some(flow) = flow {
+                self.tracker.count_withheld(flow, &both);
+            }
             for (direction, withheld) in [Direction::LowToHigh, Direction::HighToLow]
                 .into_iter()
                 .zip(&both)
@@ -317,7 +324,6 @@ impl Shard {
                     {
                         self.vlans.confirm(&identity.key, direction);
                     }
-                    self.tracker.count_withheld(flow, direction, withheld);
                     self.streams.keep_up(flow, direction.index(), withheld);
                 }
                 if let Some(place) = handler.withheld(stream, withheld) {
@@ -354,7 +360,9 @@ impl Shard {
                 self.tracker.find(&key)
             });
             if let Some(flow) = flow {
-                self.tracker.count_withheld(flow, direction, lost);
+                let mut counts = [Withheld::default(); 2];
+                counts[direction.index()] = *lost;
+                self.tracker.count_withheld(flow, &counts);
             }
             self.ledger.take(lost.packets, lost.bytes);
             (self.ledger).refuse(Place::Priority, lost.packets, lost.bytes);
@@ -379,8 +387,30 @@ impl Shard {
         self.tell_wants();
     }
 
-    /// Tells what is wanted otherwise than before. Where records of flows are made, that is headers at least: what was sent
-    /// again or came late is in them.
+    /// Where records of flows alone are made: flows of so many packets are worth a verdict.
+    #[cold]
+    fn tell_long(&mut self) {
+        let Some(interest) = &mut self.interest else {
+            return;
+        };
+        for (packet, flow) in self.decoded.packets.iter().zip(&self.refs) {
+            let side = self.tracker.side(flow.id, packet.direction);
+            if side.is_none_or(|side| side.packets < LONG) || interest.flow(&packet.key).is_some() {
+                continue;
+            }
+            let vlans = vlans_of(&packet.key, &self.config, &self.vlans);
+            if let Some(vlans) = vlans
+                && let Some(turns) = self.tracker.turns(flow.id)
+                && let Some(identity) = self.tracker.identity(flow.id)
+            {
+                let wanted = turns.map(Wanted::out_of_turn);
+                let want = FlowWant { wanted, vlans };
+                interest.want(identity.key, flow.id, identity.start, want);
+            }
+        }
+    }
+
+    /// Tells what is wanted otherwise than before.
     #[cold]
     fn tell_wants(&mut self) {
         let Some(interest) = &mut self.interest else {
@@ -403,8 +433,10 @@ impl Shard {
                 _ if vlans.is_none() => [Wanted::ALL; 2],
                 _ => self.streams.wanted_of(flow),
             };
-            for wanted in wanted.iter_mut().filter(|_| self.makes_records) {
-                wanted.packets = wanted.packets.max(Packets::Headers);
+            if self.makes_records {
+                for (wanted, least) in wanted.iter_mut().zip(of_record(flow, &self.tracker)) {
+                    wanted.packets = wanted.packets.max(least);
+                }
             }
             if vlans.is_some() {
                 let standings = interest.standings(&identity.key);
@@ -486,6 +518,10 @@ impl Shard {
         }
         self.checksums
             .follow(batch, decoded, &self.refs, &mut self.tracker);
+        let is_alone = !H::STREAMS && self.interest.is_some() && self.makes_records;
+        if is_alone && self.config.flow.active.is_none() {
+            self.tell_long();
+        }
         if self
             .streams
             .changed
@@ -554,6 +590,16 @@ impl Shard {
         });
         // What is wanted by their last bytes is of streams that are no more: others get their numbers.
         while handler.want().is_some() {}
+    }
+}
+
+/// What records of a flow take of its packets, at least: headers of those out of turn, as what was sent again or came late is in them.
+/// (What came in turn is counted together, which does not tell when a record is to be cut.)
+fn of_record(flow: FlowId, tracker: &FlowTracker) -> [Packets; 2] {
+    let is_cut = tracker.config().active.is_some();
+    match tracker.turns(flow).filter(|_| !is_cut) {
+        Some(turns) => turns.map(Packets::OutOfTurn),
+        None => [Packets::Headers; 2],
     }
 }
 
