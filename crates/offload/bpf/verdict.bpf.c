@@ -31,7 +31,7 @@ struct key {
 	__u32 kind;
 };
 
-// The first packet that was kept away after user space had looked.
+// The first packet that was kept away after user space had looked; of those in turn, after it had taken what came before.
 struct first {
 	__u64 time;
 	__u32 seq;
@@ -124,6 +124,7 @@ struct limits {
 };
 
 enum { ALL, HEADERS, NONE, OUT_OF_TURN, MODES = 3, ANY, BEYOND = 8, VLAN = 8, PRIORITIES = 256 };
+#define RUN (1U << 31)
 enum { SEGMENT = 1, ACKNOWLEDGEMENT = 2, DATA = 4 };
 #define FAR (1U << 20)
 #define NOWHERE (~0U)
@@ -507,7 +508,7 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 	__u32 mode = packet.protocol == 6 ? settings->others : ALL, *number = 0;
 	struct side *side = 0;
 	struct key key = {};
-	__u32 direction = 0, priority = 0, kind = 0, told = 0, is_known = 0;
+	__u32 direction = 0, priority = 0, kind = 0, told = 0, is_known = 0, run = 0;
 	if (packet.flags & SYN || settings->flows) {
 		direction = order(&packet, &key) & 1;
 		kind = key.kind;
@@ -545,8 +546,10 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 			} else {
 				mode = told & MODES;
 				side = &slot->sides[direction];
-				if (mode == OUT_OF_TURN)
+				if (mode == OUT_OF_TURN) {
+					run = slot->taken | RUN;
 					mode = packet.protocol != 6 || is_in_turn(&packet, direction, *number, slot) ? NONE : HEADERS;
+				}
 			}
 		}
 	}
@@ -558,7 +561,7 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 		return packet.payload_at < all ? packet.payload_at : all;
 	}
 	if (mode == NONE && side) {
-		count(len + tag, &packet, side, settings->epoch);
+		count(len + tag, &packet, side, run ? run : settings->epoch);
 		__sync_fetch_and_add(&settings->packets, 1);
 		__sync_fetch_and_add(&settings->bytes, len + tag);
 		mark(*number);

@@ -27,12 +27,19 @@ const BEYOND: u32 = 8;
 const MODES: u64 = 3;
 const IN_TURN: u64 = 3;
 
+/// What marks the number of a run among epochs.
+const RUN: u64 = 1 << 31;
 const HAS_SEQ: u64 = 1 << 16;
 const HAS_ACK: u64 = 1 << 17;
 
 /// What was counted of a direction until it was looked at last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen([u64; 6]);
+pub(crate) struct Seen {
+    counts: [u64; 6],
+    /// Of packets in turn, between which breaks, and where they ended.
+    run: u64,
+    end: u32,
+}
 
 /// A slot.
 pub(crate) struct Slot<'a>(pub(crate) &'a [AtomicU64]);
@@ -85,6 +92,8 @@ impl<'a> Slot<'a> {
             self.0[TURNS].store(turn(low), Ordering::Relaxed);
             self.0[TURNS + 1].store(turn(high), Ordering::Relaxed);
             self.0[CAME].store(came(low) | came(high) << 32, Ordering::Relaxed);
+            let breaks = (self.breaks() + 1) & u64::from(u32::MAX);
+            self.0[BREAKS].store(breaks | breaks << 32, Ordering::Relaxed);
         }
         self.0[0].store(low | high << 32, Ordering::Release);
     }
@@ -114,13 +123,13 @@ impl<'a> Slot<'a> {
         let word = |at: usize| self.0[begin + at].load(Ordering::Acquire);
         // Packets are counted last.
         let packets = word(0);
+        if packets == seen.counts[0] {
+            return Withheld::default();
+        }
         let now = [packets, word(1), word(2), word(3), word(4), word(5)];
         let mut more = [0; 6];
-        for ((more, now), seen) in more.iter_mut().zip(now).zip(&mut seen.0) {
+        for ((more, now), seen) in more.iter_mut().zip(now).zip(&mut seen.counts) {
             *more = now.wrapping_sub(core::mem::replace(seen, now));
-        }
-        if more[0] == 0 {
-            return Withheld::default();
         }
         let [
             packets,
@@ -132,15 +141,34 @@ impl<'a> Slot<'a> {
         ] = more;
         let time = |clock: u64| Nanos(since_boot.wrapping_add(clock));
         let last = word(6);
+        let mode = self.0[0].load(Ordering::Relaxed) >> (32 * direction) & MODES;
+        let in_turn = mode == IN_TURN;
+        let run = (self.0[BREAKS].load(Ordering::Relaxed) >> 32) | RUN;
         // Of the epoch, else of the one before: the kernel was about to count.
-        let firsts = [epoch, epoch.wrapping_sub(1)].map(|epoch| {
+        let epochs = match in_turn {
+            true => [run, run],
+            false => [u64::from(epoch), u64::from(epoch.wrapping_sub(1))],
+        };
+        let firsts = epochs.map(|epoch| {
             let at = 7 + 2 * (epoch as usize & 1);
             let (first, rest) = (word(at), word(at + 1));
-            (rest >> 32 == u64::from(epoch)).then_some((first, rest as u32))
+            (rest >> 32 == epoch).then_some((first, rest as u32))
         });
         let first = firsts.into_iter().flatten().next();
         let (seq, window) = (word(11), word(12));
         let flags = window >> 32;
+        let mut numbers = first.map(|(_, first)| (first, seq as u32));
+        if in_turn {
+            // One behind the other: more may have come since they were counted.
+            let begin = if seen.run == run {
+                Some(seen.end)
+            } else {
+                first.map(|(_, seq)| seq)
+            };
+            numbers = begin.map(|begin| (begin, begin.wrapping_add(payload_bytes as u32)));
+            (seen.run, seen.end) = (run, numbers.map_or(0, |(_, end)| end));
+        }
+        let numbers = numbers.filter(|_| flags & HAS_SEQ != 0);
         Withheld {
             packets,
             bytes,
@@ -149,12 +177,12 @@ impl<'a> Slot<'a> {
             ip_bytes,
             payload_bytes,
             tcp_flags: TcpFlags(flags as u8),
-            first_seq: first.map(|(_, seq)| seq).filter(|_| flags & HAS_SEQ != 0),
-            next_seq: (flags & HAS_SEQ != 0).then_some(seq as u32),
+            first_seq: numbers.map(|(first, _)| first),
+            next_seq: (flags & HAS_SEQ != 0).then_some(numbers.map_or(seq as u32, |(_, end)| end)),
             ack: (flags & HAS_ACK != 0).then_some(((seq >> 32) as u32, window as u16)),
             first: time(first.map_or(last, |(time, _)| time)),
             last: time(last),
-            in_turn: (self.0[0].load(Ordering::Relaxed) >> (32 * direction)) & MODES == IN_TURN,
+            in_turn,
         }
     }
 }
