@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What locality buffering costs: a program that does nothing with its packets, with the library in front of libpcap and
-without, from a file in the page cache. The difference of CPU time per packet is the cost.
+without, from a file in the page cache and, for root, from a virtual cable. The difference of CPU time per packet is the cost.
 
     make shim
     bench/figures/locality.py target/release/libflowgauge_pcap.so [PACKETS]
 
-Prints a table. Packets have 700 bytes, to so many ports in no order.
+Prints tables. Packets have 700 bytes, to so many ports in no order. On the cable 100,000 come in a second; a run that loses some
+is done again.
 """
 import os
 import random
@@ -14,11 +15,14 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 LEN = 700
 ROUNDS = 7
+RATE = 100000
 PROGRAM = """
 #include <pcap/pcap.h>
+#include <stdlib.h>
 static void nothing(u_char *user, const struct pcap_pkthdr *header, const u_char *data)
 {
     (void)header, (void)data;
@@ -28,11 +32,77 @@ int main(int count, char **arguments)
 {
     char message[PCAP_ERRBUF_SIZE];
     unsigned long packets = 0;
-    pcap_t *handle = count == 2 ? pcap_open_offline(arguments[1], message) : NULL;
-    if (handle == NULL || pcap_loop(handle, -1, nothing, (u_char *)&packets) != 0)
+    pcap_t *handle = NULL;
+    if (count == 2)
+        handle = pcap_open_offline(arguments[1], message);
+    if (count == 3 && (handle = pcap_create("fg1", message)) != NULL &&
+        (pcap_set_snaplen(handle, 65535) != 0 || pcap_set_timeout(handle, 100) != 0 ||
+         pcap_set_buffer_size(handle, 64 << 20) != 0 || pcap_activate(handle) != 0))
+        return 2;
+    if (count == 3) {
+        puts("ready");
+        fflush(stdout);
+    }
+    while (count == 3 && packets < strtoul(arguments[2], NULL, 10))
+        if (pcap_dispatch(handle, -1, nothing, (u_char *)&packets) < 0)
+            return 2;
+    if (count == 2 && (handle == NULL || pcap_loop(handle, -1, nothing, (u_char *)&packets) != 0))
         return 2;
     printf("%lu\\n", packets);
     pcap_close(handle);
+    return 0;
+}
+"""
+SENDER = """
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define AT_ONCE 50
+
+/* Sends the frames of a pcap file, so many in a second. */
+int main(int count, char **arguments)
+{
+    struct sockaddr_ll to = {.sll_family = AF_PACKET, .sll_ifindex = (int)if_nametoindex("fg0")};
+    static struct mmsghdr messages[AT_ONCE];
+    static struct iovec parts[AT_ONCE];
+    struct timespec start, now;
+    int fd = socket(AF_PACKET, SOCK_RAW, 0);
+    FILE *file = count == 3 ? fopen(arguments[1], "rb") : NULL;
+    if (file == NULL || fd < 0 || bind(fd, (struct sockaddr *)&to, sizeof to) != 0)
+        return 2;
+    fseek(file, 0, SEEK_END);
+    long len = ftell(file), at = 24, sent = 0;
+    char *bytes = malloc(len);
+    rewind(file);
+    if (bytes == NULL || fread(bytes, 1, len, file) != (size_t)len)
+        return 2;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    while (at < len) {
+        int ready = 0;
+        for (; ready < AT_ONCE && at < len; ready++) {
+            unsigned caplen;
+            memcpy(&caplen, bytes + at + 8, 4);
+            parts[ready] = (struct iovec){bytes + at + 16, caplen};
+            messages[ready].msg_hdr = (struct msghdr){.msg_iov = &parts[ready], .msg_iovlen = 1};
+            at += 16 + caplen;
+        }
+        for (int done = 0; done < ready;) {
+            int more = sendmmsg(fd, messages + done, ready - done, 0);
+            if (more > 0)
+                done += more;
+        }
+        sent += ready;
+        do
+            clock_gettime(CLOCK_MONOTONIC, &now);
+        while ((now.tv_sec - start.tv_sec) * 1e9 + now.tv_nsec - start.tv_nsec < sent * 1e9 / atoi(arguments[2]));
+    }
     return 0;
 }
 """
@@ -65,16 +135,69 @@ def nanoseconds(command, environment, packets):
     return best * 1e9 / packets
 
 
+def compiled(folder, name, text):
+    source, program = os.path.join(folder, name + ".c"), os.path.join(folder, name)
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(text)
+    subprocess.run(["cc", "-O2", "-o", program, source, "-lpcap"], check=True)
+    return program
+
+
+class Cable:
+    """A network namespace with the two ends of a virtual cable."""
+
+    def __init__(self):
+        self.name = f"locality-{os.getpid()}"
+        self.ip("netns", "add", self.name)
+        self.ip("-n", self.name, "link", "add", "fg0", "type", "veth", "peer", "name", "fg1")
+        self.inside = ["ip", "netns", "exec", self.name]
+        subprocess.run([*self.inside, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1"], check=True)
+        for end in "fg0", "fg1":
+            self.ip("-n", self.name, "link", "set", end, "up")
+
+    def remove(self):
+        self.ip("netns", "del", self.name)
+
+    @staticmethod
+    def ip(*arguments):
+        subprocess.run(["ip", *arguments], check=True)
+
+    def nanoseconds(self, program, sender, path, environment, packets):
+        """The least CPU time of a program that captures, per packet."""
+        best, rounds = None, 0
+        for _ in range(3 * ROUNDS):
+            if rounds == ROUNDS:
+                break
+            variables = [f"{name}={value}" for name, value in environment.items()]
+            command = [*self.inside, "env", *variables, program, "live", str(packets)]
+            reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            reader.stdout.readline()
+            subprocess.run([*self.inside, sender, path, str(RATE)], check=True)
+            # One that has lost packets would wait for them.
+            ends = time.monotonic() + 5
+            done, usage = 0, None
+            while done == 0 and time.monotonic() < ends:
+                done, _, usage = os.wait4(reader.pid, os.WNOHANG)
+                time.sleep(0.01)
+            if done == 0:
+                reader.kill()
+                reader.wait()
+                continue
+            took = usage.ru_utime + usage.ru_stime
+            best = min(best or took, took)
+            rounds += 1
+        if best is None:
+            sys.exit("packets are lost each time: is the machine quiet?")
+        return best * 1e9 / packets
+
+
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     library = os.path.abspath(sys.argv[1])
     packets = int(sys.argv[2]) if len(sys.argv) > 2 else 500000
     with tempfile.TemporaryDirectory() as folder:
-        source, program = os.path.join(folder, "nothing.c"), os.path.join(folder, "nothing")
-        with open(source, "w", encoding="utf-8") as file:
-            file.write("#include <stdio.h>\n" + PROGRAM)
-        subprocess.run(["cc", "-O2", "-o", program, source, "-lpcap"], check=True)
+        program = compiled(folder, "nothing", "#include <stdio.h>\n" + PROGRAM)
         print("| ports | buffer | libpcap, ns | simple, ns more | threaded, ns more |")
         print("|---|---|---|---|---|")
         for ports in 1, 16, 256, 4096, 65536:
@@ -91,6 +214,32 @@ def main():
                     }
                     more.append(nanoseconds([program, path], environment, packets) - plain)
                 print(f"| {ports} | {buffer} | {plain:.0f} | {more[0]:.0f} | {more[1]:.0f} |", flush=True)
+        if os.geteuid() == 0:
+            live(folder, program, library, packets)
+
+
+def live(folder, program, library, packets):
+    cable = Cable()
+    try:
+        sender = compiled(folder, "sender", SENDER)
+        print("\n| interface: ports | buffer | libpcap, ns | zero-copy, ns more | simple, ns more | threaded, ns more |")
+        print("|---|---|---|---|---|---|")
+        for ports in 1, 256, 65536:
+            path = os.path.join(folder, "trace.pcap")
+            trace(path, packets, ports)
+            plain = cable.nanoseconds(program, sender, path, {}, packets)
+            for buffer in 1000, 4000:
+                more = []
+                for variant in "zero-copy", "simple", "threaded":
+                    environment = {
+                        "LD_PRELOAD": library,
+                        "FLOWGAUGE_LOCALITY_BUFFER": str(buffer),
+                        "FLOWGAUGE_LOCALITY_VARIANT": variant,
+                    }
+                    more.append(cable.nanoseconds(program, sender, path, environment, packets) - plain)
+                print(f"| {ports} | {buffer} | {plain:.0f} | " + " | ".join(f"{it:.0f}" for it in more) + " |", flush=True)
+    finally:
+        cable.remove()
 
 
 if __name__ == "__main__":

@@ -239,6 +239,12 @@ fn hint_of_arguments(error: &clap::Error, command: &str) -> String {
     if let Some(hint) = hint_of_option(command, option) {
         return hint.to_owned();
     }
+    if command == "flowgauge locality"
+        && error.kind() == ErrorKind::UnknownArgument
+        && !option.starts_with('-')
+    {
+        return format!("a program is named after --: {command} -- {option}");
+    }
     if let Some(meant) = suggested.into_iter().find_map(text) {
         return format!("perhaps {meant} is meant; \"{command} --help\" says what there is");
     }

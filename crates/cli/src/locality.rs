@@ -75,9 +75,10 @@ fn start(options: &LocalityRunOptions) -> Result<(), Failure> {
 }
 
 fn variant(options: &LocalityRunOptions) -> &'static str {
-    match options.threaded {
-        true => "threaded",
-        false => "simple",
+    match (options.threaded, options.copy) {
+        (true, _) => "threaded",
+        (_, true) => "simple",
+        _ => "zero-copy",
     }
 }
 
@@ -128,23 +129,36 @@ fn library() -> Result<PathBuf, Failure> {
 
 /// The program's file, looked for as a shell does.
 fn find(name: &OsStr) -> Result<PathBuf, Failure> {
-    let is_program = |path: &PathBuf| {
-        let metadata = fs::metadata(path);
-        metadata.is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    let mode = |path: &Path| {
+        let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file);
+        metadata.map(|metadata| metadata.permissions().mode())
     };
-    let given = PathBuf::from(name);
-    let found = if name.as_bytes().contains(&b'/') {
-        Some(given).filter(is_program)
-    } else {
-        let folders = env::var_os("PATH").unwrap_or_default();
-        let mut paths = env::split_paths(&folders).map(|folder| folder.join(name));
-        paths.find(is_program)
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let paths: Vec<PathBuf> = match name.as_bytes().contains(&b'/') {
+        true => vec![PathBuf::from(name)],
+        false => env::split_paths(&folders)
+            .map(|folder| folder.join(name))
+            .collect(),
     };
-    found.ok_or_else(|| {
-        Failure::usage(
+    let found: Vec<(&PathBuf, u32)> = paths
+        .iter()
+        .filter_map(|path| Some((path, mode(path)?)))
+        .collect();
+    if let Some((path, _)) = found.iter().find(|(_, mode)| mode & 0o111 != 0) {
+        return Ok((*path).clone());
+    }
+    Err(match found.first() {
+        Some((path, _)) => Failure::usage(
+            format!(
+                "{}: it is no program: nobody may execute it",
+                path.display()
+            ),
+            "chmod +x makes it one; a script can also be named after its interpreter: -- sh FILE",
+        ),
+        None => Failure::usage(
             format!("{}: there is no such program", name.display()),
             "programs of administrators are often in /usr/sbin, which PATH may not have",
-        )
+        ),
     })
 }
 
@@ -268,10 +282,12 @@ fn sort(options: &LocalitySortOptions) -> Result<(), Failure> {
             Err(error) => damage = Some(running(error)),
         }
     }
+    let is_in_microseconds = held.packets.iter().all(|packet| packet.time.0 % 1000 == 0);
     let sink = SinkOptions {
         format: match names_pcapng(&options.write) {
             true => FileFormat::PcapNg,
-            false => FileFormat::default(),
+            false if is_in_microseconds => FileFormat::PcapMicroseconds,
+            false => FileFormat::PcapNanoseconds,
         },
         ..SinkOptions::default()
     };

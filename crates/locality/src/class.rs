@@ -5,8 +5,8 @@ use core::str::FromStr;
 
 use flowgauge_capture::{Error, Filter};
 use flowgauge_wire::{
-    Batch, DecodeFlags, DecodeOptions, Decoded, DecodedBatch, Decoder, HashSeed, LinkType, Problem,
-    scattered,
+    BATCH_SIZE, Batch, DecodeFlags, DecodeOptions, Decoded, DecodedBatch, Decoder, HashSeed,
+    LinkType, PacketDescriptor, Problem, scattered,
 };
 
 use crate::index::{Index, NO_PORT};
@@ -73,6 +73,8 @@ pub struct Classifier {
     seed: HashSeed,
     /// The first that matches says the class, where there are any.
     filters: Vec<Filter>,
+    /// Packets of a batch that are to be decoded.
+    others: Vec<PacketDescriptor>,
 }
 
 impl Classifier {
@@ -89,6 +91,7 @@ impl Classifier {
             // takes longer to append to than another.
             seed: HashSeed::PUBLIC,
             filters: Vec::new(),
+            others: Vec::with_capacity(BATCH_SIZE),
         }
     }
 
@@ -120,40 +123,95 @@ impl Classifier {
             }
             return;
         }
-        self.decoder.decode_batch(batch, &mut self.decoded);
-        let packets = &self.decoded.packets;
         // A loop for each: the class is not asked for per packet.
         match self.class {
-            Class::DstPort => add_each(packets, index, |packet| packet.destination().1.into()),
-            Class::LowerPort => add_each(packets, index, |packet| {
-                packet.key.low_port.min(packet.key.high_port).into()
-            }),
-            Class::Ports => add_each(packets, index, |packet| {
-                let (source, destination) = (packet.source().1, packet.destination().1);
+            Class::DstPort => {
+                self.add_by_ports(batch, index, |(_, destination)| destination.into())
+            }
+            Class::LowerPort => {
+                self.add_by_ports(batch, index, |(source, destination)| {
+                    source.min(destination).into()
+                });
+            }
+            Class::Ports => self.add_by_ports(batch, index, |(source, destination)| {
                 let ports = u64::from(source) << 16 | u64::from(destination);
                 u32::from(scattered(ports) as u16)
             }),
             Class::Flow => {
-                let seed = &self.seed;
-                add_each(packets, index, |packet| {
-                    u32::from(seed.hash(&packet.key) as u16)
-                });
+                self.decoder.decode_batch(batch, &mut self.decoded);
+                for packet in &self.decoded.packets {
+                    let class = match has_ports(packet) {
+                        true => u32::from(self.seed.hash(&packet.key) as u16),
+                        false => NO_PORT,
+                    };
+                    index.push(class);
+                }
             }
+        }
+    }
+
+    /// Adds packets, each in the class that `class` makes of its ports.
+    #[inline(always)]
+    fn add_by_ports(
+        &mut self,
+        batch: &Batch<'_>,
+        index: &mut Index,
+        class: impl Fn((u16, u16)) -> u32,
+    ) {
+        const DECODED: u32 = u32::MAX;
+        self.others.clear();
+        let mut classes = [DECODED; BATCH_SIZE];
+        let packets = batch.packets.iter().zip(&mut classes);
+        for (number, (packet, to)) in packets.enumerate() {
+            match plain_ports(packet, batch.bytes(number)) {
+                Some(ports) => *to = class(ports),
+                None => self.others.push(*packet),
+            }
+        }
+        let mut decoded = [].iter();
+        if !self.others.is_empty() {
+            let others = Batch::new(batch.memory, &self.others);
+            self.decoder.decode_batch(&others, &mut self.decoded);
+            decoded = self.decoded.packets.iter();
+        }
+        for &known in classes.iter().take(batch.packets.len()) {
+            if known != DECODED {
+                index.push(known);
+                continue;
+            }
+            let packet = decoded.next().filter(|packet| has_ports(packet));
+            let found = packet.map(|packet| class((packet.source().1, packet.destination().1)));
+            index.push(found.unwrap_or(NO_PORT));
         }
     }
 }
 
-/// Adds packets, each in the class that `class` says, those without ports in theirs.
+/// Source and destination port of TCP or UDP directly on IP on Ethernet, as a decoder would find them; `None` where it has more to
+/// look at.
 #[inline(always)]
-fn add_each(packets: &[Decoded], index: &mut Index, class: impl Fn(&Decoded) -> u32) {
-    for packet in packets {
-        let class = if has_ports(packet) {
-            class(packet)
-        } else {
-            NO_PORT
-        };
-        index.push(class);
+fn plain_ports(packet: &PacketDescriptor, bytes: &[u8]) -> Option<(u16, u16)> {
+    const ETHERNET: usize = 14;
+    if packet.link != LinkType::ETHERNET {
+        return None;
     }
+    // As far as the ports behind IPv6.
+    let head: &[u8; ETHERNET + 44] = bytes.first_chunk()?;
+    let half = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let on_wire = (packet.wire_len as usize).saturating_sub(ETHERNET);
+    let (network, protocol, end) = match (half(12), head[14]) {
+        // Without options, and whole.
+        (0x0800, 0x45) if half(20) & 0x3fff == 0 => (20, head[23], usize::from(half(16))),
+        (0x86dd, 0x60..=0x6f) => (40, head[20], 40 + usize::from(half(18))),
+        _ => return None,
+    };
+    let least = match protocol {
+        TCP => 20,
+        UDP => 8,
+        _ => return None,
+    };
+    let is_there = end <= on_wire && network + least <= end;
+    let ports = ETHERNET + network;
+    is_there.then(|| (half(ports), half(ports + 2)))
 }
 
 /// Whether the packet has ports. Fragments have none, not even the first: all of a datagram stay together.

@@ -31,6 +31,16 @@ struct Gathered {
     header: Header,
     /// Where its bytes are in the buffer's memory, or [`MOST`] and the number of a large one.
     offset: u32,
+    way: Way,
+}
+
+/// Whether the host has sent a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// libpcap knew.
+    Unknown,
+    In,
+    Out,
 }
 
 /// Why no more can be gathered.
@@ -72,9 +82,12 @@ impl End {
 /// A buffer: packets come in, [are ordered](Buffer::seal) and go out.
 #[derive(Debug)]
 pub(crate) struct Buffer {
+    /// For packets that are copied.
     memory: Box<[u8]>,
+    /// The block of a ring that they lie in otherwise.
+    block: *const u8,
     used: usize,
-    /// The most bytes that a packet has as a rule.
+    /// The most bytes that a packet has as a rule; 0 where they are not copied.
     packet_len: usize,
     packets: Vec<Gathered>,
     limit: usize,
@@ -92,14 +105,34 @@ pub(crate) struct Buffer {
     is_sealed: bool,
 }
 
+// SAFETY: `block` belongs to the ring that is used by the same thread.
+unsafe impl Send for Buffer {}
+
 impl Buffer {
     /// A buffer for so many packets of at most `snap_len` bytes.
     pub(crate) fn new(limit: usize, snap_len: usize) -> Buffer {
-        let packet_len = snap_len.clamp(64, USUAL_LEN) + 2 * ALIGNED;
-        let bytes = limit * packet_len.min(MEAN_LEN) + LARGE * packet_len;
+        let (packet_len, bytes) = lengths(limit, snap_len);
+        // Zeroed pages, that take no memory before they are written to.
+        Buffer::with_memory(limit, packet_len, vec![0; bytes].into_boxed_slice())
+    }
+
+    /// A buffer for so many packets that lie elsewhere.
+    pub(crate) fn without_memory(limit: usize) -> Buffer {
+        Buffer::with_memory(limit, 0, Box::default())
+    }
+
+    /// Whether there is memory for so many buffers.
+    pub(crate) fn is_room_for(buffers: usize, limit: usize, snap_len: usize) -> bool {
+        /// Lists, and what else is needed.
+        const BESIDE: usize = 4 << 20;
+        let one = lengths(limit, snap_len).1 + limit * size_of::<[Gathered; 2]>() + BESIDE;
+        Vec::<u8>::new().try_reserve_exact(buffers * one).is_ok()
+    }
+
+    fn with_memory(limit: usize, packet_len: usize, memory: Box<[u8]>) -> Buffer {
         Buffer {
-            // Zeroed pages, that take no memory before they are written to.
-            memory: vec![0; bytes.min(MOST)].into_boxed_slice(),
+            memory,
+            block: core::ptr::dangling(),
             used: 0,
             packet_len,
             packets: Vec::with_capacity(limit),
@@ -134,7 +167,10 @@ impl Buffer {
     /// How many packets may come at once, of those that are `wanted` in all.
     pub(crate) fn room(&self, wanted: usize) -> usize {
         let packets = self.limit.min(wanted).saturating_sub(self.packets.len());
-        packets.min((self.memory.len() - self.used) / self.packet_len)
+        match self.packet_len {
+            0 => packets,
+            len => packets.min((self.memory.len() - self.used) / len),
+        }
     }
 
     /// Takes a packet.
@@ -147,22 +183,24 @@ impl Buffer {
         };
         room.copy_from_slice(data);
         self.used = end;
-        self.add(header, data.len(), start);
+        self.add(header, start, Way::Unknown);
         if self.descriptors.len() == BATCH_SIZE {
             self.classify(classifier);
         }
     }
 
+    /// Adds a packet that lies there.
     #[inline]
-    fn add(&mut self, header: &Header, len: usize, offset: usize) {
+    pub(crate) fn add(&mut self, header: &Header, offset: usize, way: Way) {
         self.packets.push(Gathered {
             header: *header,
             offset: offset as u32,
+            way,
         });
         self.descriptors.push(PacketDescriptor {
             time: Nanos::ZERO,
             offset: offset as u32,
-            captured_len: len as u32,
+            captured_len: header.captured_len,
             wire_len: header.wire_len,
             link: self.link,
             ..PacketDescriptor::default()
@@ -172,7 +210,7 @@ impl Buffer {
     #[cold]
     fn take_large(&mut self, header: &Header, data: &[u8], classifier: &mut Classifier) {
         self.classify(classifier);
-        self.add(header, data.len(), MOST + self.large.len());
+        self.add(header, MOST + self.large.len(), Way::Unknown);
         if let Some(descriptor) = self.descriptors.first_mut() {
             descriptor.offset = 0;
         }
@@ -181,8 +219,35 @@ impl Buffer {
         self.large.push(data.into());
     }
 
-    fn classify(&mut self, classifier: &mut Classifier) {
-        let memory = self.memory.get(..self.used).unwrap_or_default();
+    /// Says that packets lie in this block, which is left alone until they were delivered.
+    pub(crate) fn lie_in(&mut self, block: &[u8]) {
+        (self.block, self.used) = (block.as_ptr(), block.len());
+    }
+
+    /// How much was captured of a packet.
+    pub(crate) fn captured_len(&self, number: usize) -> u32 {
+        let packet = self.packets.get(number);
+        packet.map_or(0, |packet| packet.header.captured_len)
+    }
+
+    /// Says that a packet that is not classified yet begins there, as it has so many bytes more, of which `most` are captured.
+    pub(crate) fn lengthen(&mut self, number: usize, offset: u32, by: u32, most: u32) {
+        let classified = self.packets.len() - self.descriptors.len();
+        let descriptor = self.descriptors.get_mut(number - classified);
+        if let (Some(packet), Some(descriptor)) = (self.packets.get_mut(number), descriptor) {
+            let header = &mut packet.header;
+            header.captured_len = (header.captured_len + by).min(most);
+            header.wire_len += by;
+            (packet.offset, descriptor.offset) = (offset, offset);
+            descriptor.captured_len = header.captured_len;
+            descriptor.wire_len = header.wire_len;
+        }
+    }
+
+    /// Finds the classes of packets that were added.
+    pub(crate) fn classify(&mut self, classifier: &mut Classifier) {
+        // SAFETY: so many bytes are there; of a ring, in a block that is not given back before all were delivered.
+        let memory = unsafe { core::slice::from_raw_parts(self.start(), self.used) };
         classifier.add(&Batch::new(memory, &self.descriptors), &mut self.index);
         self.descriptors.clear();
     }
@@ -199,7 +264,7 @@ impl Buffer {
 
     /// The packet whose turn it is: its header and its bytes, which stay there until [`Buffer::clear`].
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<(*const Header, *const u8)> {
+    pub(crate) fn pop(&mut self) -> Option<(*const Header, *const u8, Way)> {
         if !self.is_sealed {
             return None;
         }
@@ -210,7 +275,7 @@ impl Buffer {
                 prefetch_address(self.data(next).wrapping_add(64 * line));
             }
         }
-        Some((&raw const packet.header, self.data(packet)))
+        Some((&raw const packet.header, self.data(packet), packet.way))
     }
 
     #[inline]
@@ -218,7 +283,15 @@ impl Buffer {
         let offset = packet.offset as usize;
         match self.large.get(offset.wrapping_sub(MOST)) {
             Some(large) => large.as_ptr(),
-            None => self.memory.as_ptr().wrapping_add(offset),
+            None => self.start().wrapping_add(offset),
+        }
+    }
+
+    #[inline]
+    fn start(&self) -> *const u8 {
+        match self.packet_len {
+            0 => self.block,
+            _ => self.memory.as_ptr(),
         }
     }
 
@@ -234,4 +307,11 @@ impl Buffer {
     pub(crate) fn classes(&self) -> (usize, usize) {
         (self.index.classes(), self.index.runs())
     }
+}
+
+/// Bytes of one packet as a rule, and of a buffer's memory.
+fn lengths(limit: usize, snap_len: usize) -> (usize, usize) {
+    let packet_len = snap_len.clamp(64, USUAL_LEN) + 2 * ALIGNED;
+    let bytes = limit * packet_len.min(MEAN_LEN) + LARGE * packet_len;
+    (packet_len, bytes.min(MOST))
 }

@@ -1,5 +1,7 @@
 //! What a program waits on: readable when packets are to be had.
 
+use core::ffi::c_int;
+use core::ptr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -38,20 +40,43 @@ impl AsFd for Event {
     }
 }
 
-/// Waits until one of these is readable or the time is over; a signal ends it, too.
+unsafe extern "C-unwind" {
+    /// ppoll(2), which a thread may be cancelled in: that unwinds it.
+    fn ppoll(
+        polled: *mut libc::pollfd,
+        count: libc::nfds_t,
+        at_most: *const libc::timespec,
+        signals: *const libc::sigset_t,
+    ) -> c_int;
+}
+
+/// Waits until one of these is readable or the time is over; a signal ends it, too. A thread that is cancelled ends here, so
+/// nothing may have to be dropped between here and the program.
 pub(crate) fn wait(for_what: &[BorrowedFd<'_>], at_most: Option<Duration>) {
     const MOST: usize = 3;
-    let Some(&first) = for_what.first() else {
-        return;
-    };
-    let mut polled: [PollFd<'_>; MOST] =
-        core::array::from_fn(|_| PollFd::from_borrowed_fd(first, PollFlags::IN));
-    let used = for_what.len().min(MOST);
-    for (polled, &fd) in polled.iter_mut().zip(for_what) {
-        *polled = PollFd::from_borrowed_fd(fd, PollFlags::IN);
+    // Negative ones are left out.
+    let mut polled = [libc::pollfd {
+        fd: -1,
+        events: libc::POLLIN,
+        revents: 0,
+    }; MOST];
+    for (polled, fd) in polled.iter_mut().zip(for_what) {
+        polled.fd = fd.as_raw_fd();
     }
-    let at_most = at_most.map(timespec);
-    let _ = poll(polled.get_mut(..used).unwrap_or_default(), at_most.as_ref());
+    let at_most = at_most.map(|at_most| libc::timespec {
+        tv_sec: at_most.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: at_most.subsec_nanos().into(),
+    });
+    let at_most = at_most.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: so many of them, and a time or none, which outlive the call.
+    unsafe {
+        ppoll(
+            polled.as_mut_ptr(),
+            MOST as libc::nfds_t,
+            at_most,
+            ptr::null(),
+        )
+    };
 }
 
 /// Whether a read would not wait.

@@ -1,7 +1,7 @@
 //! Taking packets from libpcap into a buffer.
 
 use core::ffi::c_int;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use flowgauge_locality::Classifier;
@@ -9,7 +9,9 @@ use flowgauge_wire::LinkType;
 
 use crate::buffer::{Buffer, End};
 use crate::descriptor::{is_readable, wait};
+use crate::pipe::Pipe;
 use crate::real::{BREAK, Header, Pcap, real};
+use crate::ring::Ring;
 use crate::settings::Settings;
 
 /// Packets that libpcap is asked for at once; then the clock is looked at.
@@ -53,6 +55,9 @@ pub(crate) struct Gatherer {
     timeout: Option<Duration>,
     classifier: Classifier,
     link: c_int,
+    /// Where packets lie, if they are not copied.
+    ring: Option<Ring>,
+    pipe: Option<Pipe>,
 }
 
 // SAFETY: the handle is used by one thread at a time (`Handle::gate`).
@@ -65,6 +70,9 @@ impl Gatherer {
         let settings = Settings::get();
         // SAFETY: the handle is open.
         let link = unsafe { (real().link)(raw) };
+        // SAFETY: the handle's own, which is open as long as the handle.
+        let pipe =
+            (kind == Kind::Pipe).then(|| unsafe { Pipe::new(raw, BorrowedFd::borrow_raw(fd)) });
         Gatherer {
             raw,
             kind,
@@ -72,19 +80,51 @@ impl Gatherer {
             timeout: settings.timeout,
             classifier: classifier(settings, link),
             link,
+            ring: None,
+            pipe,
+        }
+    }
+
+    /// The same for packets of a ring.
+    pub(crate) fn with_ring(mut self, ring: Ring) -> Gatherer {
+        self.fd = ring.fd().as_raw_fd();
+        self.ring = Some(ring);
+        self
+    }
+
+    /// Whether packets are delivered from where the kernel has put them.
+    #[inline]
+    pub(crate) fn has_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// Says that all of what was gathered was delivered, and none of it is needed any more.
+    pub(crate) fn give_back(&mut self) {
+        if let Some(ring) = &mut self.ring {
+            ring.give_back();
         }
     }
 
     /// A buffer as large as the settings say.
     pub(crate) fn buffer(&self) -> Buffer {
-        // SAFETY: the handle is open.
-        let snap_len = unsafe { (real().snap_len)(self.raw) };
-        let mut buffer = Buffer::new(
-            Settings::get().packets,
-            usize::try_from(snap_len).unwrap_or(0),
-        );
+        let limit = Settings::get().packets;
+        let mut buffer = match self.has_ring() {
+            true => Buffer::without_memory(limit),
+            false => Buffer::new(limit, self.snap_len()),
+        };
         buffer.clear(link_type(self.link));
         buffer
+    }
+
+    /// Whether there is memory for so many.
+    pub(crate) fn is_room_for(&self, buffers: usize) -> bool {
+        Buffer::is_room_for(buffers, Settings::get().packets, self.snap_len())
+    }
+
+    fn snap_len(&self) -> usize {
+        // SAFETY: the handle is open.
+        let snap_len = unsafe { (real().snap_len)(self.raw) };
+        usize::try_from(snap_len).unwrap_or(0)
     }
 
     /// Makes a buffer ready for other packets.
@@ -104,10 +144,17 @@ impl Gatherer {
         if room == 0 || buffer.end.is_some() {
             return Progress::Due;
         }
+        if let Some(ring) = &mut self.ring {
+            return ring.step(self.raw, buffer, wanted, &mut self.classifier);
+        }
         let piece = match self.kind {
-            Kind::Pipe if !self.pipe_has_some() => return self.progress(buffer, wanted, 0),
-            // What follows may not be there yet.
-            Kind::Pipe => 1,
+            Kind::Pipe => {
+                if !self.has_packet() {
+                    return self.progress(buffer, wanted, 0);
+                }
+                // What follows may not be there yet.
+                1
+            }
             _ => room.min(PIECE),
         };
         let before = buffer.len();
@@ -164,10 +211,20 @@ impl Gatherer {
             Kind::Live => Some(at_most.unwrap_or(ASK).min(ASK)),
             _ => at_most,
         };
+        // It has the beginning of a packet that the file's buffer has no room for.
+        if self.kind == Kind::Pipe && self.fd().is_some_and(is_readable) && !self.has_packet() {
+            return wait(&[something_else], Some(at_most.unwrap_or(PART).min(PART)));
+        }
         match self.fd() {
             Some(fd) => wait(&[fd, something_else], at_most),
             None => wait(&[something_else], at_most),
         }
+    }
+
+    /// Whether libpcap can read from a pipe without waiting.
+    fn has_packet(&self) -> bool {
+        let pipe = self.pipe.as_ref().zip(self.fd());
+        pipe.is_none_or(|(pipe, fd)| pipe.has_packet(fd))
     }
 
     /// What is readable when there are packets.
@@ -175,33 +232,10 @@ impl Gatherer {
         // SAFETY: it is the handle's own, which stays open as long as `self` is used.
         (self.fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(self.fd) })
     }
-
-    /// Whether libpcap has read something already, or can without waiting.
-    fn pipe_has_some(&self) -> bool {
-        // SAFETY: the handle is open and a savefile, so it has a file.
-        let file = unsafe { (real().file)(self.raw) };
-        // SAFETY: the file is open as long as its handle.
-        let is_read_ahead = unsafe { is_read_ahead(file) };
-        is_read_ahead || self.fd().is_none_or(is_readable)
-    }
 }
 
-/// Whether the file's buffer has bytes that were not read from it yet.
-///
-/// # Safety
-/// The file must be open.
-unsafe fn is_read_ahead(file: *mut libc::FILE) -> bool {
-    /// How the GNU C library's `struct _IO_FILE` begins, which its macros have made part of its ABI.
-    #[repr(C)]
-    struct Beginning {
-        flags: c_int,
-        read_ptr: *const u8,
-        read_end: *const u8,
-    }
-    // SAFETY: the file is open, and this is how it begins (the crate is for that library alone, see `handles`).
-    let beginning = unsafe { &*file.cast::<Beginning>() };
-    beginning.read_ptr < beginning.read_end
-}
+/// After what time a pipe is looked at again that has a part of a packet.
+const PART: Duration = Duration::from_millis(5);
 
 /// How long libpcap is not asked, if nothing says that it has packets.
 const ASK: Duration = Duration::from_millis(500);

@@ -4,19 +4,24 @@ use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int};
 use core::ptr;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, RawFd};
+use std::process;
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering,
+};
 
 use flowgauge_capture::Filter;
 use flowgauge_sys::libpcap::Instruction;
+use flowgauge_sys::packet::{BorrowedSocket, statistics};
 use flowgauge_wire::LinkType;
-use parking_lot::{Mutex, ReentrantMutex};
+use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Way};
 use crate::counts::{Counts, add};
 use crate::descriptor::{Descriptor, Event, wait};
 use crate::gather::{Gatherer, Kind, Progress};
 use crate::real::{BREAK, Callback, Header, Pcap, Program, real};
+use crate::ring::{Ring, take_filter};
 use crate::settings::{Settings, Variant};
 use crate::thread::Thread;
 
@@ -40,11 +45,24 @@ pub(crate) struct Handle {
     /// Whether the program has asked for the file, and may turn back in it.
     has_file: AtomicBool,
     /// Held while libpcap is asked for packets by a thread that the program knows nothing of.
-    pub(crate) gate: ReentrantMutex<()>,
+    gate: ReentrantMutex<()>,
+    /// The process that has such a thread, not those forked from it.
+    thread_of: AtomicU32,
     /// How often the filter was changed.
     filters: AtomicU32,
     /// The last one, unless what it says can only be found out before a packet is gathered.
     filter: Mutex<Option<Filter>>,
+    /// It is looked at here: the kernel does not take it.
+    is_filter_here: AtomicBool,
+    /// `pcap_direction_t`.
+    direction: AtomicI32,
+    /// The socket of the ring that packets lie in; negative: there is none.
+    ring: AtomicI32,
+    /// Packets that passed the ring's filter, and those of them that found no room.
+    received: AtomicU64,
+    dropped: AtomicU64,
+    /// Why there is no ring though there was to be one.
+    no_ring: Mutex<Option<&'static str>>,
     pub(crate) counts: Counts,
     /// Of the thread that reads: as with libpcap, there is one at a time.
     reader: UnsafeCell<Reader>,
@@ -65,6 +83,8 @@ struct Reader {
     position: i64,
     /// What `pcap_next_ex` points to.
     header: Header,
+    /// The last packet of a ring's block, which is the kernel's again.
+    kept: Vec<u8>,
 }
 
 /// Where buffers come from.
@@ -94,6 +114,12 @@ struct One {
 }
 
 impl Handle {
+    /// What no filter has as its number.
+    pub(crate) const NO_FILTER: u32 = u32::MAX;
+
+    /// A place that is not given away again.
+    const SPENT: *mut Pcap = ptr::without_provenance_mut(1);
+
     pub(crate) fn new() -> io::Result<Handle> {
         Ok(Handle {
             raw: AtomicPtr::new(ptr::null_mut()),
@@ -104,8 +130,15 @@ impl Handle {
             nonblocking: AtomicBool::new(false),
             has_file: AtomicBool::new(false),
             gate: ReentrantMutex::new(()),
+            thread_of: AtomicU32::new(0),
             filters: AtomicU32::new(0),
             filter: Mutex::new(None),
+            is_filter_here: AtomicBool::new(false),
+            direction: AtomicI32::new(0),
+            ring: AtomicI32::new(-1),
+            received: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            no_ring: Mutex::new(None),
             counts: Counts::default(),
             reader: UnsafeCell::new(Reader {
                 source: Source::Closed,
@@ -113,15 +146,28 @@ impl Handle {
                 descriptor: None,
                 position: 0,
                 header: Header::EMPTY,
+                kept: Vec::new(),
             }),
         })
     }
 
-    /// Gives the place to a handle. Returns whether packets can be gathered of it.
+    /// Gives the place to a handle, with a ring of about so many bytes if there is to be one. Returns whether packets can be
+    /// gathered of it.
     ///
     /// # Safety
     /// The handle must be open, and the place nobody's.
-    pub(crate) unsafe fn open(&self, raw: *mut Pcap, kind: Kind, fd: RawFd) -> bool {
+    pub(crate) unsafe fn open(
+        &'static self,
+        raw: *mut Pcap,
+        kind: Kind,
+        fd: RawFd,
+        ring: Option<usize>,
+    ) -> bool {
+        // SAFETY: the handle is open.
+        let gatherer = unsafe { Gatherer::new(raw, kind, fd) };
+        if !gatherer.is_room_for(1) {
+            return false;
+        }
         let mut is_nonblocking = false;
         if kind == Kind::Live {
             let mut message = [0 as c_char; MESSAGE];
@@ -140,13 +186,39 @@ impl Handle {
         self.nonblocking.store(is_nonblocking, Ordering::Relaxed);
         self.has_file.store(false, Ordering::Relaxed);
         *self.filter.lock() = None;
+        self.is_filter_here.store(false, Ordering::Relaxed);
+        self.direction.store(0, Ordering::Relaxed);
+        self.thread_of.store(0, Ordering::Relaxed);
+        self.received.store(0, Ordering::Relaxed);
+        self.dropped.store(0, Ordering::Relaxed);
+        *self.no_ring.lock() = None;
         // SAFETY: the place is nobody's, so nobody reads.
         let reader = unsafe { self.reader() };
         (reader.source, reader.fd) = (Source::Fresh, fd);
         self.kind.store(kind as u8, Ordering::Relaxed);
         self.variant.store(0, Ordering::Relaxed);
+        if kind == Kind::Live && Settings::get().variant == Variant::ZeroCopy {
+            // SAFETY: the handle's own, which is open as long as the handle.
+            let theirs = unsafe { BorrowedFd::borrow_raw(fd) };
+            let made = match ring {
+                // SAFETY: the handle is open; the ring is dropped in `Handle::close`.
+                Some(bytes) => unsafe { Ring::open(self, raw, theirs, bytes) },
+                // What has come since would be lost.
+                None => Err("activated unseen"),
+            };
+            match made {
+                Ok(made) => reader.use_ring(self, gatherer.with_ring(made)),
+                Err(reason) => *self.no_ring.lock() = Some(reason),
+            }
+        }
         self.raw.store(raw, Ordering::Release);
         true
+    }
+
+    /// What to hold where a thread of this process may be asking libpcap.
+    pub(crate) fn gate(&self) -> Option<ReentrantMutexGuard<'_, ()>> {
+        // A thread that a fork has left behind gives nothing back.
+        (self.thread_of.load(Ordering::Acquire) == process::id()).then(|| self.gate.lock())
     }
 
     /// # Safety
@@ -165,6 +237,46 @@ impl Handle {
     /// How often the filter was changed.
     pub(crate) fn filter_number(&self) -> u32 {
         self.filters.load(Ordering::Acquire)
+    }
+
+    /// Whether each packet has to be asked whether the filter lets it through.
+    pub(crate) fn is_filter_here(&self) -> bool {
+        self.is_filter_here.load(Ordering::Acquire)
+    }
+
+    /// `pcap_setdirection`.
+    pub(crate) fn set_direction(&self, direction: c_int) {
+        self.direction.store(direction, Ordering::Release);
+    }
+
+    /// Whether a packet that goes this way is wanted.
+    #[inline]
+    fn is_wanted(&self, way: Way) -> bool {
+        const IN: c_int = 1;
+        const OUT: c_int = 2;
+        match (self.direction.load(Ordering::Relaxed), way) {
+            // libpcap has asked that.
+            (_, Way::Unknown) => true,
+            (IN, way) => way == Way::In,
+            (OUT, way) => way == Way::Out,
+            _ => true,
+        }
+    }
+
+    /// How many packets passed the ring's filter, and how many of them found no room; `None` without a ring. A signal handler may
+    /// ask.
+    pub(crate) fn count_ring(&self) -> Option<(u64, u64)> {
+        let more = statistics(self.ring_fd()?).unwrap_or_default();
+        let (received, dropped) = (more.captured + more.dropped, more.dropped);
+        let before = self.received.fetch_add(received, Ordering::Relaxed);
+        let dropped_before = self.dropped.fetch_add(dropped, Ordering::Relaxed);
+        Some((before + received, dropped_before + dropped))
+    }
+
+    fn ring_fd(&self) -> Option<BorrowedFd<'_>> {
+        let fd = self.ring.load(Ordering::Acquire);
+        // SAFETY: the ring is open until the handle is closed.
+        (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
     /// `pcap_breakloop`; a signal handler may.
@@ -256,9 +368,10 @@ impl Handle {
         // SAFETY: the caller's promise.
         let buffer = unsafe { self.reader() }.source.buffer()?;
         loop {
-            let (header, data) = buffer.pop()?;
+            let (header, data, way) = buffer.pop()?;
+            let is_asked = buffer.filter != self.filter_number();
             // SAFETY: both point to a packet of the buffer.
-            if buffer.filter != self.filter_number() && !unsafe { self.passes(header, data) } {
+            if is_asked && !unsafe { self.passes(header, data) } || !self.is_wanted(way) {
                 add(&self.counts.refused, 1);
                 continue;
             }
@@ -444,7 +557,7 @@ impl Handle {
         // SAFETY: the caller's promise.
         let status = unsafe { self.read(limit, usize::MAX, is_waiting, callback, user) };
         // SAFETY: the caller's promise.
-        unsafe { self.reader() }.tell_left();
+        unsafe { self.reader() }.settle();
         status
     }
 
@@ -480,7 +593,7 @@ impl Handle {
             }
         };
         // SAFETY: the caller's promise.
-        unsafe { self.reader() }.tell_left();
+        unsafe { self.reader() }.settle();
         status
     }
 
@@ -500,11 +613,22 @@ impl Handle {
             header: Header::EMPTY,
             data: ptr::null(),
         };
+        let to = (&raw mut one).cast::<u8>();
+        let is_waiting = !self.nonblocking.load(Ordering::Relaxed);
         // SAFETY: the caller's promise; `one` outlives the call.
-        let status = unsafe { self.dispatch(1, keep, (&raw mut one).cast::<u8>()) };
+        let status = unsafe { self.read(1, usize::MAX, is_waiting, keep, to) };
         // SAFETY: the caller's promise.
         let reader = unsafe { self.reader() };
         reader.header = one.header;
+        if status > 0 && reader.is_block_done() {
+            let len = one.header.captured_len as usize;
+            // SAFETY: so many bytes are there; the block was not given back yet.
+            let bytes = unsafe { core::slice::from_raw_parts(one.data, len) };
+            reader.kept.clear();
+            reader.kept.extend_from_slice(bytes);
+            one.data = reader.kept.as_ptr();
+        }
+        reader.settle();
         (status, &raw const reader.header, one.data)
     }
 
@@ -515,9 +639,15 @@ impl Handle {
     pub(crate) unsafe fn descriptor(&'static self) -> Option<RawFd> {
         // SAFETY: the caller's promise.
         let reader = unsafe { self.reader() };
+        if let Source::Simple(gatherer, _) = &reader.source
+            && gatherer.has_ring()
+        {
+            // It is readable while there is a block, and then all of one is due.
+            return gatherer.fd().map(|fd| fd.as_raw_fd());
+        }
         if reader.descriptor.is_none() {
             reader.descriptor = reader.new_descriptor();
-            reader.tell_left();
+            reader.settle();
         }
         Some(reader.descriptor.as_ref()?.number())
     }
@@ -550,6 +680,18 @@ impl Handle {
             false => Filter::from_instructions(instructions.to_vec(), link).ok(),
         };
         *self.filter.lock() = filter;
+        if let Some(ring) = self.ring_fd() {
+            let ring = BorrowedSocket::new(ring);
+            // SAFETY: the handle is open, and so is its own socket.
+            let (theirs, snap_len) = unsafe {
+                let fd = (real().selectable_fd)(self.raw());
+                (BorrowedFd::borrow_raw(fd), (real().snap_len)(self.raw()))
+            };
+            let snap_len = u32::try_from(snap_len).unwrap_or(u32::MAX);
+            let taken = take_filter(BorrowedSocket::new(theirs), ring, snap_len);
+            let is_here = !taken.unwrap_or(false);
+            self.is_filter_here.store(is_here, Ordering::Release);
+        }
         self.filters.fetch_add(1, Ordering::Release);
     }
 
@@ -560,11 +702,24 @@ impl Handle {
     pub(crate) unsafe fn close(&self) {
         // SAFETY: the caller's promise.
         let reader = unsafe { self.reader() };
+        let thread_of = self.thread_of.load(Ordering::Acquire);
         // The thread ends before its counts are told.
+        self.ring.store(-1, Ordering::Release);
         reader.source = Source::Closed;
         reader.descriptor = None;
         self.tell();
-        self.raw.store(ptr::null_mut(), Ordering::Release);
+        // A thread that a fork has left behind may have the gate.
+        let next = match thread_of == 0 || thread_of == process::id() {
+            true => ptr::null_mut(),
+            false => Handle::SPENT,
+        };
+        self.raw.store(next, Ordering::Release);
+    }
+
+    /// Whether a handle has the place.
+    pub(crate) fn is_used(&self) -> bool {
+        let raw = self.raw();
+        !raw.is_null() && raw != Handle::SPENT
     }
 
     /// Tells what became of the packets so far.
@@ -578,13 +733,18 @@ impl Handle {
         let variant = match self.variant.load(Ordering::Relaxed) {
             variant if variant == Variant::Simple as u8 => "simple",
             variant if variant == Variant::Threaded as u8 => "threaded",
+            variant if variant == Variant::ZeroCopy as u8 => "zero-copy",
             _ => "not read",
+        };
+        let fallback = match *self.no_ring.lock() {
+            Some(reason) => format!(" (no zero-copy, {reason})"),
+            None => String::new(),
         };
         let class = match settings.filters.is_empty() {
             true => settings.class.name(),
             false => "filters",
         };
-        let what = format!("{kind}, {variant}, {class}");
+        let what = format!("{kind}, {variant}{fallback}, {class}");
         settings.counts.tell(&self.counts.line(&what));
     }
 }
@@ -613,6 +773,9 @@ impl Reader {
         };
         // SAFETY: the handle is open, and what is made here is dropped in `Handle::close`.
         let gatherer = || unsafe { Gatherer::new(handle.raw(), kind, self.fd) };
+        if by_thread {
+            handle.thread_of.store(process::id(), Ordering::Release);
+        }
         let started = by_thread.then(|| Thread::start(handle, gatherer()));
         let (source, variant) = match started {
             Some(Ok(thread)) => (Source::Threaded(Box::new(thread)), Variant::Threaded),
@@ -640,6 +803,25 @@ impl Reader {
         }
     }
 
+    /// Has packets gathered in a ring.
+    fn use_ring(&mut self, handle: &Handle, gatherer: Gatherer) {
+        let fd = gatherer.fd().map_or(-1, |fd| fd.as_raw_fd());
+        handle.ring.store(fd, Ordering::Release);
+        let variant = Variant::ZeroCopy as u8;
+        handle.variant.store(variant, Ordering::Relaxed);
+        let buffer = Box::new(gatherer.buffer());
+        (self.source, self.fd) = (Source::Simple(Box::new(gatherer), buffer), fd);
+    }
+
+    /// Whether all of a ring's block was delivered.
+    #[inline]
+    fn is_block_done(&self) -> bool {
+        match &self.source {
+            Source::Simple(gatherer, buffer) => gatherer.has_ring() && buffer.left() == 0,
+            _ => false,
+        }
+    }
+
     fn new_descriptor(&self) -> Option<Descriptor> {
         if self.fd < 0 {
             return None;
@@ -663,9 +845,15 @@ impl Reader {
         }
     }
 
-    /// Makes the descriptor readable if there is something to deliver.
+    /// Before the program goes on: what was delivered is no longer needed; the descriptor is readable if there is something to
+    /// deliver.
     #[inline]
-    fn tell_left(&mut self) {
+    fn settle(&mut self) {
+        if self.is_block_done()
+            && let Source::Simple(gatherer, _) = &mut self.source
+        {
+            gatherer.give_back();
+        }
         if let Some(descriptor) = &mut self.descriptor {
             let buffer = self.source.buffer();
             descriptor.set_left(

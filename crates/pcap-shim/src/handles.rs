@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::gather::Kind;
 use crate::handle::Handle;
 use crate::real::{Pcap, real};
-use crate::settings::Settings;
+use crate::settings::{Settings, Variant};
 
 /// The most handles that packets are gathered for at once; others are read as without this library.
 const MOST: usize = 256;
@@ -23,6 +23,12 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// Handles whose loops were to be broken before they were known.
 static BROKEN: [AtomicPtr<Pcap>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];
+
+/// Sizes of rings that were asked for, by handles that are not activated yet.
+static SIZES: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+
+/// The size that libpcap gives a ring if none is asked for.
+pub(crate) const RING: usize = 2 << 20;
 
 /// Packets of handles that have no place.
 pub(crate) static PASSED: AtomicU64 = AtomicU64::new(0);
@@ -57,19 +63,47 @@ pub(crate) fn take_break(raw: *mut Pcap) -> bool {
     taken.count() > 0
 }
 
+/// Remembers the size of a ring.
+pub(crate) fn note_size(raw: *mut Pcap, bytes: c_int) {
+    take_size(raw);
+    if let Ok(bytes) = usize::try_from(bytes) {
+        SIZES.lock().push((raw.addr(), bytes));
+    }
+}
+
+/// The size that was remembered. It no longer is.
+pub(crate) fn take_size(raw: *mut Pcap) -> Option<usize> {
+    let mut sizes = SIZES.lock();
+    let at = sizes.iter().position(|(handle, _)| *handle == raw.addr())?;
+    Some(sizes.swap_remove(at).1)
+}
+
+/// Prepares a handle that was just activated: the kernel gathers from now on, if it is to. The ring has about so many bytes.
+///
+/// # Safety
+/// The handle must be open.
+pub(crate) unsafe fn activated(raw: *mut Pcap, bytes: usize) {
+    if Settings::get().variant == Variant::ZeroCopy {
+        // SAFETY: the caller's promise.
+        unsafe { open(raw, Some(bytes)) };
+    }
+}
+
 /// The handle, which is prepared for gathering if it was not; `None` where that cannot be.
 ///
 /// # Safety
 /// The handle must be open.
 pub(crate) unsafe fn of(raw: *mut Pcap) -> Option<&'static Handle> {
     // SAFETY: the caller's promise.
-    find(raw).or_else(|| unsafe { open(raw) })
+    find(raw).or_else(|| unsafe { open(raw, None) })
 }
 
+/// Takes a place for a handle. It has a ring of about so many bytes if it was just activated.
+///
 /// # Safety
 /// The handle must be open.
 #[cold]
-unsafe fn open(raw: *mut Pcap) -> Option<&'static Handle> {
+unsafe fn open(raw: *mut Pcap, ring: Option<usize>) -> Option<&'static Handle> {
     static OPENING: Mutex<()> = Mutex::new(());
 
     let _guard = OPENING.lock();
@@ -92,7 +126,7 @@ unsafe fn open(raw: *mut Pcap) -> Option<&'static Handle> {
         }
     };
     // SAFETY: the handle is open, and nobody knows the place yet.
-    if !unsafe { place.open(raw, kind, fd) } {
+    if !unsafe { place.open(raw, kind, fd, ring) } {
         return None;
     }
     if take_break(raw) {
@@ -133,13 +167,13 @@ unsafe fn kind_of(raw: *mut Pcap) -> Option<(Kind, c_int)> {
 
 /// Tells the counts of handles that were not closed.
 extern "C" fn tell_rest() {
-    for handle in places().filter(|handle| !handle.raw().is_null()) {
+    for handle in places().filter(|handle| handle.is_used()) {
         handle.tell();
     }
     let passed = PASSED.load(Ordering::Relaxed);
     if passed > 0 {
         Settings::get().counts.tell(&format!(
-            "flowgauge locality: handles that cannot be waited on: passed {passed}"
+            "flowgauge locality: handles without buffers: passed {passed}"
         ));
     }
 }

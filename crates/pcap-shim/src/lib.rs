@@ -7,7 +7,8 @@
 //!     | handles, handle    what is known of each pcap_t                     |
 //!  gather     simple: the reader gathers, then delivers                     |
 //!  thread     a thread gathers while the reader delivers                    |
-//!     | buffer             packets, copied once, and their order            |
+//!  ring       the kernel gathers, in blocks, while the reader delivers      |
+//!     | buffer             packets, copied once or in a block, and their order
 //!  libpcap    pcap_dispatch, without blocking <-----------------------------+
 //! ```
 //!
@@ -21,6 +22,8 @@ mod descriptor;
 mod gather;
 mod handle;
 mod handles;
+mod pipe;
 mod real;
+mod ring;
 mod settings;
 mod thread;

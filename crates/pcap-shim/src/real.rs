@@ -43,11 +43,13 @@ pub struct Program {
     pub(crate) instructions: *const Instruction,
 }
 
-/// `struct pcap_stat`, opaque.
+/// `struct pcap_stat`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Stat {
-    _opaque: [u8; 0],
+    pub(crate) received: c_uint,
+    pub(crate) dropped: c_uint,
+    interface_dropped: c_uint,
 }
 
 /// `PCAP_ERROR_BREAK`; what `pcap_next_ex` returns at the end of a file, too.
@@ -63,7 +65,7 @@ macro_rules! functions {
         impl Real {
             fn find() -> Real {
                 Real {
-                    // SAFETY: libpcap's functions of these names have these types, since 1.0 (pcap(3PCAP)).
+                    // SAFETY: libpcap's functions of these names have these types, since 1.5.1 (pcap(3PCAP)).
                     $($name: unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?>(next($symbol)) },)*
                 }
             }
@@ -88,6 +90,17 @@ functions! {
     error = c"pcap_geterr": fn(*mut Pcap) -> *mut c_char;
     link = c"pcap_datalink": fn(*mut Pcap) -> c_int;
     snap_len = c"pcap_snapshot": fn(*mut Pcap) -> c_int;
+    is_swapped = c"pcap_is_swapped": fn(*mut Pcap) -> c_int;
+    major_version = c"pcap_major_version": fn(*mut Pcap) -> c_int;
+    precision = c"pcap_get_tstamp_precision": fn(*mut Pcap) -> c_int;
+    activate = c"pcap_activate": fn(*mut Pcap) -> c_int;
+    open_live = c"pcap_open_live": fn(*const c_char, c_int, c_int, c_int, *mut c_char) -> *mut Pcap;
+    set_buffer_size = c"pcap_set_buffer_size": fn(*mut Pcap, c_int) -> c_int;
+    set_direction = c"pcap_setdirection": fn(*mut Pcap, c_int) -> c_int;
+    open_offline = c"pcap_open_offline": fn(*const c_char, *mut c_char) -> *mut Pcap;
+    open_offline_with = c"pcap_open_offline_with_tstamp_precision": fn(*const c_char, c_uint, *mut c_char) -> *mut Pcap;
+    fopen_offline = c"pcap_fopen_offline": fn(*mut libc::FILE, *mut c_char) -> *mut Pcap;
+    fopen_offline_with = c"pcap_fopen_offline_with_tstamp_precision": fn(*mut libc::FILE, c_uint, *mut c_char) -> *mut Pcap;
 }
 
 impl core::fmt::Debug for Real {

@@ -16,6 +16,8 @@ pub(crate) enum Variant {
     Simple = 1,
     /// By a thread of its own, while the program works on the last buffer.
     Threaded,
+    /// By the kernel, from interfaces; otherwise it is simple.
+    ZeroCopy,
 }
 
 /// Where counts are told at the end.
@@ -34,7 +36,18 @@ impl Told {
             Told::Nowhere => return,
             Told::StandardError => None,
             // Not before: programs close all files that they know nothing of.
-            Told::File(path) => OpenOptions::new().append(true).create(true).open(path).ok(),
+            Told::File(path) => match OpenOptions::new().append(true).create(true).open(path) {
+                Ok(file) => Some(file),
+                Err(error) => {
+                    let path = path.display();
+                    let text = format!(
+                        "libflowgauge_pcap: error: FLOWGAUGE_LOCALITY_COUNTS: cannot open {path}: {error}\n\
+                         hint: is it in a folder that is there, and that the program may still write to?\n"
+                    );
+                    let _ = std::io::stderr().write_all(text.as_bytes());
+                    None
+                }
+            },
         };
         let _ = match file {
             Some(mut file) => file.write_all(line.as_bytes()),
@@ -71,7 +84,7 @@ impl Settings {
             })
             .unwrap_or_default(),
             filters: value("FILTERS", filters).unwrap_or_default(),
-            variant: value("VARIANT", variant).unwrap_or(Variant::Simple),
+            variant: value("VARIANT", variant).unwrap_or(Variant::ZeroCopy),
             counts: value("COUNTS", counts).unwrap_or(Told::Nowhere),
         }
     }
@@ -81,8 +94,9 @@ fn variant(text: &str) -> Result<Variant, String> {
     match text {
         "simple" => Ok(Variant::Simple),
         "threaded" => Ok(Variant::Threaded),
+        "zero-copy" => Ok(Variant::ZeroCopy),
         _ => Err(format!(
-            "\"{}\" is neither simple nor threaded",
+            "\"{}\" is none of zero-copy, simple and threaded",
             text.escape_debug()
         )),
     }

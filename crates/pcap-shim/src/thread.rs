@@ -19,6 +19,9 @@ use crate::descriptor::{Event, wait};
 use crate::gather::{Gatherer, Progress};
 use crate::handle::Handle;
 
+/// The reader's, the thread's, and one between them.
+const BUFFERS: usize = 3;
+
 /// The reader's end.
 #[derive(Debug)]
 pub(crate) struct Thread {
@@ -53,6 +56,9 @@ impl Thread {
     /// # Errors
     /// The system's.
     pub(crate) fn start(handle: &'static Handle, gatherer: Gatherer) -> io::Result<Thread> {
+        if !gatherer.is_room_for(BUFFERS) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         let places = Places {
             full: None,
             spare: vec![gatherer.buffer(), gatherer.buffer()],
@@ -126,7 +132,7 @@ fn gather(handle: &Handle, mut gatherer: Gatherer, shared: &Shared) {
     while !shared.stop.load(Ordering::Acquire) {
         let before = buffer.len();
         let progress = {
-            let _gate = handle.gate.lock();
+            let _gate = handle.gate();
             gatherer.step(&mut buffer, usize::MAX, handle.filter_number())
         };
         add(&handle.counts.gathered, (buffer.len() - before) as u64);

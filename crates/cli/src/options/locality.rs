@@ -37,6 +37,9 @@ pub(crate) struct LocalityRunOptions {
     /// Gather in a thread of its own, into other buffers
     #[arg(long)]
     pub(crate) threaded: bool,
+    /// Copy the packets of an interface into the buffer, too; otherwise the kernel gathers them where they are delivered from
+    #[arg(long, conflicts_with = "threaded")]
+    pub(crate) copy: bool,
     /// Print on standard error at the end how many packets went through buffers
     #[arg(long)]
     pub(crate) stats: bool,

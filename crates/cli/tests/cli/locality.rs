@@ -25,6 +25,7 @@ fn the_program_is_started_with_the_library() {
     let plain: Vec<&str> = stdout(&plain).lines().collect();
     for options in [
         &["--stats"][..],
+        &["--copy", "--stats"],
         &["--threaded", "--stats", "--class", "flow"],
     ] {
         let output = listed(options);
@@ -57,6 +58,27 @@ fn the_program_is_started_with_the_library() {
             .unwrap();
         assert!(stdout(&one) == stdout(&read), "{class:?}");
         assert_ne!(stdout(&read).lines().collect::<Vec<_>>(), plain);
+    }
+}
+
+/// Sorted captures have the precision of what they were.
+#[test]
+fn precision_is_kept() {
+    let folder = Folder::new("locality-precision");
+    let (micro, nano, sorted) = ("micro.pcap", "nano.pcap", "sorted.pcap");
+    let [micro, nano, sorted] = [micro, nano, sorted].map(|name| folder.file(name));
+    let record = |fraction: u32| {
+        let words = [1_u32, fraction, 14, 14].map(u32::to_le_bytes);
+        [words.as_flattened(), &[0; 14]].concat()
+    };
+    for (file, magic) in [(&micro, 0xa1b2_c3d4_u32), (&nano, 0xa1b2_3c4d)] {
+        let header = [magic, 0x0004_0002, 0, 0, 65535, 1].map(u32::to_le_bytes);
+        let bytes = [header.as_flattened(), &record(7), &record(1003)].concat();
+        fs::write(file, &bytes).unwrap();
+        let mut made = command(&["locality", "sort", "-q", "-r"]);
+        made.arg(file).arg("-w").arg(&sorted);
+        assert!(made.status().unwrap().success());
+        assert_eq!(fs::read(&sorted).unwrap(), bytes, "{magic:x}");
     }
 }
 

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use flowgauge_capture::open_reader;
 use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_locality::{CLASSES, Class, Classifier, Index, NO_PORT};
-use flowgauge_wire::{Batch, LinkType, PacketDescriptor};
+use flowgauge_wire::{
+    Batch, DecodeFlags, DecodeOptions, DecodedBatch, Decoder, LinkType, PacketDescriptor, Problem,
+};
 use proptest::prelude::*;
 
 fn order(index: &mut Index) -> Vec<usize> {
@@ -196,6 +198,63 @@ fn classes_are_what_the_headers_say() {
         .position(|number| *number == without[0])
         .unwrap();
     assert_eq!(flows[at..at + without.len()], without);
+}
+
+proptest! {
+    /// However damaged headers are: the class is by the ports that a decoder finds.
+    #[test]
+    fn damaged_headers_are_classified_as_decoded(
+        picked in proptest::collection::vec(
+            (
+                0..14usize,
+                proptest::collection::vec((12..80usize, any::<u8>()), 0..4),
+                0..100usize,
+                0..200u32,
+            ),
+            1..200,
+        ),
+    ) {
+        let mut frames = frames();
+        let tcp6 = [&[0x60, 0, 0, 0, 0, 20, 6, 64][..], &[3; 32], &transport(6, 9, 443)].concat();
+        frames.push(Frame(ethernet(0x86dd, &tcp6), None));
+        let (mut memory, mut packets) = (Vec::new(), Vec::new());
+        for (frame, changes, cut, beyond) in picked {
+            let mut bytes = frames[frame].0.clone();
+            let wire_len = bytes.len() as u32 + beyond.saturating_sub(150);
+            for (at, byte) in changes {
+                if let Some(place) = bytes.get_mut(at) {
+                    *place = byte;
+                }
+            }
+            // Most are whole.
+            if cut > 80 {
+                bytes.truncate(cut - 30);
+            }
+            packets.push(PacketDescriptor {
+                offset: memory.len() as u32,
+                captured_len: bytes.len() as u32,
+                wire_len,
+                ..PacketDescriptor::default()
+            });
+            memory.extend(bytes);
+        }
+        let batch = Batch::new(&memory, &packets);
+        let mut options = DecodeOptions::default();
+        options.decapsulate = false;
+        let mut decoded = DecodedBatch::new();
+        Decoder::new(options).decode_batch(&batch, &mut decoded);
+        let classes = decoded.packets.iter().map(|packet| {
+            let (source, destination) = (packet.source().1, packet.destination().1);
+            let is_whole = matches!(packet.key.protocol, 6 | 17 | 132)
+                && !packet.flags.contains(DecodeFlags::FRAGMENT)
+                && (packet.problem == Problem::None || source | destination != 0);
+            if is_whole { u32::from(destination) } else { NO_PORT }
+        });
+        let expected = sorted(&classes.collect::<Vec<u32>>());
+        let mut index = Index::new(0);
+        Classifier::new(Class::DstPort).add(&batch, &mut index);
+        prop_assert_eq!(order(&mut index), expected);
+    }
 }
 
 #[test]

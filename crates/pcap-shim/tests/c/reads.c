@@ -11,8 +11,15 @@
  *   B    pcap_breakloop
  *   f:E  pcap_setfilter
  *   s    pcap_stats
+ *   S    the same, and prints what it says
+ *   o:N  pcap_setdirection
+ *   w    waits for a line of standard input, once "waits" was printed
+ *   t    pcap_setnonblock
  *   p    remembers where the file is (pcap_file)
  *   P    goes back there
+ *
+ * SNAPLEN in the environment is the snap length of an interface, NANO asks for nanoseconds, BYTES is the size of the ring, and OWN
+ * makes the file the program's. UNBUFFERED prints each line at once.
  */
 #include <pcap/pcap.h>
 #include <stdio.h>
@@ -76,6 +83,7 @@ static int next(void)
 static int step(const char *what)
 {
     int count = what[0] != '\0' && what[1] == ':' ? atoi(what + 2) : 0;
+    char message[PCAP_ERRBUF_SIZE];
     struct pcap_stat stat;
     switch (what[0]) {
     case 'd':
@@ -91,10 +99,29 @@ static int step(const char *what)
         return next_ex();
     case 's':
         return pcap_stats(handle, &stat);
+    case 'S':
+        if (pcap_stats(handle, &stat) != 0)
+            return -1;
+        printf("received %u dropped %u\n", stat.ps_recv, stat.ps_drop);
+        return 0;
+    case 'o':
+        return pcap_setdirection(handle, count);
+    case 't':
+        return pcap_setnonblock(handle, 1, message);
+    case 'w':
+        puts("waits");
+        fflush(stdout);
+        return getchar() == EOF;
     default:
         fprintf(stderr, "no step %s\n", what);
         exit(2);
     }
+}
+
+static int number(const char *name, int otherwise)
+{
+    const char *text = getenv(name);
+    return text != NULL ? atoi(text) : otherwise;
 }
 
 int main(int count, char **arguments)
@@ -102,13 +129,19 @@ int main(int count, char **arguments)
     char message[PCAP_ERRBUF_SIZE] = "";
     if (count < 3)
         return 2;
+    if (getenv("UNBUFFERED") != NULL)
+        setvbuf(stdout, NULL, _IOLBF, 0);
     if (strcmp(arguments[1], "-i") == 0) {
         handle = pcap_create(arguments[2], message);
-        if (handle == NULL || pcap_set_snaplen(handle, 65535) != 0 || pcap_set_promisc(handle, 1) != 0 ||
-            pcap_set_timeout(handle, 10) != 0 || pcap_set_buffer_size(handle, 64 << 20) != 0 ||
-            pcap_activate(handle) != 0)
+        if (handle == NULL || pcap_set_snaplen(handle, number("SNAPLEN", 65535)) != 0 ||
+            pcap_set_promisc(handle, 1) != 0 || pcap_set_timeout(handle, 10) != 0 ||
+            pcap_set_buffer_size(handle, number("BYTES", 64 << 20)) != 0 ||
+            (getenv("NANO") != NULL && pcap_set_tstamp_precision(handle, PCAP_TSTAMP_PRECISION_NANO) != 0) ||
+            pcap_activate(handle) < 0)
             return 2;
-    } else
+    } else if (getenv("OWN") != NULL)
+        handle = pcap_fopen_offline(fopen(arguments[2], "r"), message);
+    else
         handle = pcap_open_offline(arguments[2], message);
     if (handle == NULL) {
         fprintf(stderr, "%s\n", message);

@@ -29,6 +29,10 @@ impl Cable {
             frames.push(bytes[at + 16..at + 16 + len].to_vec());
             at += 16 + len;
         }
+        Cable::of(lab, frames)
+    }
+
+    pub(crate) fn of(lab: &Lab, frames: Vec<Vec<u8>>) -> Cable {
         Cable {
             sender: lab.sender("fg0"),
             frames,
@@ -53,6 +57,11 @@ impl Cable {
             thread::sleep(Duration::from_millis(1));
         }
     }
+}
+
+/// Packet sockets of a handle: the ring's and libpcap's.
+pub(crate) fn sockets(variant: &str) -> usize {
+    if variant == "zero-copy" { 2 } else { 1 }
 }
 
 /// What `polls.c` prints of the trace, in order.
@@ -97,6 +106,8 @@ fn loops_get_every_packet() {
         ("simple", vec![all.as_str()]),
         ("simple", vec![&by_dispatch, "l:-1"]),
         ("threaded", vec![&by_dispatch, "l:-1"]),
+        ("zero-copy", vec![all.as_str()]),
+        ("zero-copy", vec![&by_dispatch, "l:-1"]),
     ] {
         let settings = [
             ("BUFFER", "1000"),
@@ -111,7 +122,7 @@ fn loops_get_every_packet() {
             .args(&steps);
         let told = shimmed(&mut command, Settings(&settings));
         let child = command.stdout(Stdio::piped()).spawn().unwrap();
-        cable.send(&lab, 1);
+        cable.send(&lab, sockets(variant));
         let output = child.wait_with_output().unwrap();
         let output = text(&output.stdout);
         let packets = output
@@ -130,12 +141,16 @@ fn loops_get_every_packet() {
 #[test]
 fn a_signal_ends_an_idle_loop() {
     let Some(lab) = Lab::new(1500) else { return };
-    for variant in ["simple", "threaded"] {
+    for (variant, timeout) in [
+        ("simple", "none"),
+        ("threaded", "none"),
+        ("zero-copy", "60s"),
+    ] {
         let mut command = lab.inside("timeout");
         command.arg("60").arg(compiled("signals")).arg("fg1");
         shimmed(
             &mut command,
-            Settings(&[("VARIANT", variant), ("TIMEOUT", "none")]),
+            Settings(&[("VARIANT", variant), ("TIMEOUT", timeout)]),
         );
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let pid = child.id().to_string();
@@ -171,7 +186,7 @@ fn tcpdump_captures_all() {
         hashes.collect::<Vec<String>>()
     };
     let expected = expected();
-    for variant in ["simple", "threaded"] {
+    for variant in ["simple", "threaded", "zero-copy"] {
         let file = folder().join(format!("tcpdump-{variant}.pcap"));
         let path = file.to_str().unwrap();
         let mut command = lab.inside("timeout");
@@ -182,7 +197,7 @@ fn tcpdump_captures_all() {
         let settings = [("BUFFER", "1000"), ("VARIANT", variant)];
         let told = shimmed(&mut command, Settings(&settings));
         let child = command.stderr(Stdio::null()).spawn().unwrap();
-        cable.send(&lab, 1);
+        cable.send(&lab, sockets(variant));
         let len = 24
             + cable
                 .frames

@@ -3,6 +3,7 @@
 
 #[path = "../../../capture/tests/support/lab.rs"]
 mod lab;
+mod limits;
 mod live;
 mod polling;
 mod programs;
@@ -10,3 +11,4 @@ mod returns;
 mod support;
 #[path = "../../../../tests/shared/wait.rs"]
 mod wait;
+mod zero_copy;

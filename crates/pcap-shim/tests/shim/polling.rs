@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use crate::lab::Lab;
-use crate::live::{Cable, expected};
+use crate::live::{Cable, expected, sockets};
 use crate::support::{Settings, compiled, counts, shimmed, sorted, text};
 
 /// Each way of waiting, with a buffer that is full now and then, and one that never is.
@@ -28,7 +28,7 @@ fn poll_loops(variant: &str) {
                 .stderr(Stdio::piped())
                 .spawn()
                 .unwrap();
-            cable.send(&lab, 1);
+            cable.send(&lab, sockets(variant));
             let output = child.wait_with_output().unwrap();
             let said = text(&output.stderr);
             let case = format!("{way}, {buffer}, {variant}: {said}");
@@ -51,4 +51,9 @@ fn simple() {
 #[test]
 fn threaded() {
     poll_loops("threaded");
+}
+
+#[test]
+fn zero_copy() {
+    poll_loops("zero-copy");
 }

@@ -39,11 +39,22 @@ pub(crate) fn folder() -> &'static Path {
 
 /// A program of `tests/c`, compiled and linked with these libraries.
 pub(crate) fn compiled(name: &str) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
+    built("gcc", "-std=gnu11", &format!("{name}.c"))
+}
+
+/// The same in C++.
+pub(crate) fn compiled_as_cpp(name: &str) -> PathBuf {
+    built("g++", "-std=c++17", &format!("{name}.cc"))
+}
+
+fn built(compiler: &str, standard: &str, name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/c")
+        .join(name);
     let test = std::thread::current().name().unwrap().replace("::", "-");
     let program = folder().join(format!("{name}-{test}"));
-    let done = Command::new("gcc")
-        .args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+    let done = Command::new(compiler)
+        .args([standard, "-O1", "-Wall", "-Wextra", "-Werror", "-o"])
         .args([&program, &source])
         .args(["-lpcap", "-lpthread"])
         .output()

@@ -1,9 +1,13 @@
-//! `AF_PACKET` sockets (packet(7)): a memory-mapped receive ring.
+//! `AF_PACKET` sockets (packet(7)): a memory-mapped receive ring, and sockets that another library has opened.
 
+mod borrowed;
 pub(crate) mod raw;
 mod ring;
 
-pub use ring::{RingOptions, RingPacket, RingSocket, Statistics, Waker, Wakeup, wait_any};
+pub use borrowed::BorrowedSocket;
+pub use ring::{
+    RingOptions, RingPacket, RingSocket, Statistics, Waker, Wakeup, statistics, wait_any,
+};
 
 /// `sll_hatype` values (ARP hardware types) that matter for capturing.
 pub mod hardware {

@@ -14,7 +14,7 @@ pub(crate) fn open() -> io::Result<OwnedFd> {
 }
 
 /// `setsockopt` with a plain C value.
-pub(super) fn set<T: Copy>(fd: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+pub(super) fn set<T: Copy>(fd: &impl AsRawFd, level: i32, name: i32, value: &T) -> io::Result<()> {
     // SAFETY: the pointer and the size are those of `value`, which outlives the call; the kernel
     // only reads it.
     let status = unsafe {
@@ -30,7 +30,11 @@ pub(super) fn set<T: Copy>(fd: &OwnedFd, level: i32, name: i32, value: &T) -> io
 }
 
 /// `getsockopt` into `N` integers; what the kernel does not fill stays 0.
-pub(super) fn get<const N: usize>(fd: &OwnedFd, level: i32, name: i32) -> io::Result<[u32; N]> {
+pub(super) fn get<const N: usize>(
+    fd: &impl AsRawFd,
+    level: i32,
+    name: i32,
+) -> io::Result<[u32; N]> {
     let mut value = [0_u32; N];
     let mut len = size_of_val(&value) as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes, the size of `value`; any bits are valid u32.
@@ -49,7 +53,7 @@ pub(super) fn get<const N: usize>(fd: &OwnedFd, level: i32, name: i32) -> io::Re
 
 /// Sets an option that takes a classic-BPF program.
 pub(super) fn set_program(
-    fd: &OwnedFd,
+    fd: &impl AsRawFd,
     level: i32,
     name: i32,
     program: &[Instruction],
@@ -83,7 +87,12 @@ pub(crate) fn bind(fd: &OwnedFd, interface: i32, protocol: u16) -> io::Result<()
 }
 
 /// The number of the interface that it is bound to; 0: to none.
-pub(crate) fn bound_interface(fd: &OwnedFd) -> io::Result<u32> {
+pub(crate) fn bound_interface(fd: &impl AsRawFd) -> io::Result<u32> {
+    Ok(bound(fd)?.0)
+}
+
+/// The same, and the protocol.
+pub(super) fn bound(fd: &impl AsRawFd) -> io::Result<(u32, u16)> {
     // SAFETY: sockaddr_ll is plain integers, for which zeroes are valid.
     let mut address: libc::sockaddr_ll = unsafe { core::mem::zeroed() };
     let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
@@ -91,7 +100,8 @@ pub(crate) fn bound_interface(fd: &OwnedFd) -> io::Result<u32> {
     let status =
         unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
     check(status)?;
-    Ok(address.sll_ifindex.cast_unsigned())
+    let protocol = u16::from_be(address.sll_protocol);
+    Ok((address.sll_ifindex.cast_unsigned(), protocol))
 }
 
 pub(crate) fn check(status: i32) -> io::Result<()> {

@@ -12,13 +12,13 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::raw;
 use crate::libpcap::Instruction;
 
-const ETH_P_ALL: u16 = 3;
+pub(super) const ETH_P_ALL: u16 = 3;
 
 /// Offsets in a block's descriptor (`struct tpacket_block_desc`).
 mod block {
@@ -279,14 +279,20 @@ impl RingSocket {
     /// # Errors
     /// The system's.
     pub fn statistics(&self) -> io::Result<Statistics> {
-        let [packets, dropped, freezes] =
-            raw::get(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
-        Ok(Statistics {
-            // The kernel's tp_packets includes the dropped ones.
-            captured: u64::from(packets.saturating_sub(dropped)),
-            dropped: u64::from(dropped),
-            freezes: u64::from(freezes),
-        })
+        statistics(self.as_fd())
+    }
+
+    /// Asks for time stamps of this kind (`PACKET_TIMESTAMP`).
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_time_stamps(&self, kind: u32) -> io::Result<()> {
+        raw::set(
+            &self.socket,
+            libc::SOL_PACKET,
+            libc::PACKET_TIMESTAMP,
+            &kind,
+        )
     }
 
     /// Whether half of the ring waits to be taken.
@@ -361,9 +367,7 @@ impl RingSocket {
     /// block is ready. A block whose packets were all handed out by the last call goes back to
     /// the kernel first. Offsets refer to [`RingSocket::memory`].
     pub fn next_packets(&mut self, limit: usize, mut each: impl FnMut(RingPacket)) -> usize {
-        if self.next.is_some() && self.packets_left == 0 {
-            self.release();
-        }
+        self.give_back();
         if self.next.is_none() && !self.acquire() {
             return 0;
         }
@@ -390,6 +394,40 @@ impl RingSocket {
         self.next = Some(at);
         self.packets_left = left;
         handed
+    }
+
+    /// How many packets of the block in turn are yet to be handed out.
+    pub fn left(&self) -> u32 {
+        self.packets_left
+    }
+
+    /// Gives the block in turn back if all of its packets were handed out, before the next ones are asked for.
+    pub fn give_back(&mut self) {
+        if self.next.is_some() && self.packets_left == 0 {
+            self.release();
+        }
+    }
+
+    /// Puts a VLAN tag into the Ethernet frame at this offset of [`RingSocket::memory`], of so many bytes, and returns where
+    /// the frame begins now. Only once for each packet.
+    pub fn insert_tag(&mut self, offset: u32, len: u32, (tpid, tci): (u16, u16)) -> Option<u32> {
+        const ADDRESSES: usize = 12;
+        const TAG: usize = 4;
+        if self.next.is_none() || (len as usize) < ADDRESSES {
+            return None;
+        }
+        // SAFETY: as for `memory`, whose slices are not used while `self` is borrowed; the kernel leaves the block to us.
+        let memory = unsafe {
+            let start = self.ring.start.as_ptr().add(self.block * self.block_bytes);
+            core::slice::from_raw_parts_mut(start, self.block_bytes)
+        };
+        // The kernel leaves so many bytes between its own header and the frame.
+        let start = (offset as usize).checked_sub(TAG)?;
+        let beginning = memory.get_mut(start..start + TAG + ADDRESSES)?;
+        beginning.copy_within(TAG.., 0);
+        let tag = u32::from(tpid) << 16 | u32::from(tci);
+        beginning[ADDRESSES..].copy_from_slice(&tag.to_be_bytes());
+        u32::try_from(start).ok()
     }
 
     /// The block that the last packets are in.
@@ -454,6 +492,26 @@ impl RingSocket {
             AtomicU32::from_ptr(word.cast())
         }
     }
+}
+
+impl AsFd for RingSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// What a packet socket with a ring has counted since it was asked last.
+///
+/// # Errors
+/// The system's.
+pub fn statistics(socket: BorrowedFd<'_>) -> io::Result<Statistics> {
+    let [packets, dropped, freezes] = raw::get(&socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
+    Ok(Statistics {
+        // The kernel's tp_packets includes the dropped ones.
+        captured: u64::from(packets.saturating_sub(dropped)),
+        dropped: u64::from(dropped),
+        freezes: u64::from(freezes),
+    })
 }
 
 /// Waits until one of `sockets` may have packets or has an error, for at most `timeout_ms`.
