@@ -38,6 +38,7 @@ mod loss;
 mod mapi;
 mod match_cutoff;
 mod matches;
+mod nids;
 mod packets;
 mod protocol_stacks;
 mod rmon;

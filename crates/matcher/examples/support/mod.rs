@@ -1,5 +1,8 @@
 //! What the examples that search streams share.
 
+mod clock;
+
+pub(crate) use clock::cpu_seconds;
 use flowgauge_matcher::{Matcher, StreamState};
 use flowgauge_stream::engine::StreamRef;
 
@@ -40,14 +43,4 @@ impl Search {
             self.matcher.end(state, true, |_| *matches += 1);
         }
     }
-}
-
-/// Seconds this thread was on a CPU.
-pub(crate) fn cpu_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    let nanos = text
-        .split(' ')
-        .next()
-        .and_then(|text| text.parse::<f64>().ok());
-    nanos.unwrap_or(0.0) / 1e9
 }
