@@ -84,8 +84,9 @@ struct Point {
     member: Member,
     generation: u32,
     clock: Nanos,
-    /// Packets that its capture had lost before, and has since.
-    dropped_before: Option<u64>,
+    /// What its device said last of packets lost, when it had begun so often.
+    lost: Option<(u32, u64)>,
+    /// Packets that its captures have lost since.
     dropped: u64,
     forgotten: u64,
     /// It is another release's: nothing can be compared with it.
@@ -108,7 +109,7 @@ impl Points {
             member,
             generation: 0,
             clock: Nanos(0),
-            dropped_before: None,
+            lost: None,
             dropped: 0,
             forgotten: 0,
             is_foreign: false,
@@ -116,7 +117,7 @@ impl Points {
         });
         let mut points: Vec<Point> = points.collect();
         // Before the flow: what is lost from then on may be of it.
-        look_for_drops(sensors, &mut points, true);
+        look_for_drops(sensors, &mut points, None);
         let flow = ScopeFlow::open(sensors, members, &stack(options), &[], Duration::ZERO)?;
         Ok(Points {
             sensors: Arc::clone(sensors),
@@ -133,7 +134,7 @@ impl Points {
     /// Looks how the devices are, and what their captures have lost.
     pub fn look(&mut self, sink: &mut dyn Sink, tell: &mut dyn FnMut(String)) {
         self.flow.refresh();
-        look_for_drops(&self.sensors, &mut self.points, false);
+        look_for_drops(&self.sensors, &mut self.points, Some(&self.flow));
         let states = self.flow.states().into_iter().enumerate();
         for (point, (number, state)) in self.points.iter_mut().zip(states) {
             let trouble = state.trouble.map(|trouble| trouble.what);
@@ -186,7 +187,7 @@ impl Points {
 
     /// Ends the observation, and takes the last of it. Returns which devices never observed.
     pub fn close(mut self, sink: &mut dyn Sink, tell: &mut dyn FnMut(String)) -> Vec<Member> {
-        look_for_drops(&self.sensors, &mut self.points, false);
+        look_for_drops(&self.sensors, &mut self.points, Some(&self.flow));
         // The end is one answer: as little as can be is left for it.
         self.take(sink, tell);
         let last = self.flow.close();
@@ -289,31 +290,35 @@ fn stack(options: &PointsOptions) -> String {
     )
 }
 
-/// Asks for what the captures have lost, of sensors that are connected or, where it `connects`, can be. A sensor that was started anew counts
-/// from zero.
-fn look_for_drops(sensors: &Sensors, points: &mut [Point], connects: bool) {
+/// Asks for what the captures have lost, of sensors that are connected or, before the flow, can be. A sensor that was started anew
+/// counts from zero.
+fn look_for_drops(sensors: &Sensors, points: &mut [Point], flow: Option<&ScopeFlow>) {
+    let states = flow.map(ScopeFlow::states).unwrap_or_default();
+    let generations = states.iter().map(|state| state.generation);
+    let generations = generations.chain(std::iter::repeat(0));
     // Devices of one sensor are told of together.
     let mut members: Vec<Member> = points.iter().map(|point| point.member.clone()).collect();
     members.sort_by(|one, other| one.address.cmp(&other.address));
     members.dedup_by(|one, other| one.address == other.address);
     let told = each(&members, |member| {
-        let client = match connects {
-            true => sensors.client(member).ok(),
-            false => sensors.connected(member),
+        let client = match flow {
+            None => sensors.client(member).ok(),
+            Some(_) => sensors.connected(member),
         };
         client?.with_patience(PATIENCE).status().ok()
     });
     for (member, status) in members.iter().zip(told) {
-        let its = points.iter_mut();
-        let its = its.filter(|point| point.member.address == member.address);
+        let its = points.iter_mut().zip(generations.clone());
+        let its = its.filter(|(point, _)| point.member.address == member.address);
         let Some(status) = status else { continue };
-        for point in its {
+        for (point, generation) in its {
             let mut devices = status.devices.iter();
             if let Some(device) = devices.find(|device| device.device == point.member.device) {
                 let all = dropped(device);
-                let before = point.dropped_before.get_or_insert(all);
-                *before = if all < *before { 0 } else { *before };
-                point.dropped = all - *before;
+                let (last, before) = point.lost.unwrap_or((generation, all));
+                let is_anew = all < before || (last > 0 && last != generation);
+                point.dropped += if is_anew { all } else { all - before };
+                point.lost = Some((generation, all));
             }
         }
     }

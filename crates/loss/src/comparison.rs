@@ -97,6 +97,10 @@ pub(crate) struct Point {
     pub(crate) clock: Nanos,
     /// Packets that its capture has lost, all together, at times of its clock.
     drops: VecDeque<(Nanos, u64)>,
+    /// How many of them before it was compared.
+    dropped_before: u64,
+    /// Whether it ever told of a flow.
+    has_told: bool,
 }
 
 /// Readings of drops that are kept of a point.
@@ -107,9 +111,14 @@ impl Point {
     fn dropped(&self, from: Nanos, to: Nanos) -> u64 {
         let after = self.drops.iter().find(|(time, _)| *time >= to);
         let after = after.or(self.drops.back());
-        let before = self.drops.iter().rev().find(|(time, _)| *time <= from);
         let after = after.map_or(0, |(_, drops)| *drops);
-        after.saturating_sub(before.map_or(0, |(_, drops)| *drops))
+        after.saturating_sub(self.dropped_until(from))
+    }
+
+    /// What was lost until a time, at least.
+    fn dropped_until(&self, time: Nanos) -> u64 {
+        let before = self.drops.iter().rev().find(|(at, _)| *at <= time);
+        before.map_or(self.dropped_before, |(_, drops)| *drops)
     }
 
     /// Whether so much time has passed since the clock stood there, or since the point began.
@@ -119,7 +128,8 @@ impl Point {
     }
 
     pub(crate) fn all_dropped(&self) -> u64 {
-        self.drops.back().map_or(0, |(_, drops)| *drops)
+        let all = self.drops.back().map_or(0, |(_, drops)| *drops);
+        all.saturating_sub(self.dropped_before)
     }
 }
 
@@ -229,12 +239,19 @@ impl Comparison {
         self.evicted
     }
 
+    /// Points that told of no flow.
+    pub fn silent(&self) -> impl Iterator<Item = usize> {
+        let silent = self.points.iter().enumerate();
+        silent.filter_map(|(number, point)| (!point.has_told).then_some(number))
+    }
+
     /// Takes what a point tells of a flow.
     pub fn observe(&mut self, point: usize, told: &Observation) {
         if point >= self.points.len() {
             return;
         }
         self.begin(point, told.began);
+        self.points[point].has_told = true;
         self.points[point].clock = self.points[point].clock.max(told.last);
         if self.flows.len() >= self.options.max_flows
             && !self.flows.contains(&told.key)
@@ -405,9 +422,16 @@ impl Comparison {
         let flows = self.flows.iter().rev();
         let flows: Vec<_> = flows.map(|(key, flow)| (*key, rest(flow))).collect();
         self.finish();
-        let points = self.points.iter().map(|point| Point {
-            since: point.end.unwrap_or_default(),
-            ..Point::default()
+        let interval = self.options.interval.0;
+        let points = self.points.iter().map(|point| {
+            let since = point.end.unwrap_or_default();
+            Point {
+                since,
+                // Of the interval before, too: drops are told of before or after the packets around them.
+                dropped_before: point.dropped_until(Nanos(since.0.saturating_sub(interval))),
+                has_told: point.has_told,
+                ..Point::default()
+            }
         });
         *self = Comparison {
             points: points.collect(),

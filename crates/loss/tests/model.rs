@@ -1,6 +1,6 @@
 //! Against a model that knows what became of each packet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use flowgauge_loss::{
     Comparison, ComparisonOptions, Observation, ObservationReader, Observer, ObserverOptions, Of,
@@ -682,12 +682,19 @@ fn what_a_point_that_begins_anew_counts_is_counted_once() {
     let (early, late): (Vec<_>, Vec<_>) = observe(&path, first, interval)
         .into_iter()
         .partition(|told| told.last.0 < cut);
-    for (whole, part) in [early, late].iter().zip(&parts) {
+    comparison.advance(0, Nanos(START + SECOND), 60);
+    for ((whole, part), dropped) in [early, late].iter().zip(&parts).zip([100, 130]) {
         whole.iter().for_each(|told| comparison.observe(0, told));
         part.iter().for_each(|told| comparison.observe(1, told));
+        let last = whole.iter().map(|told| told.last).max().unwrap();
+        comparison.advance(0, last, dropped);
         comparison.begin_anew();
     }
     let rows = comparison.take_rows();
+    // What was dropped until an interval before the break is in no bounds of what was compared after it.
+    let totals = rows.iter().filter(|row| row.of == Of::Total);
+    let dropped = totals.map(|row| row.dropped[row.from]);
+    assert_eq!(dropped.collect::<BTreeSet<_>>(), [100, 70].into());
     let totals = rows.iter().filter(|row| row.of == Of::Total);
     let told: u64 = totals
         .map(|row| row.sums.sent + row.sums.received + row.sums.uncompared + row.sums.one_sided)

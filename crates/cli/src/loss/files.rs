@@ -67,8 +67,9 @@ pub(super) fn run(options: &LossOptions, control: &Control) -> Result<(), Failur
         outcome.ledger.merge(&point.source.ledger());
         outcome.notes.extend(point.source.notes());
     }
-    report.finish()?;
-    outcome.conclude(&options.output.common)
+    let finished = report.finish();
+    outcome.conclude(&options.output.common)?;
+    finished
 }
 
 impl Point {

@@ -116,6 +116,9 @@ impl<'a> Report<'a> {
             say!("note: {evicted} flows were ended early to bound memory; raise --max-flows");
         }
         let (uncompared, packets) = (self.uncompared, self.packets);
+        let silent = self.comparison.silent().map(|point| &*self.names[point]);
+        let silent: Vec<&str> = silent.collect();
+        let is_nothing = packets > 0 && uncompared == packets && !silent.is_empty();
         if packets == 0 && !self.options.output.common.quiet {
             say!(
                 "note: nothing was compared: no point saw an IP packet{}",
@@ -125,7 +128,7 @@ impl<'a> Report<'a> {
                 }
             );
         }
-        if uncompared > packets / 10 && !self.options.output.common.quiet {
+        if !is_nothing && uncompared > packets / 10 && !self.options.output.common.quiet {
             say!(
                 "note: {uncompared} of {packets} packets counted at the points were not compared, being before the first \
                  mark of their flow or behind the last; a shorter --every or more --marks compare more"
@@ -133,9 +136,18 @@ impl<'a> Report<'a> {
         }
         let written = self.writer.finish();
         written.or_else(|error| failure::of_output(error).map_or(Ok(()), Err))?;
-        match &self.options.svg {
-            Some(path) => write_file(path, &self.chart.svg(&self.names)),
-            None => Ok(()),
+        if let Some(path) = &self.options.svg {
+            write_file(path, &self.chart.svg(&self.names))?;
+        }
+        match is_nothing {
+            true => Err(Failure::run(
+                format!(
+                    "nothing was compared: {} saw none of {packets} packets",
+                    silent.join(", ")
+                ),
+                Some("is the link up, and does this traffic pass there?".to_owned()),
+            )),
+            false => Ok(()),
         }
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn run(options: &LossOptions, control: &Control) -> Result<(), Failur
     let silent = points.close(&mut report.comparison, &mut tell);
     let all = report.names.len();
     let observed = all - silent.len();
-    report.finish()?;
+    let finished = report.finish();
     match observed {
         0 | 1 => {
             let silent: Vec<String> = silent.iter().map(Member::to_string).collect();
@@ -61,6 +61,6 @@ pub(super) fn run(options: &LossOptions, control: &Control) -> Result<(), Failur
             ))
         }
         _ if gone.len() == all && !control.stopped() => Err(sensor_agent::gone(&gone)),
-        _ => Ok(()),
+        _ => finished,
     }
 }

@@ -137,6 +137,30 @@ fn much_that_is_not_compared_is_said() {
     }
 }
 
+/// Where one point saw nothing at all, as behind a link that is down.
+#[test]
+fn a_point_that_saw_nothing_is_named() {
+    let points = Points::new("loss-silent", 0);
+    let [whole, empty] = ["a.pcap", "empty.pcap"].map(|name| points.folder.file(name));
+    write(&[], &empty);
+    let [whole, empty] = [&whole, &empty].map(|file| file.to_str().unwrap());
+    for files in [[whole, empty], [empty, whole]] {
+        let done = run(&["loss", "-r", files[0], files[1]]);
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{said}");
+        let named = format!("nothing was compared: {empty} saw none of ");
+        assert!(
+            said.contains(&named) && said.contains("is the link up"),
+            "{said}"
+        );
+        assert!(!said.contains("--every"), "{said}");
+    }
+    // Others are compared beside it.
+    let other = points.folder.file("b.pcap");
+    let done = run(&["loss", "-r", whole, other.to_str().unwrap(), empty]);
+    assert_eq!(done.status.code(), Some(0));
+}
+
 fn write(packets: &[(u64, Vec<u8>)], path: &Path) {
     let mut sink = FileSink::create(path, SinkOptions::default()).unwrap();
     for (time, frame) in packets {
