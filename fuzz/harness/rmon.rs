@@ -140,7 +140,11 @@ pub(crate) fn fuzz_master(data: &[u8]) -> u64 {
         }
     }
     let root = Oid::new(&[1, 3, 6, 1, 2, 1, 16]);
-    let mut shelf = Shelf::new(&root, 8);
+    fuzz_tree(data, &mut Shelf::new(&root, 8))
+}
+
+/// The same with any tree.
+pub(crate) fn fuzz_tree<T: Tree>(data: &[u8], tree: &mut T) -> u64 {
     let identity = Identity {
         description: "fuzzed".to_owned(),
         context: None,
@@ -150,15 +154,15 @@ pub(crate) fn fuzz_master(data: &[u8]) -> u64 {
         ticks: 1 << 40,
         elapsed: Duration::ZERO,
     };
-    let mut session = Session::new(identity, &shelf, now);
-    for packet in [1_u8, 2] {
+    let mut session = Session::new(identity, tree, now);
+    for packet in 1..=1 + tree.roots().len() as u8 {
         let (flags, length) = (16, 8);
         let header = [
             1, 18, flags, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, packet, 0, 0, 0, length,
         ];
         let response = [&header[..], &[0; 8]].concat();
         session
-            .receive(&response, &mut shelf, now)
+            .receive(&response, tree, now)
             .expect("the session opens");
     }
     assert!(session.is_ready());
@@ -166,7 +170,7 @@ pub(crate) fn fuzz_master(data: &[u8]) -> u64 {
     let mut answers = 0;
     let piece = data.first().map_or(1, |first| usize::from(*first) + 1);
     for octets in data.chunks(piece).chain([&[][..]; 4]) {
-        let ended = session.receive(octets, &mut shelf, now).is_err();
+        let ended = session.receive(octets, tree, now).is_err();
         let mut output = &session.output()[..];
         assert!(
             output.len() < 4 * MAX_PAYLOAD,

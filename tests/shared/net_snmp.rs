@@ -1,6 +1,7 @@
 //! Net-SNMP's master and managers: a `snmpd` of the test's own on the loopback interface.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -128,6 +129,20 @@ impl Snmpd {
         })
     }
 
+    /// With a socket for root and a group.
+    pub(crate) fn start_for_group(group: &str) -> Snmpd {
+        Snmpd::start_with(|snmpd| {
+            // The folder is that of others' files, too, and may be entered by all.
+            fs::set_permissions(snmpd.folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
+            format!(
+                "agentaddress udp:{}\nmaster agentx\nagentXSocket {}\nagentXPerms 0660 0711 root {group}\n\
+                 rocommunity public 127.0.0.1\n",
+                snmpd.address(),
+                snmpd.socket().display(),
+            )
+        })
+    }
+
     fn start_with(config: impl FnOnce(&Snmpd) -> String) -> Snmpd {
         let folder = tempfile::tempdir().unwrap();
         let [port, trap_port, tcp_port] = own_ports();
@@ -152,6 +167,11 @@ impl Snmpd {
     /// Where it waits for subagents.
     pub(crate) fn socket(&self) -> PathBuf {
         self.path("master")
+    }
+
+    /// Where managers ask it.
+    pub(crate) fn address(&self) -> String {
+        format!("{}:{}", self.host, self.port)
     }
 
     /// Where it does, too.
@@ -212,10 +232,7 @@ impl Snmpd {
             .iter()
             .take_while(|argument| argument.starts_with('-'));
         let (options, names) = arguments.split_at(options.count());
-        command
-            .args(options)
-            .arg(format!("{}:{}", self.host, self.port))
-            .args(names);
+        command.args(options).arg(self.address()).args(names);
         command
     }
 

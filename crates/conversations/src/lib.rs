@@ -17,6 +17,8 @@ mod skipped;
 
 use flowgauge_stack::ComponentInfo;
 
+pub use protocols::contents::Contents;
+
 /// Components of application protocols, and the one that writes their records as other tools do.
 pub static PROTOCOLS: &[&ComponentInfo] = &[
     &protocols::http::SCAN,

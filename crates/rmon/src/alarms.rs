@@ -6,6 +6,7 @@ use crate::control::Control;
 use crate::history::number;
 use crate::jobs::Timer;
 use crate::mib::RMON;
+use crate::others::{self, Asker};
 use crate::probe::Probe;
 use crate::{Notification, Oid, Tree, Value};
 
@@ -78,14 +79,25 @@ impl Probe {
         else {
             return;
         };
+        let is_of_others = others::is_of_others(&variable);
+        if let Some(alarm) = self.jobs.alarms.get_mut(&row) {
+            // What changes without packets changes once more at most.
+            alarm.timer.go_on(now, if is_of_others { 0 } else { 2 });
+        }
+        if is_of_others {
+            return self.questions.ask(Asker::Alarm(row), &variable, 0);
+        }
         let value = self.get(&variable).ok().as_ref().and_then(number);
-        let Some(alarm) = self.jobs.alarms.get_mut(&row) else {
+        self.finish_alarm(row, &variable, value);
+    }
+
+    /// The value that an alarm's sample is of is known.
+    pub(crate) fn finish_alarm(&mut self, row: u32, variable: &Oid, value: Option<i128>) {
+        let alarm = self.jobs.alarms.get_mut(&row);
+        let Some(alarm) = alarm.filter(|alarm| alarm.variable == *variable) else {
             return;
         };
-        let crossed = alarm.sample(value);
-        // What changes without packets changes once more at most.
-        alarm.timer.go_on(now, 2);
-        let Some(which) = crossed else {
+        let Some(which) = alarm.sample(value) else {
             return;
         };
         let kind = if alarm.wants_difference { 2 } else { 1 };

@@ -5,12 +5,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use flowgauge_wire::Nanos;
+use flowgauge_wire::{LinkType, Nanos};
 use smallvec::SmallVec;
 
 use crate::Value;
 use crate::control::{Control, ControlRow};
+use crate::directory::Directory;
 use crate::effects::integer;
+use crate::layers::Layers;
+use crate::mib::AUGMENTING;
+use crate::observe::Shared;
+use crate::paths::Paths;
 use crate::probe::Probe;
 use crate::rows::{Found, least, within};
 
@@ -34,6 +39,8 @@ const WRAP: i32 = 2;
 #[derive(Clone, Copy)]
 pub(crate) struct Frame<'a> {
     pub(crate) bytes: &'a [u8],
+    /// What it begins with, and whether a VLAN tag was taken out of it.
+    pub(crate) link: (LinkType, bool),
     /// With the check sequence.
     pub(crate) octets: u64,
     pub(crate) time: Nanos,
@@ -54,6 +61,8 @@ struct Filter {
     data: Vec<[u8; 3]>,
     /// The same of the status.
     status: [u32; 3],
+    /// LocalIndexes of the protocol whose beginning is that of the packet, and of one that it must be of, too; 0 is none.
+    protocols: [u32; 2],
 }
 
 impl Filter {
@@ -72,12 +81,38 @@ impl Filter {
             offset: number(3) as usize,
             data: data.collect(),
             status: [7, 8, 9].map(|column| number(column).cast_unsigned()),
+            protocols: [1, 2].map(|column| number(AUGMENTING + column).cast_unsigned()),
         }
     }
 
-    fn matches(&self, frame: &Frame<'_>) -> bool {
-        let end = self.offset.saturating_add(self.data.len());
-        let Some(bytes) = frame.bytes.get(self.offset..end) else {
+    /// Where what it looks at begins in a packet with these layers, if that is of its protocols.
+    fn start(
+        &self,
+        layers: Option<&Layers>,
+        paths: &Paths,
+        directory: &Directory,
+    ) -> Option<usize> {
+        let mut begins = 0;
+        for (at, protocol) in self
+            .protocols
+            .iter()
+            .enumerate()
+            .filter(|(_, it)| **it != 0)
+        {
+            let layers = layers?;
+            let is_there = paths.state(layers.state).nodes.contains(protocol);
+            let depth = directory.get(*protocol).filter(|_| is_there)?.id.len() / 4;
+            if at == 0 {
+                begins = *layers.starts.get(depth - 1)?;
+            }
+        }
+        Some(begins)
+    }
+
+    fn matches(&self, frame: &Frame<'_>, begins: usize) -> bool {
+        let start = self.offset.saturating_add(begins);
+        let end = start.saturating_add(self.data.len());
+        let Some(bytes) = frame.bytes.get(start..end) else {
             return self.data.is_empty() && self.matches_status(frame);
         };
         let octets = bytes.iter().zip(&self.data);
@@ -109,7 +144,7 @@ fn match_bits(parts: impl Iterator<Item = (u32, [u32; 3])>) -> bool {
 #[derive(Debug)]
 pub(crate) struct Channel {
     /// ifIndex.
-    interface: u32,
+    pub(crate) interface: u32,
     accepts_failed: bool,
     is_on: bool,
     /// Events that turn it on and off, and its own.
@@ -298,14 +333,26 @@ impl Probe {
     /// Has the channels of an interface take a frame.
     #[cold]
     pub(crate) fn capture(&mut self, place: usize, frame: &Frame<'_>) {
-        let interface = &self.interfaces[place];
-        let (interface, id) = (interface.number, interface.ether.packets() & 0x7fff_ffff);
         let Captured { channels, .. } = &mut self.captured;
+        let mut filters = channels.values().flat_map(|channel| &channel.filters);
+        let interface = &mut self.interfaces[place];
+        let layers = filters.any(|filter| filter.protocols != [0; 2]).then(|| {
+            let mut shared = Shared {
+                directory: &self.directory,
+                paths: &mut self.paths,
+                tables: &mut self.tables,
+            };
+            interface.layers(&mut shared, frame.link, frame.bytes)
+        });
+        let (interface, id) = (interface.number, interface.ether.packets() & 0x7fff_ffff);
+        let matches = |filter: &Filter| {
+            let begins = filter.start(layers.as_ref(), &self.paths, &self.directory);
+            begins.is_some_and(|begins| filter.matches(frame, begins))
+        };
         let mut taken = SmallVec::<[u32; 8]>::new();
         for (number, channel) in channels.iter_mut() {
-            let filters = &mut channel.filters.iter();
             if channel.interface == interface
-                && filters.any(|filter| filter.matches(frame)) != channel.accepts_failed
+                && channel.filters.iter().any(matches) != channel.accepts_failed
             {
                 channel.matches += 1;
                 taken.push(*number);

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::declared::TABLES;
 use crate::effects::{Stopped, integer};
-use crate::mib::{Access, Column, Default, Index, Rows, Syntax, Table, locate};
+use crate::mib::{AUGMENTING, Access, Column, Default, Index, Rows, Syntax, Table, locate};
 use crate::probe::Probe;
 use crate::{Oid, SetError, Value};
 
@@ -71,6 +71,21 @@ impl Control {
         self.into()
     }
 
+    /// Its column of this number.
+    pub(crate) fn column(self, number: u32) -> Option<&'static Column> {
+        let mut columns = self.table()?.columns.iter();
+        columns.find(|column| column.number == number)
+    }
+
+    /// Where managers see a column: the entry below [`crate::mib::RMON`], and the number.
+    pub(crate) fn place(self, number: u32) -> Option<(&'static [u32], u32)> {
+        let Some(number) = number.checked_sub(AUGMENTING) else {
+            return Some((self.table()?.entry, number));
+        };
+        let is_it = |table: &&Table| matches!(table.rows, Rows::Augments(of) if of == self);
+        Some((TABLES.iter().find(is_it)?.entry, number))
+    }
+
     /// Its declaration.
     pub(crate) fn table(self) -> Option<&'static Table> {
         let is_it =
@@ -125,6 +140,11 @@ impl ControlRow {
 impl Column {
     pub(crate) fn is_status(&self) -> bool {
         matches!(self.syntax, Syntax::RowStatus | Syntax::EntryStatus)
+    }
+
+    /// Whether it says which interface a row is of.
+    pub(crate) fn names_interface(&self) -> bool {
+        self.name.ends_with("DataSource") || self.name == "channelIfIndex"
     }
 
     pub(crate) fn is_stored(&self) -> bool {
@@ -183,6 +203,16 @@ fn request(syntax: Syntax, value: i32) -> Request {
         (Syntax::RowStatus, 2) | (Syntax::EntryStatus, 3) => Request::Deactivate,
         _ => Request::Destroy,
     }
+}
+
+/// What a name says, as [`locate`]; of a table that augments another one the column there.
+fn locate_control(name: &Oid) -> Option<(&'static Table, &'static Column, &[u32])> {
+    let found = locate(name.numbers())?;
+    let (Rows::Augments(control), number) = (found.0.rows, found.1.number) else {
+        return Some(found);
+    };
+    let column = control.column(number + AUGMENTING)?;
+    Some((control.table()?, column, found.2))
 }
 
 /// Objects of a user history at most, and of all of them.
@@ -308,7 +338,7 @@ impl Probe {
         let mut statuses: Vec<(usize, usize, Request)> = Vec::new();
         for (position, (name, value)) in set.iter().enumerate() {
             let fail = |error| (position, error);
-            let found = locate(name.numbers()).ok_or(fail(SetError::NoCreation))?;
+            let found = locate_control(name).ok_or(fail(SetError::NoCreation))?;
             let (table, column, index) = found;
             if column.access == Access::Read {
                 return Err(fail(SetError::NotWritable));
@@ -336,7 +366,7 @@ impl Probe {
             change.rows[row].position = position;
         }
         for (position, (name, value)) in set.iter().enumerate() {
-            let Some((table, column, index)) = locate(name.numbers()) else {
+            let Some((table, column, index)) = locate_control(name) else {
                 continue;
             };
             let Rows::Control(control) = table.rows else {

@@ -3,7 +3,7 @@
 //! indexes are left out.
 
 use crate::control::Control;
-use crate::mib::{Access, Column, Default, Rows, Syntax, Table};
+use crate::mib::{AUGMENTING, Access, Column, Default, Rows, Syntax, Table};
 use crate::{captured, rows, smon, station_rows};
 
 use Access::{Create, Read, Write};
@@ -275,6 +275,8 @@ pub(crate) static TABLES: &[Table] = &[
         col(9, "filterPktStatusNotMask", ANY, Create).or(Default::Integer(0)),
         col(10, "filterOwner", Octets(0, 127), Create).or(Default::Text("")).live(),
         col(11, "filterStatus", EntryStatus, Create),
+        col(AUGMENTING + 1, "filterProtocolDirDataLocalIndex", Integer(0, i32::MAX), Create).or(Default::Integer(0)),
+        col(AUGMENTING + 2, "filterProtocolDirLocalIndex", Integer(0, i32::MAX), Create).or(Default::Integer(0)),
     ]),
     // channelEntry
     Table::new(&[7, 2, 1], Rows::Control(Control::Channel), &[
@@ -295,6 +297,11 @@ pub(crate) static TABLES: &[Table] = &[
     Table::new(&[7, 3, 1], Rows::Created(Control::Channel), &[
         col(1, "channelDroppedFrames", Counter32, Read),
         col(2, "channelCreateTime", TimeTicks, Read),
+    ]),
+    // filter2Entry
+    Table::new(&[7, 4, 1], Rows::Augments(Control::Filter), &[
+        col(1, "filterProtocolDirDataLocalIndex", Integer(0, i32::MAX), Create),
+        col(2, "filterProtocolDirLocalIndex", Integer(0, i32::MAX), Create),
     ]),
     // bufferControlEntry
     Table::new(&[8, 1, 1], Rows::Control(Control::Buffer), &[
@@ -635,6 +642,12 @@ pub(crate) static TABLES: &[Table] = &[
         col(15, "smonCapabilities", Octets(0, 1), Read),
         col(16, "hcRMONCapabilities", Octets(0, 2), Read),
     ]),
+    // dataSourceCapsEntry
+    Table::new(&[22, 1, 1, 1, 1], Rows::Seen(smon::sources), &[
+        col(2, "dataSourceRmonCaps", Octets(0, 1), Read),
+        col(3, "dataSourceCopyCaps", Octets(0, 1), Read),
+        col(4, "dataSourceCapsIfIndex", Integer(1, i32::MAX), Read),
+    ]),
     // smonVlanStatsControlEntry
     Table::new(&[22, 1, 2, 1, 1], Rows::Control(Control::Vlans), &[
         col(2, "smonVlanStatsControlDataSource", Oid, Create),
@@ -673,5 +686,11 @@ pub(crate) static TABLES: &[Table] = &[
         col(5, "smonPrioStatsOctets", Counter32, Read),
         col(6, "smonPrioStatsOverflowOctets", Counter32, Read),
         col(7, "smonPrioStatsHCOctets", Counter64, Read),
+    ]),
+    // portCopyEntry: no interface can be the source or the destination of a copy, so that there are no rows.
+    Table::new(&[22, 1, 3, 1, 1], Rows::Seen(|_, _, _, _| None), &[
+        col(3, "portCopyDestDropEvents", Counter32, Read),
+        col(4, "portCopyDirection", Integer(1, 3), Create),
+        col(5, "portCopyStatus", RowStatus, Create),
     ]),
 ];

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use flowgauge_wire::FoldedState;
 
-use crate::protocols;
+use crate::protocols::{self, CONTENT, CONTENTS};
 
 /// What the numbers below a protocol are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,8 @@ pub struct Directory {
     index: BTreeMap<Vec<u32>, u32>,
     children: HashMap<(u32, u32), Vec<u32>, FoldedState>,
     last: u32,
+    /// Protocols may be told by content, too.
+    pub(crate) has_contents: bool,
     /// Grows with every change that matters to recognition.
     pub(crate) version: u64,
 }
@@ -127,8 +129,29 @@ impl Directory {
             index: BTreeMap::new(),
             children: HashMap::default(),
             last: 0,
+            has_contents: false,
             version: 1,
         }
+    }
+
+    /// All protocols that are known, and over TCP and UDP those that are told by content.
+    pub fn with_contents() -> Directory {
+        let mut directory = Directory {
+            has_contents: true,
+            ..Directory::default()
+        };
+        let transports = directory.iter().filter_map(|(local, entry)| {
+            let transport = entry.id.last().filter(|_| entry.kind == Kind::Ports);
+            let place = [6, 17].iter().position(|known| Some(known) == transport)?;
+            Some((local, place))
+        });
+        for (local, place) in transports.collect::<Vec<_>>() {
+            for (name, number, _) in CONTENTS.iter().filter(|it| it.2[place]) {
+                let layer = (CONTENT | u32::from(*number)).to_be_bytes();
+                directory.declare(local, &format!("content-{name}"), layer);
+            }
+        }
+        directory
     }
 
     /// EtherTypes; with tags and tunnels at the usual base layer alone.
@@ -233,7 +256,9 @@ impl Directory {
             let above_key = index(above, &parameters[..parameters.len() - 1]);
             let parent = *self.index.get(&above_key).ok_or(Refused::Unknown)?;
             let above = self.entries.get(&parent).ok_or(Refused::Unknown)?;
-            let kind = kind(above.kind, *layer).ok_or(Refused::Unknown)?;
+            let by_number = kind(above.kind, *layer);
+            let by_content = || self.by_content(above, *layer).then_some(Kind::Leaf);
+            let kind = by_number.or_else(by_content).ok_or(Refused::Unknown)?;
             let name = name.map_or_else(|| number(*layer).to_string(), str::to_owned);
             (parent, kind, format!("{}.{name}", above.name))
         };
@@ -268,6 +293,18 @@ impl Directory {
         self.entries.insert(local, entry);
         self.version += 1;
         Ok(local)
+    }
+
+    /// Whether a layer above a transport is one that is told by content.
+    fn by_content(&self, above: &Entry, layer: [u8; 4]) -> bool {
+        let places = [6, 17].map(|transport| above.id.last() == Some(&transport));
+        let mut known = CONTENTS.iter();
+        self.has_contents
+            && above.kind == Kind::Ports
+            && known.any(|(_, content, over)| {
+                number(layer) == CONTENT | u32::from(*content)
+                    && (places[0] && over[0] || places[1] && over[1])
+            })
     }
 
     /// Takes a protocol out. Those below it are not recognised any more.
@@ -337,7 +374,7 @@ impl Directory {
         let above = |parent: &u32| self.entries.get(parent).map(|entry| entry.kind);
         let known = self.children.keys();
         let ports = known.filter(move |(parent, _)| above(parent) == Some(Kind::Ports));
-        ports.map(|(_, number)| *number as u16)
+        ports.filter_map(|(_, number)| u16::try_from(*number).ok())
     }
 
     /// LocalIndex of the protocol and of those above it, innermost first.
@@ -369,6 +406,12 @@ impl Entry {
         let parameter = self.parameters.last();
         parameter.is_some_and(|parameter| COUNTS_FRAGMENTS.contains(parameter))
     }
+}
+
+/// The number of a protocol that is told by content; 0: there is none of this name.
+pub fn content(name: &str) -> u16 {
+    let known = CONTENTS.iter().find(|(known, ..)| *known == name);
+    known.map_or(0, |(_, number, _)| *number)
 }
 
 /// An index of protocolDirTable: both strings with their lengths before (RFC 2895, 3.1).

@@ -10,6 +10,7 @@ use crate::history::{self, History, UserHistory};
 use crate::keys::{Hosts, IF_INDEX, Pairs};
 use crate::mib::locate;
 use crate::observe::Ether;
+use crate::others::{self, Asker};
 use crate::probe::Probe;
 use crate::reports::Report;
 use crate::stations::{StationPairTable, StationReport, StationTable};
@@ -87,7 +88,7 @@ impl Probe {
                 let hosts = integer(control, row, 2) as u32;
                 self.tables.stations.contains_key(&hosts) && integer(control, row, 4) >= 0
             }
-            Control::Alarm => integer(control, row, 2) > 0 && is_variable(control, row, 3),
+            Control::Alarm => integer(control, row, 2) > 0 && self.is_variable(control, row, 3),
             Control::Filter if index_is_new(self, index) && self.has_too_many_filters() => {
                 return Err(SetError::ResourceUnavailable);
             }
@@ -125,8 +126,21 @@ impl Probe {
         let is_active = self.controls.get(&history).is_some_and(|row| row.active);
         let control = Control::UserHistoryObject;
         let is_unset = matches!(control.table().and_then(|table| row.value(table, 2)), Some(Value::Oid(none)) if none.numbers() == [0, 0]);
-        let is_right = !is_active && (is_unset || is_variable(control, row, 2));
+        let is_right = !is_active && (is_unset || self.is_variable(control, row, 2));
         is_right.then_some(()).ok_or(SetError::InconsistentValue)
+    }
+
+    /// Whether a column names an object of ours that is a number, or one of another agent that can be asked for.
+    fn is_variable(&self, control: Control, row: &ControlRow, column: u32) -> bool {
+        let table = control.table();
+        let Some(Value::Oid(variable)) = table.and_then(|table| row.value(table, column)) else {
+            return false;
+        };
+        if others::is_of_others(variable) {
+            return self.questions.are_asked;
+        }
+        let found = locate(variable.numbers());
+        found.is_some_and(|(_, column, index)| !index.is_empty() && column.syntax.is_number())
     }
 
     fn check_protocol(
@@ -287,7 +301,10 @@ impl Probe {
                 Some((variable.clone(), wants_difference))
             })
             .collect();
-        for (variable, wants_difference) in objects {
+        for (place, (variable, wants_difference)) in objects.into_iter().enumerate() {
+            if wants_difference && others::is_of_others(&variable) {
+                self.questions.ask(Asker::History(row, place), &variable, 0);
+            }
             let value = self.get(&variable).ok().as_ref().and_then(history::number);
             samples.objects.push((variable, wants_difference, value));
         }
@@ -302,6 +319,9 @@ impl Probe {
         let setting = |column| integer(Control::Alarm, row, column);
         let before = self.get(&variable).ok().as_ref().and_then(history::number);
         let startup = setting(6);
+        if setting(4) == 2 && others::is_of_others(&variable) {
+            self.questions.ask(Asker::Alarm(number), &variable, 0);
+        }
         let alarm = Alarm {
             timer: self.timer(setting(2) as u32),
             variable,
@@ -611,16 +631,6 @@ fn index_is_new(probe: &Probe, index: &[u32]) -> bool {
     !probe
         .controls
         .contains_key(&(Control::Filter, index.to_vec()))
-}
-
-/// Whether a column names an object of ours that is a number.
-fn is_variable(control: Control, row: &ControlRow, column: u32) -> bool {
-    let table = control.table();
-    let Some(Value::Oid(variable)) = table.and_then(|table| row.value(table, column)) else {
-        return false;
-    };
-    let found = locate(variable.numbers());
-    found.is_some_and(|(_, column, index)| !index.is_empty() && column.syntax.is_number())
 }
 
 /// A column of integers; 0 if it has no value.

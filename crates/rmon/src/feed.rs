@@ -62,6 +62,14 @@ pub struct BadFile {
 }
 
 impl BadFile {
+    pub(crate) fn new(what: String, hint: impl Into<String>) -> BadFile {
+        BadFile {
+            what,
+            hint: hint.into(),
+            waits: false,
+        }
+    }
+
     fn of(path: &Path, error: &LoadError) -> BadFile {
         let text = error.to_string();
         let (what, hint) = text
@@ -92,10 +100,9 @@ impl ControlFile {
     /// It cannot be read, or is no such file.
     pub fn load(path: Option<&Path>, probe: &mut Probe) -> Result<ControlFile, BadFile> {
         if let Some(path) = path {
-            let text = text_of(path).map_err(|error| BadFile {
-                what: format!("cannot read {}: {error}", path.display()),
-                hint: "it is a file of control rows; an empty one will do".to_owned(),
-                waits: false,
+            let text = text_of(path).map_err(|error| {
+                let what = format!("cannot read {}: {error}", path.display());
+                BadFile::new(what, "it is a file of control rows; an empty one will do")
             })?;
             let loaded = probe.load(&text);
             loaded.map_err(|error| BadFile::of(path, &error))?;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::jobs::Timer;
 use crate::observe::Ether;
+use crate::others::{self, Asker};
 use crate::probe::Probe;
 use crate::{Oid, Tree, Value};
 
@@ -102,6 +103,31 @@ impl UserHistory {
     }
 }
 
+impl UserHistory {
+    /// The value of an object of another agent has come, for a bucket, or for the first difference.
+    pub(crate) fn fill(&mut self, place: usize, name: &Oid, bucket: u32, value: Option<i128>) {
+        let object = self.objects.get_mut(place);
+        let Some((_, wants_difference, before)) = object.filter(|(it, ..)| it == name) else {
+            return;
+        };
+        let value = sampled(value, *wants_difference, before);
+        let mut samples = self.samples.iter_mut().rev();
+        let sample = samples.find(|sample| sample.number == bucket);
+        if let Some(filled) = sample.and_then(|sample| sample.values.get_mut(place)) {
+            *filled = value;
+        }
+    }
+}
+
+/// What a bucket has of a value, which is kept for the next difference.
+fn sampled(value: Option<i128>, wants_difference: bool, before: &mut Option<i128>) -> Option<i128> {
+    let before = core::mem::replace(before, value);
+    match wants_difference {
+        false => value,
+        true => Some(value? - before?),
+    }
+}
+
 fn trim<T>(buckets: &mut VecDeque<T>, most: u32) {
     while buckets.len() > most as usize {
         buckets.pop_front();
@@ -152,14 +178,16 @@ impl Probe {
         let clock = &self.tables.clock;
         let interval = (clock.stamp_at(history.timer.began), clock.stamp);
         let mut values = Vec::with_capacity(history.objects.len());
-        for (variable, wants_difference, before) in &mut history.objects {
+        for (place, (variable, wants_difference, before)) in history.objects.iter_mut().enumerate()
+        {
+            if others::is_of_others(variable) {
+                let asker = Asker::History(row, place);
+                self.questions.ask(asker, variable, history.next);
+                values.push(None);
+                continue;
+            }
             let value = self.get(variable).ok().as_ref().and_then(number);
-            values.push(match (*wants_difference, value, *before) {
-                (false, value, _) => value,
-                (true, Some(value), Some(before)) => Some(value - before),
-                (true, ..) => None,
-            });
-            *before = value;
+            values.push(sampled(value, *wants_difference, before));
         }
         history.samples.push_back(Sample {
             number: history.next,

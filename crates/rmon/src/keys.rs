@@ -1,6 +1,7 @@
 //! What tells the rows of each table apart, and their indexes.
 
 use core::cmp::Ordering;
+use core::hash::{Hash, Hasher};
 use core::iter::{once, repeat};
 
 use flowgauge_wire::Address;
@@ -27,12 +28,25 @@ fn start<'a>(network: u32, octets: impl Iterator<Item = &'a u8>) -> u64 {
         .fold(network, |start, octet| start << 8 | u64::from(*octet))
 }
 
+/// What of a key is not an address, in one word: it is hashed for each new row.
+fn word(network: u32, is_v4: bool) -> u64 {
+    u64::from(network) << 1 | u64::from(is_v4)
+}
+
 /// A host: LocalIndex of its network layer, address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostKey {
     pub(crate) network: u32,
     pub(crate) is_v4: bool,
     pub(crate) address: Address,
+}
+
+impl Hash for HostKey {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(word(self.network, self.is_v4));
+        state.write(&self.address.0);
+    }
 }
 
 impl Key for HostKey {
@@ -57,7 +71,7 @@ impl Key for HostKey {
 }
 
 /// A pair of hosts, in the direction of its packets. The first order is by source, the second by destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PairKey {
     pub(crate) network: u32,
     pub(crate) is_v4: bool,
@@ -80,6 +94,15 @@ impl PairKey {
             0 => (self.network, &self.source, &self.destination),
             _ => (self.network, &self.destination, &self.source),
         }
+    }
+}
+
+impl Hash for PairKey {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(word(self.network, self.is_v4));
+        state.write(&self.source.0);
+        state.write(&self.destination.0);
     }
 }
 

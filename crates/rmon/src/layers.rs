@@ -50,6 +50,8 @@ pub(crate) struct Layers {
     pub(crate) state: u32,
     /// Outermost first.
     pub(crate) levels: SmallVec<[Level; MOST_LEVELS]>,
+    /// Where each layer of the directory begins in the packet.
+    pub(crate) starts: SmallVec<[usize; 8]>,
 }
 
 /// A packet on its way through its layers.
@@ -57,7 +59,9 @@ struct Walk<'a, 'b> {
     directory: &'b Directory,
     paths: &'b mut Paths,
     fragments: &'b mut Fragments,
+    /// What is left of the packet.
     bytes: &'a [u8],
+    packet: &'a [u8],
     found: Layers,
 }
 
@@ -74,9 +78,11 @@ pub(crate) fn layers(
         paths,
         fragments,
         bytes,
+        packet: bytes,
         found: Layers {
             state: START,
             levels: SmallVec::new(),
+            starts: SmallVec::new(),
         },
     };
     let _: Option<()> = walk.link(link, is_tagged);
@@ -96,12 +102,20 @@ impl<'a> Walk<'a, '_> {
 
     fn base(&mut self, layer: u32) -> Option<()> {
         self.found.state = self.paths.base(self.directory, layer)?;
+        self.found.starts.push(0);
         Some(())
     }
 
     fn step(&mut self, layer: u32) -> Option<()> {
         self.found.state = self.paths.step(self.directory, self.found.state, layer)?;
+        self.begins_at(0);
         Some(())
+    }
+
+    /// The layer just entered begins so many octets behind what was taken.
+    fn begins_at(&mut self, octets: usize) {
+        let taken = self.bytes.as_ptr().addr() - self.packet.as_ptr().addr();
+        self.found.starts.push(taken + octets);
     }
 
     /// Link layers. Those that the directory has no base layer for count as Ethernet of the same type.
@@ -145,9 +159,9 @@ impl<'a> Walk<'a, '_> {
         };
         if *head != SNAP {
             self.base(2)?;
-            self.step(u32::from(head[0]))?;
             // Unnumbered information has three octets before what it carries.
             self.bytes = rest;
+            self.step(u32::from(head[0]))?;
             return self.above();
         }
         self.bytes = rest;
@@ -287,7 +301,7 @@ impl<'a> Walk<'a, '_> {
             self.found.state = self.paths.fragment(self.directory, self.found.state)?;
             self.step(u32::from(protocol))?;
             let ports = *self.fragments.get(&key?)?;
-            return self.ports(ports);
+            return self.ports(ports, 0);
         }
         self.step(u32::from(protocol))?;
         if self.paths.state(self.found.state).kind != Kind::Ports {
@@ -299,14 +313,21 @@ impl<'a> Walk<'a, '_> {
         if let Some(key) = key.filter(|_| self.paths.fragments) {
             self.fragments.put(key, ports);
         }
-        self.ports(ports)
+        // Behind the ports: the rest of UDP's header, of SCTP's common one, of TCP's with its options.
+        let header = match protocol {
+            17 => 4,
+            132 => 8,
+            _ => (usize::from(self.bytes.get(8).unwrap_or(&0x50) >> 4) * 4).saturating_sub(4),
+        };
+        self.ports(ports, header)
     }
 
-    fn ports(&mut self, ports: (u16, u16)) -> Option<()> {
+    fn ports(&mut self, ports: (u16, u16), header: usize) -> Option<()> {
         let found = self
             .paths
             .application(self.directory, self.found.state, ports)?;
         self.found.state = found;
+        self.begins_at(header);
         Some(())
     }
 

@@ -30,10 +30,9 @@
 //! - A report has no rows whose rate is 0. A report that ends long after its time, as no packet came, is empty.
 //!
 //! # What is not there
-//! Filters that begin at a protocol (filter2Table), token ring, the media-independent group of RFC 3273, data sources and
-//! port copies of RFC 2613; sessions that TFTP announces (the parameter tracksSessions is refused); layers above
-//! applications (RFC 3395); super-packets of segmentation offload in parts (they count as one frame); objects of other
-//! agents in alarms and user histories; the purge of rows when sysUpTime wraps.
+//! Token ring, the media-independent group of RFC 3273, copies of ports and data sources of VLANs (RFC 2613, which are
+//! about switches: no interface can be copied from or to, as dataSourceCopyCaps says); sessions that TFTP announces (the parameter tracksSessions is refused); layers above
+//! applications (RFC 3395); super-packets of segmentation offload in parts (they count as one frame).
 
 #![forbid(unsafe_code)]
 
@@ -56,6 +55,7 @@ mod mib;
 mod observe;
 mod oid;
 mod order;
+pub mod others;
 mod paths;
 mod probe;
 mod protocols;

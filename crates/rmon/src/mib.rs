@@ -110,9 +110,14 @@ impl Column {
 /// The first row at `index` (with `include`) or behind it, and its value in a column.
 pub(crate) type Find = fn(&mut Probe, &[u32], bool, u32) -> Option<(Index, Value)>;
 
+/// What is added to the number of a column where it stands in the table that its own one augments.
+pub(crate) const AUGMENTING: u32 = 1000;
+
 /// How rows are found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rows {
+    /// Columns of a control table that stand there, too, with [`AUGMENTING`] added to their numbers.
+    Augments(Control),
     /// Scalars: one row, whose index is 0; the value of each.
     Scalars(fn(&mut Probe, u32) -> Option<Value>),
     Seen(Find),
@@ -143,6 +148,12 @@ impl Table {
         }
     }
 
+    /// The columns that managers see here.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = &'static Column> {
+        let columns = self.columns.iter();
+        columns.filter(|column| column.number < AUGMENTING)
+    }
+
     fn find(
         &self,
         probe: &mut Probe,
@@ -158,6 +169,10 @@ impl Table {
             }
             Rows::Seen(find) => find(probe, index, include, column.number),
             Rows::Control(control) => probe.control_row(control, index, include, column),
+            Rows::Augments(control) => {
+                let column = control.column(column.number + AUGMENTING)?;
+                probe.control_row(control, index, include, column)
+            }
             Rows::Created(control) => control_2(probe, control, index, include, column.number),
         }
     }
@@ -168,10 +183,7 @@ pub(crate) fn locate(name: &[u32]) -> Option<(&'static Table, &'static Column, &
     let name = name.strip_prefix(&RMON)?;
     TABLES.iter().find_map(|table| {
         let (number, index) = name.strip_prefix(table.entry)?.split_first()?;
-        let column = table
-            .columns
-            .iter()
-            .find(|column| column.number == *number)?;
+        let column = table.shown().find(|column| column.number == *number)?;
         Some((table, column, index))
     })
 }
@@ -215,11 +227,7 @@ impl Tree for Probe {
         let found = TABLES[first..].iter().try_for_each(|table| {
             let below = name.and_then(|name| name.strip_prefix(table.entry));
             let (number, index) = below.and_then(<[u32]>::split_first).unwrap_or((&0, &[]));
-            for column in table
-                .columns
-                .iter()
-                .filter(|column| column.number >= *number)
-            {
+            for column in table.shown().filter(|column| column.number >= *number) {
                 let (index, include) = match column.number == *number {
                     true => (index, include),
                     false => (&[][..], true),
@@ -258,7 +266,7 @@ impl Tree for Probe {
 /// All tables and groups of scalars, below 1.3.6.1.2.1.16, and the numbers of their objects that can be reached.
 pub fn declared() -> Vec<(Oid, Vec<u32>)> {
     let tables = TABLES.iter();
-    let columns = |table: &Table| table.columns.iter().map(|column| column.number).collect();
+    let columns = |table: &Table| table.shown().map(|column| column.number).collect();
     tables
         .map(|table| (Oid::new(table.entry), columns(table)))
         .collect()

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use crate::directory::Directory;
 use crate::keys::{HostKey, MapKey, PairKey};
-use crate::layers::{self, Fragments, Layers};
+use crate::layers::{self, Fragments, Layers, Level};
 use crate::paths::{Group, Paths, START};
 use crate::smon::Tagged;
 use crate::stations::Station;
@@ -52,7 +52,7 @@ struct Side {
 type SideRows = SmallVec<[Handle; 7]>;
 
 /// [`Side::macs`] of what has no stations.
-pub(crate) const NO_MACS: [u8; 12] = [0; 12];
+const NO_MACS: [u8; 12] = [0; 12];
 
 const DIRECTIONS: [Direction; 2] = [Direction::LowToHigh, Direction::HighToLow];
 
@@ -71,6 +71,8 @@ struct Conversation {
     /// conversation around, see [`outer`].
     key: FlowKey,
     is_dirty: bool,
+    /// [`Interface::batch`] when the CPU was last told to fetch the rows of each direction.
+    fetched: [u8; 2],
     sides: [Side; 2],
 }
 
@@ -85,6 +87,9 @@ impl Conversation {
 
 /// Conversations that are looked for without the index: those of recent packets, by their hashes.
 const RECENT: usize = 1 << 14;
+
+/// Pairs of stations whose rows are found without a look-up: many networks have one router.
+const LATELY: usize = 8;
 
 /// A packet ready to be counted.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +122,12 @@ pub(crate) struct Interface {
     /// By the low part of their hashes.
     recent: Box<[u32]>,
     dirty: Vec<u32>,
+    /// How many rows the stations of a frame have, and the [`Tables::epoch`] when they were counted.
+    stations: (usize, u64),
+    /// The rows of stations found lately: of which addresses, in which [`Tables::epoch`].
+    lately: [([u8; 12], u64, SideRows); LATELY],
+    /// Counts batches, modulo 256.
+    batch: u8,
     /// What is above 31 bits of [`Tables::epoch`]: when it changes, conversations are forgotten.
     age: u64,
     /// Packets and octets by state of paths, which protocolDist is yet to get.
@@ -146,6 +157,9 @@ impl Interface {
             index: HashTable::new(),
             recent: vec![0; RECENT].into(),
             dirty: Vec::new(),
+            stations: (0, 0),
+            lately: Default::default(),
+            batch: 0,
             age: 0,
             pending: Vec::new(),
             fragments: layers::fragments(),
@@ -166,7 +180,12 @@ impl Interface {
 
     /// Makes room for the conversations of so many packets.
     pub(crate) fn make_room_for(&mut self, packets: usize, shared: &mut Shared<'_>) {
-        let age = shared.tables.epoch >> 31;
+        self.batch = self.batch.wrapping_add(1);
+        let epoch = shared.tables.epoch;
+        if self.stations.1 != epoch {
+            self.stations = (shared.tables.station_rows(self.number), epoch);
+        }
+        let age = epoch >> 31;
         let is_new = mem::replace(&mut self.age, age) != age;
         if is_new || self.conversations.len() + layers::MOST_LEVELS * packets > MOST {
             self.flush(shared.paths, shared.tables);
@@ -209,10 +228,11 @@ impl Interface {
         shared: &mut Shared<'_>,
         batch: &Batch<'_>,
         packet: &Decoded,
+        content: u16,
     ) -> Seen {
-        let seen = match self.plain(shared, batch, packet) {
+        let seen = match self.plain(shared, batch, packet, content) {
             Some(packet) => packet,
-            None => self.unusual(shared, batch, packet.index),
+            None => self.unusual(shared, batch, packet, content),
         };
         let likely = self.recent[seen.hash as usize % RECENT] as usize;
         fetch(&self.conversations, likely);
@@ -226,6 +246,7 @@ impl Interface {
         shared: &mut Shared<'_>,
         batch: &Batch<'_>,
         packet: &Decoded,
+        content: u16,
     ) -> Option<Seen> {
         const TCP: u8 = 6;
         const UDP: u8 = 17;
@@ -271,6 +292,9 @@ impl Interface {
                 let ports = (key.low_port, key.high_port);
                 state = paths.application(directory, state, ports).unwrap_or(state);
             }
+            if content != 0 {
+                state = paths.content(directory, state, content).unwrap_or(state);
+            }
         }
         // One-way messages have their sender first.
         let in_order = key.low <= key.high;
@@ -298,17 +322,28 @@ impl Interface {
 
     /// Any other packet: layer by layer. The conversations around the innermost one are found or made.
     #[cold]
-    fn unusual(&mut self, shared: &mut Shared<'_>, batch: &Batch<'_>, index: u16) -> Seen {
-        let bytes = batch.bytes(usize::from(index));
-        let frame = batch.packets.get(usize::from(index)).copied();
+    fn unusual(
+        &mut self,
+        shared: &mut Shared<'_>,
+        batch: &Batch<'_>,
+        packet: &Decoded,
+        content: u16,
+    ) -> Seen {
+        let index = usize::from(packet.index);
+        let bytes = batch.bytes(index);
+        let frame = batch.packets.get(index).copied();
         let frame = frame.unwrap_or_default();
-        let Layers { state, levels } = layers::layers(
-            shared.directory,
-            shared.paths,
-            &mut self.fragments,
-            (frame.link, frame.flags.contains(PacketFlags::VLAN)),
-            bytes,
-        );
+        let link = (frame.link, frame.flags.contains(PacketFlags::VLAN));
+        let Layers { state, levels, .. } = self.layers(shared, link, bytes);
+        // It is of the innermost addresses, which may be in a tunnel that the directory does not know.
+        let (source, destination) = packet.key.endpoints(packet.direction);
+        let is_its = |level: &Level| (level.source, level.destination) == (source.0, destination.0);
+        let by_content = match content {
+            0 => None,
+            _ if !levels.last().is_some_and(is_its) => None,
+            content => shared.paths.content(shared.directory, state, content),
+        };
+        let state = by_content.unwrap_or(state);
         let mut outer = OUTERMOST;
         let mut seen = Seen::new(
             FlowKey {
@@ -330,6 +365,19 @@ impl Interface {
             seen = Seen::new(key, direction);
         }
         seen
+    }
+
+    /// The layers of a packet; `is_tagged`: a VLAN tag was taken out of it.
+    pub(crate) fn layers(
+        &mut self,
+        shared: &mut Shared<'_>,
+        link: (LinkType, bool),
+        bytes: &[u8],
+    ) -> Layers {
+        let Shared {
+            directory, paths, ..
+        } = shared;
+        layers::layers(directory, paths, &mut self.fragments, link, bytes)
     }
 
     /// Finds the conversation of a packet. That is a pass of its own over a batch, so that what is not in the cache is
@@ -365,6 +413,7 @@ impl Interface {
         self.conversations.push(Conversation {
             key: seen.key,
             is_dirty: false,
+            fetched: [self.batch.wrapping_sub(1); 2],
             sides: Default::default(),
         });
         self.rows.push(Default::default());
@@ -435,7 +484,13 @@ impl Interface {
         let epoch = tables.epoch;
         let mut stations = SideRows::new();
         if macs != NO_MACS {
-            tables.resolve_stations(self.number, &macs, &mut stations);
+            let lately = &mut self.lately[usize::from(macs[5] ^ macs[11]) % LATELY];
+            if (lately.0, lately.1) != (macs, epoch) {
+                lately.2.clear();
+                tables.resolve_stations(self.number, &macs, &mut lately.2);
+                (lately.0, lately.1) = (macs, epoch);
+            }
+            stations.clone_from(&lately.2);
         }
         for (place, direction) in around.into_iter().rev() {
             let key = self.conversations[place as usize].key;
@@ -453,7 +508,7 @@ impl Interface {
             let back = direction.reversed().index();
             let other = &self.conversations[place as usize].sides[back];
             let mut back = (other.epoch == epoch as u32).then(|| {
-                let stations = tables.station_rows(self.number, &other.macs);
+                let stations = self.station_rows(other);
                 let rows = self.rows[place as usize][back].clone();
                 rows.into_iter().skip(stations)
             });
@@ -478,6 +533,14 @@ impl Interface {
             }
             self.rows[place as usize][direction.index()] = rows;
             self.conversations[place as usize].sides[direction.index()].epoch = epoch as u32;
+        }
+    }
+
+    /// How many rows of a side are those of its stations, if they were found in this epoch.
+    fn station_rows(&self, side: &Side) -> usize {
+        match side.macs {
+            NO_MACS => 0,
+            _ => self.stations.0,
         }
     }
 
@@ -513,7 +576,7 @@ impl Interface {
             .levels
             .get(usize::from(key.protocol));
         for direction in DIRECTIONS.map(Direction::index) {
-            let stations = tables.station_rows(self.number, &sides[direction].macs);
+            let stations = self.station_rows(&sides[direction]);
             let rows = self.rows[place][direction].iter().copied();
             let mut rows = rows.skip(stations);
             let groups = groups.filter(|_| sides[direction].packets != 0);
@@ -524,17 +587,24 @@ impl Interface {
         }
     }
 
-    /// Has the CPU fetch the rows of a packet of a conversation that is new, as far as there are any.
+    /// Has the CPU fetch the rows of a packet of a conversation that is new, as far as there are any: once in a batch.
     #[inline]
-    pub(crate) fn prefetch_rows(&self, shared: &Shared<'_>, seen: Placed) {
-        let Conversation { key, sides, .. } = &self.conversations[seen.conversation as usize];
-        if sides[seen.direction.index()].epoch != shared.tables.epoch as u32 {
-            self.prefetch_new(shared, key, seen.direction);
+    pub(crate) fn prefetch_rows(&mut self, shared: &Shared<'_>, seen: Placed) {
+        let conversation = &mut self.conversations[seen.conversation as usize];
+        let epoch = shared.tables.epoch as u32;
+        let side = seen.direction.index();
+        if conversation.sides[side].epoch == epoch || conversation.fetched[side] == self.batch {
+            return;
         }
+        conversation.fetched[side] = self.batch;
+        let Conversation { key, sides, .. } = &self.conversations[seen.conversation as usize];
+        // The hosts of packets back are known.
+        let hosts = sides[1 - side].epoch != epoch;
+        self.prefetch_new(shared, key, seen.direction, hosts);
     }
 
     #[cold]
-    fn prefetch_new(&self, shared: &Shared<'_>, key: &FlowKey, direction: Direction) {
+    fn prefetch_new(&self, shared: &Shared<'_>, key: &FlowKey, direction: Direction, hosts: bool) {
         let groups = shared
             .paths
             .state(key.context)
@@ -542,7 +612,7 @@ impl Interface {
             .get(usize::from(key.protocol));
         for group in groups.into_iter().flatten() {
             let ends = key.endpoints(direction);
-            Found::new(group, self.number, ends).prefetch(shared.tables);
+            Found::new(group, self.number, ends).prefetch(shared.tables, hosts);
         }
     }
 
@@ -576,7 +646,7 @@ impl Interface {
         let mut next = outer(key, direction);
         while let Some((place, direction)) = next {
             let Conversation { key, sides, .. } = &self.conversations[place as usize];
-            let stations = tables.station_rows(self.number, &sides[direction.index()].macs);
+            let stations = self.station_rows(&sides[direction.index()]);
             let rows = self.rows[place as usize][direction.index()].iter().copied();
             self.deliver(paths, tables, key, rows.skip(stations), &gathered);
             next = outer(key, direction);
@@ -703,9 +773,9 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Has the CPU fetch the rows that are there.
-    fn prefetch(&self, tables: &Tables) {
-        let hosts = tables.hosts.values().filter(|_| self.group.host);
+    /// Has the CPU fetch the rows that are there: of the pair, and of its hosts.
+    fn prefetch(&self, tables: &Tables, hosts: bool) {
+        let hosts = tables.hosts.values().filter(|_| self.group.host && hosts);
         for table in hosts.filter(|table| table.interface == self.interface) {
             table.store.prefetch_key(&self.source);
             table.store.prefetch_key(&self.destination);

@@ -10,9 +10,13 @@ use std::collections::HashMap;
 use flowgauge_wire::FoldedState;
 
 use crate::directory::{Config, Directory, HOST, Kind, MAP, MATRIX};
+use crate::protocols::CONTENT;
 
 /// The state before the first layer.
 pub(crate) const START: u32 = 0;
+
+/// Steps that are found without looking them up.
+const RECENT: usize = 256;
 
 /// The step at a later fragment.
 const FRAGMENT: u32 = u32::MAX;
@@ -51,6 +55,8 @@ pub(crate) struct Paths {
     version: u64,
     states: Vec<State>,
     steps: HashMap<(u32, u32), u32, FoldedState>,
+    /// Steps taken lately: from, by, to.
+    recent: Box<[(u32, u32, u32); RECENT]>,
     /// Ports that some protocol has, a bit each.
     ports: Box<[u64; 1024]>,
     /// Whether some protocol has later fragments counted for those above it.
@@ -63,6 +69,7 @@ impl Default for Paths {
             version: 0,
             states: Vec::new(),
             steps: HashMap::default(),
+            recent: Box::new([(u32::MAX, 0, 0); RECENT]),
             ports: Box::new([0; 1024]),
             fragments: false,
         }
@@ -121,6 +128,17 @@ impl Paths {
     /// One layer further, or `None` where no encapsulation has it.
     #[inline]
     pub(crate) fn step(&mut self, directory: &Directory, state: u32, layer: u32) -> Option<u32> {
+        let recent = (layer ^ state.wrapping_mul(37)) as usize % RECENT;
+        let (from, by, to) = self.recent[recent];
+        if (from, by) == (state, layer) {
+            return Some(to);
+        }
+        let found = self.find_step(directory, state, layer)?;
+        self.recent[recent] = (state, layer, found);
+        Some(found)
+    }
+
+    fn find_step(&mut self, directory: &Directory, state: u32, layer: u32) -> Option<u32> {
         if let Some(found) = self.steps.get(&(state, layer)) {
             return Some(*found);
         }
@@ -149,6 +167,32 @@ impl Paths {
             }
         }
         None
+    }
+
+    /// What a packet that got there counts for by its content, too: by the number of that.
+    #[inline]
+    pub(crate) fn content(
+        &mut self,
+        directory: &Directory,
+        state: u32,
+        number: u16,
+    ) -> Option<u32> {
+        let layer = CONTENT | u32::from(number);
+        if let Some(found) = self.steps.get(&(state, layer)) {
+            return Some(*found);
+        }
+        let transport = |node: &u32| {
+            let mut chain = directory.chain(*node).take(2);
+            chain.find(|(_, entry)| entry.kind == Kind::Ports)
+        };
+        let last = self.states[state as usize].active.iter();
+        let mut active: Vec<u32> = last
+            .filter_map(transport)
+            .flat_map(|(transport, _)| directory.below(transport, layer))
+            .collect();
+        active.sort_unstable();
+        active.dedup();
+        self.enter(directory, state, layer, active)
     }
 
     /// What goes on at a later fragment: encapsulations whose parameters say that it counts for what is above.

@@ -13,6 +13,7 @@ use crate::effects::Consequence;
 use crate::jobs::Jobs;
 use crate::keys::IF_INDEX;
 use crate::observe::{Interface, Placed, Seen, Shared, octets};
+use crate::others::Questions;
 use crate::paths::Paths;
 use crate::saved::Untaken;
 use crate::tables::Tables;
@@ -26,7 +27,7 @@ pub struct Probe {
     pub(crate) directory: Directory,
     /// When the directory was changed last, as a stamp.
     pub(crate) directory_changed: u32,
-    paths: Paths,
+    pub(crate) paths: Paths,
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) tables: Tables,
     pub(crate) controls: Controls,
@@ -44,6 +45,7 @@ pub struct Probe {
     pub(crate) captured: Captured,
     /// Counts sets that changed control rows.
     pub(crate) changes: u64,
+    pub(crate) questions: Questions,
     /// Control rows of a file that were not taken, as what they name is not there yet for instance.
     pub(crate) waiting: Vec<Untaken>,
 }
@@ -60,8 +62,13 @@ const OWNER: &str = "monitor";
 impl Probe {
     /// A probe without interfaces, whose directory has all protocols that are known.
     pub fn new() -> Probe {
+        Probe::with(Directory::default())
+    }
+
+    /// One whose directory has these protocols.
+    pub fn with(directory: Directory) -> Probe {
         let mut probe = Probe {
-            directory: Directory::default(),
+            directory,
             directory_changed: 0,
             paths: Paths::default(),
             interfaces: Vec::new(),
@@ -76,6 +83,7 @@ impl Probe {
             jobs: Jobs::default(),
             captured: Captured::default(),
             changes: 0,
+            questions: Questions::default(),
             waiting: Vec::new(),
         };
         let known = probe.directory.iter();
@@ -144,28 +152,119 @@ impl Probe {
         self.changes
     }
 
-    /// The interface of this name, or where that has another ifIndex by now, a new one; and rows that waited for it.
-    pub fn take_interface(&mut self, name: &str, number: u32, speed: u64) -> usize {
-        let place = match self.interface_of(name) {
-            Some(place) if self.interfaces[place].number == number => place,
-            _ => self.add_interface(number, speed),
+    /// The interface of this name, a new one if there is none, and rows that waited for it. Where it has another ifIndex by
+    /// now, its rows follow. Without one, as it is not there, it keeps the last one, or has one that no other has.
+    pub fn take_interface(
+        &mut self,
+        name: &str,
+        number: impl Into<Option<u32>>,
+        speed: u64,
+    ) -> usize {
+        let number = number.into();
+        let place = match (self.interface_of(name), number) {
+            (Some(place), None) => place,
+            (Some(place), Some(number)) => {
+                self.renumber(self.interfaces[place].number, number);
+                place
+            }
+            (None, number) => {
+                let free = self.free_number();
+                if let Some(number) = number.filter(|number| self.has_number(*number)) {
+                    self.renumber(number, free);
+                }
+                self.add_interface(number.unwrap_or(free), speed)
+            }
         };
         self.interfaces[place].name = name.to_owned();
         self.load_waiting();
         place
     }
 
-    /// The place of the interface of this name: the last one, as nothing comes of its older numbers any more.
+    /// Whether packets may count by what they speak, too.
+    pub fn has_contents(&self) -> bool {
+        self.directory.has_contents
+    }
+
+    fn has_number(&self, number: u32) -> bool {
+        self.interfaces.iter().any(|it| it.number == number)
+    }
+
+    /// An ifIndex that no interface has.
+    fn free_number(&self) -> u32 {
+        let mut numbers = (1..=65_535).rev();
+        numbers
+            .find(|number| !self.has_number(*number))
+            .unwrap_or(1)
+    }
+
+    /// The place of the interface of this name.
     pub fn interface_of(&self, name: &str) -> Option<usize> {
         let mut interfaces = self.interfaces.iter();
-        interfaces.rposition(|interface| interface.name == name)
+        interfaces.position(|interface| interface.name == name)
+    }
+
+    /// The interface `from` is `to` by now, and the one that was `to`, if there is one, has its number until it is taken itself.
+    fn renumber(&mut self, from: u32, to: u32) {
+        if from == to {
+            return;
+        }
+        self.settle();
+        let follow = |number: &mut u32| {
+            *number = match *number {
+                it if it == from => to,
+                it if it == to => from,
+                it => it,
+            }
+        };
+        let interfaces = self.interfaces.iter_mut();
+        interfaces.for_each(|it| follow(&mut it.number));
+        self.tables.numbers().for_each(follow);
+        self.jobs
+            .histories
+            .values_mut()
+            .for_each(|it| follow(&mut it.interface));
+        self.captured
+            .channels
+            .values_mut()
+            .for_each(|it| follow(&mut it.interface));
+        let rows = self.controls.iter_mut().chain(&mut self.initial);
+        for ((control, _), row) in rows {
+            let columns = control.table().map_or(&[][..], |table| table.columns);
+            let values = columns.iter().zip(&mut row.values);
+            for (_, value) in values.filter(|(column, _)| column.names_interface()) {
+                match value {
+                    Some(Value::Integer(number)) => {
+                        let mut index = number.cast_unsigned();
+                        follow(&mut index);
+                        *number = index.cast_signed();
+                    }
+                    Some(Value::Oid(source)) => {
+                        if let Some(&[mut index]) = source.numbers().strip_prefix(&IF_INDEX) {
+                            follow(&mut index);
+                            *source = Oid::new(&IF_INDEX).child(&[index]);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        // What is known of addresses is of interfaces by their numbers.
+        self.tables
+            .map
+            .delete_where(|key| [from, to].contains(&key.interface));
+        self.tables.epoch += 1;
     }
 
     /// Counts the packets of a batch: those of the first interface if there is only one, else each by the place that its
     /// descriptor says.
     pub fn observe(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {
+        self.observe_with(batch, decoded, &[]);
+    }
+
+    /// The same, with the [numbers](crate::directory::content) of what packets speak, by their place in `decoded`.
+    pub fn observe_with(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch, contents: &[u16]) {
         let only = self.interfaces.len() == 1;
-        self.count(batch, decoded, |index| {
+        self.count(batch, decoded, contents, |index| {
             let frame = batch.packets.get(index);
             let place = frame.map_or(0, |frame| usize::from(frame.interface));
             Some(if only { 0 } else { place })
@@ -178,15 +277,19 @@ impl Probe {
         place: usize,
         batch: &Batch<'_>,
         decoded: &DecodedBatch,
+        contents: &[u16],
         is_selected: impl Fn(usize) -> bool,
     ) {
-        self.count(batch, decoded, |index| is_selected(index).then_some(place));
+        self.count(batch, decoded, contents, |index| {
+            is_selected(index).then_some(place)
+        });
     }
 
     fn count(
         &mut self,
         batch: &Batch<'_>,
         decoded: &DecodedBatch,
+        contents: &[u16],
         place_of: impl Fn(usize) -> Option<usize>,
     ) {
         self.keep_up();
@@ -202,11 +305,15 @@ impl Probe {
         seen.clear();
         // Datagrams reassembled from fragments are no packets.
         let is_frame = |packet: &&Decoded| !packet.flags.contains(DecodeFlags::REASSEMBLED);
-        for packet in decoded.packets.iter().filter(is_frame) {
+        for (at, packet) in decoded.packets.iter().enumerate() {
+            if !is_frame(&packet) {
+                continue;
+            }
             let place = place_of(usize::from(packet.index));
+            let content = contents.get(at).copied().unwrap_or(0);
             seen.push(place.and_then(|place| {
                 let interface = self.interfaces.get_mut(place)?;
-                Some((place, interface.see(&mut shared, batch, packet)))
+                Some((place, interface.see(&mut shared, batch, packet, content)))
             }));
         }
         let mut placed = mem::take(&mut self.placed);
@@ -246,8 +353,10 @@ impl Probe {
             };
             self.interfaces[place].count(&mut shared, placed, packet.wire_len, (macs, tag));
             if !self.captured.channels.is_empty() {
+                let link = frame.map_or(LinkType::default(), |frame| frame.link);
                 let frame = Frame {
                     bytes,
+                    link: (link, stripped.is_some()),
                     octets: octets(packet.wire_len),
                     time: packet.time,
                 };

@@ -341,8 +341,8 @@ const CAPABILITIES: &[usize] = &[
 ];
 /// hcRMONCapabilities: etherStats to captureBuffer; protocolDistribution to usrHistory.
 const HC_CAPABILITIES: &[usize] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14];
-/// smonCapabilities: VLANs and priorities.
-const SMON_CAPABILITIES: &[usize] = &[0, 1];
+/// smonCapabilities: VLANs, priorities and data sources.
+const SMON_CAPABILITIES: &[usize] = &[0, 1, 2];
 
 /// BITS: the first bit is the most significant one of the first octet.
 fn bits(numbers: &[usize]) -> Vec<u8> {

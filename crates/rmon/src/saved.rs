@@ -271,10 +271,8 @@ impl Probe {
         })?;
         let index = index.numbers();
         let name = |column: u32| {
-            Oid::new(&RMON)
-                .child(table.entry)
-                .child(&[column])
-                .child(index)
+            let (entry, column) = control.place(column).unwrap_or((table.entry, column));
+            Oid::new(&RMON).child(entry).child(&[column]).child(index)
         };
         let status = table.columns.iter().find(|column| column.is_status());
         let is_known = self.controls.contains_key(&(control, index.to_vec()));
@@ -319,7 +317,9 @@ impl Probe {
                     column: column.clone(),
                 })?;
                 let value = self.value(known, cell).ok_or_else(|| match cell {
-                    Cell::String(interface) if names_interface(known) && !is_numbers(interface) => {
+                    Cell::String(interface)
+                        if known.names_interface() && !is_numbers(interface) =>
+                    {
                         LoadError::Gone {
                             row: number,
                             table: row.table.clone(),
@@ -341,7 +341,7 @@ impl Probe {
         if row.state == State::Active
             && !is_known
             && columns
-                .any(|column| names_interface(column) && !row.values.contains_key(column.name))
+                .any(|column| column.names_interface() && !row.values.contains_key(column.name))
         {
             return Err(refused(SetError::InconsistentValue, None));
         }
@@ -369,7 +369,7 @@ impl SavedRow {
 
     fn bad_cell(&self, number: usize, column: &Column, cell: &Cell) -> LoadError {
         let takes = match column.syntax {
-            _ if names_interface(column) => "the name of an interface, in quotes".to_owned(),
+            _ if column.names_interface() => "the name of an interface, in quotes".to_owned(),
             Syntax::Integer(least, most) => format!("a number of {least} to {most}"),
             Syntax::Octets(least, most) => {
                 format!("{least} to {most} octets, as text in quotes or as \"0x...\"")
@@ -425,7 +425,7 @@ impl Probe {
     /// The name of the interface that a column names.
     fn name_of(&self, column: &Column, value: &Value) -> Option<String> {
         let number = match value {
-            Value::Integer(number) if names_interface(column) => number.cast_unsigned(),
+            Value::Integer(number) if column.names_interface() => number.cast_unsigned(),
             Value::Oid(source) => *source.numbers().strip_prefix(&IF_INDEX)?.first()?,
             _ => return None,
         };
@@ -435,7 +435,7 @@ impl Probe {
     }
 
     fn value(&self, column: &Column, cell: &Cell) -> Option<Value> {
-        if let (true, Cell::String(text)) = (names_interface(column), cell)
+        if let (true, Cell::String(text)) = (column.names_interface(), cell)
             && let Some(place) = self.interface_of(text).filter(|_| !text.is_empty())
         {
             let number = self.interfaces[place].number;
@@ -446,11 +446,6 @@ impl Probe {
         }
         value(column, cell)
     }
-}
-
-/// Whether a column says which interface a row is of.
-fn names_interface(column: &Column) -> bool {
-    column.name.ends_with("DataSource") || column.name == "channelIfIndex"
 }
 
 fn is_numbers(text: &str) -> bool {

@@ -1,11 +1,13 @@
 //! Frames by VLAN and by priority (RFC 2613, smonVlanStats and smonPrioStats), by the outermost tag.
 
+use core::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
 use crate::Value;
 use crate::control::Control;
+use crate::keys::IF_INDEX;
 use crate::probe::Probe;
 use crate::rows::{Found, least, within};
 
@@ -59,6 +61,29 @@ fn tagged(probe: &Probe, control: Control) -> impl Iterator<Item = (u32, &Tagged
         let interface = interfaces.find(|interface| interface.number == source)?;
         Some((*index.first()?, &interface.tagged))
     })
+}
+
+/// countAllGoodFrames, countAnyRmonTables, babyGiantsCountAsGood.
+const RMON_CAPABILITIES: u8 = 0x70;
+
+/// Nothing is copied from or to an interface.
+const COPY_CAPABILITIES: u8 = 0;
+
+/// dataSourceCapsTable: its index is an identifier without its length.
+pub(crate) fn sources(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
+    let named = |number: u32| IF_INDEX.into_iter().chain([number]);
+    let numbers = probe.interfaces.iter().map(|interface| interface.number);
+    let behind = numbers.filter(|number| match named(*number).cmp(index.iter().copied()) {
+        Ordering::Equal => include,
+        order => order.is_gt(),
+    });
+    let number = behind.min()?;
+    let value = match column {
+        2 => Value::Octets(vec![RMON_CAPABILITIES]),
+        3 => Value::Octets(vec![COPY_CAPABILITIES]),
+        _ => Value::Integer(number as i32),
+    };
+    Some((named(number).collect(), value))
 }
 
 /// smonVlanIdStatsTable.

@@ -8,7 +8,7 @@ use core::iter::once;
 use std::collections::VecDeque;
 
 use crate::jobs::Timer;
-use crate::observe::{Gathered, NO_MACS};
+use crate::observe::Gathered;
 use crate::probe::Probe;
 use crate::store::{Account, Handle, Key, Moment, Snapshot, Store};
 use crate::tables::Tables;
@@ -181,10 +181,7 @@ impl StationPairTable {
 
 impl Tables {
     /// How many rows a frame's stations have.
-    pub(crate) fn station_rows(&self, interface: u32, macs: &[u8; 12]) -> usize {
-        if *macs == NO_MACS {
-            return 0;
-        }
+    pub(crate) fn station_rows(&self, interface: u32) -> usize {
         let stations = self
             .stations
             .values()

@@ -486,16 +486,17 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
         }
     }
 
-    /// Sets the counters of a row.
-    pub(crate) fn set(&mut self, handle: Handle, counters: [u64; N], stamp: u32) {
+    /// Sets the counters of a row. Returns whether they were others.
+    pub(crate) fn set(&mut self, handle: Handle, counters: [u64; N], stamp: u32) -> bool {
         let Some(row) = live(&mut self.rows, handle).filter(|row| row.counters != counters) else {
-            return;
+            return false;
         };
         (row.counters, row.stamp) = (counters, stamp);
         for order in 0..O {
             let rows = &mut self.rows;
             self.orders[order].touch(&mut View { rows, order }, handle.row);
         }
+        true
     }
 
     /// Notes the use of a row.

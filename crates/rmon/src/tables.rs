@@ -180,6 +180,18 @@ impl Tables {
             || group.map && self.map.network.is_full(1)
     }
 
+    /// The interfaces that tables are of.
+    pub(crate) fn numbers(&mut self) -> impl Iterator<Item = &mut u32> {
+        let hosts = self.hosts.values_mut().map(|it| &mut it.interface);
+        let matrices = self.matrices.values_mut().map(|it| &mut it.interface);
+        let dists = self.dists.values_mut().map(|it| &mut it.interface);
+        let maps = self.maps.values_mut().map(|(interface, _)| interface);
+        let stations = self.stations.values_mut().map(|it| &mut it.interface);
+        let pairs = self.station_pairs.values_mut().map(|it| &mut it.interface);
+        let tables = hosts.chain(matrices).chain(dists).chain(maps);
+        tables.chain(stations).chain(pairs)
+    }
+
     /// Whether addresses of this interface are mapped.
     pub(crate) fn maps(&self, interface: u32) -> bool {
         self.maps.values().any(|(mapped, _)| *mapped == interface)
@@ -188,11 +200,11 @@ impl Tables {
     /// Notes the physical address of an address. One that changes may be in other conversations, too, which note theirs
     /// with their next packets.
     pub(crate) fn map_address(&mut self, key: &MapKey, mac: u64, at: Moment) -> Handle {
-        let known = self.map.find(key).map(|row| row.counters[0]);
-        let before = self.map.deletes();
+        let (inserts, deletes) = (self.map.network.inserts, self.map.deletes());
         let handle = self.map.resolve(key, &[], at);
-        self.map.set(handle, [mac], at.stamp);
-        if known.is_some_and(|known| known != mac) || self.map.deletes() != before {
+        let is_new = self.map.network.inserts != inserts;
+        let is_other = self.map.set(handle, [mac], at.stamp);
+        if is_other && !is_new || self.map.deletes() != deletes {
             self.epoch += 1;
         }
         handle

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use flowgauge_registry::Contents;
 use flowgauge_rmon::Probe;
 use flowgauge_rmon::agentx::{self, Address, Event, Identity};
+use flowgauge_rmon::directory::{self, Directory};
 use flowgauge_rmon::feed::{BadFile, Clock, ControlFile};
+use flowgauge_rmon::others::{self, User};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, Items, Outlet, Parallel, Registry, ResultInfo,
     ResultValue, SettingError, Settings, Stack, options,
@@ -39,6 +42,10 @@ pub struct RmonConfig {
     pub priority: u8,
     /// A file of control rows, rewritten when managers change some.
     pub config: Option<PathBuf>,
+    /// A file of an SNMP user who reads objects of other agents.
+    pub snmp: Option<PathBuf>,
+    /// Protocols over TCP and UDP are told by content, too.
+    pub contents: bool,
 }
 
 impl Default for RmonConfig {
@@ -49,6 +56,8 @@ impl Default for RmonConfig {
             context: None,
             priority: 127,
             config: None,
+            snmp: None,
+            contents: false,
         }
     }
 }
@@ -84,12 +93,17 @@ impl RmonConfig {
         let mut options = vec![
             ("agentx", self.agentx.clone()),
             ("priority", self.priority.to_string()),
+            (
+                "contents",
+                if self.contents { "yes" } else { "no" }.to_owned(),
+            ),
         ];
-        let config = self.config.as_ref().map(|path| path.display().to_string());
+        let file = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let others = [
             ("interface", interface.map(str::to_owned)),
             ("context", self.context.clone()),
-            ("config", config),
+            ("config", file(&self.config)),
+            ("snmp", file(&self.snmp)),
         ];
         options.extend(
             others
@@ -123,6 +137,8 @@ options! {
     context: Text, "SNMP context of the objects";
     priority: Integer(1, 255) as u32 = "127", "the lowest of several subagents is asked";
     config: Text, "a file of control rows";
+    contents: Flag = "no", "tells protocols over TCP and UDP by content, too";
+    snmp: Text, "a file of an SNMP user for objects of other agents";
 }
 
 /// A subagent, with the tables of all devices.
@@ -149,7 +165,10 @@ impl Agent {
         agents.iter().find(|it| it.wanted == *wanted).cloned()
     }
 
-    fn start(wanted: RmonConfig, (tables, file): (Probe, ControlFile)) -> Result<(), String> {
+    fn start(
+        wanted: RmonConfig,
+        (tables, file, account): (Probe, ControlFile, Option<User>),
+    ) -> Result<(), String> {
         let address = Address::from_str(&wanted.agentx).map_err(|error| error.to_string())?;
         let news = News::default();
         for row in file.untaken(&tables) {
@@ -174,13 +193,26 @@ impl Agent {
         });
         let own = Arc::clone(&agent);
         let thread = thread::Builder::new().name("fg-rmon".to_owned());
+        let failed = |error| format!("no thread can be started: {error}");
         let started = thread.spawn(move || {
             let now = || own.clock.ticks();
             agentx::run(&subagent, &own.tables, &own.is_over, now, |event| {
                 own.tell(&event)
             });
         });
-        started.map_err(|error| format!("no thread can be started: {error}"))?;
+        started.map_err(failed)?;
+        if let Some(account) = account {
+            let own = Arc::clone(&agent);
+            let thread = thread::Builder::new().name("fg-rmon-snmp".to_owned());
+            let started = thread.spawn(move || {
+                others::run(&account, &own.tables, &own.is_over, |trouble| {
+                    let line = trouble
+                        .unwrap_or_else(|| "objects of the SNMP agent are read again".to_owned());
+                    own.news.tell(format!("rmon: {line}"));
+                });
+            });
+            started.map_err(failed)?;
+        }
         AGENTS.lock().push(agent);
         Ok(())
     }
@@ -234,7 +266,7 @@ pub(crate) fn begin(config: &Config) -> Result<(), ConfigError> {
 
 /// Finds out what is wrong with the file of control rows. Returns what is to be said of rows that will not be active.
 pub(crate) fn check(config: &Config) -> Result<Vec<String>, ConfigError> {
-    let (tables, file) = tables(config)?;
+    let (tables, file, _) = tables(config)?;
     let untaken = file.untaken(&tables);
     match untaken.iter().find(|row| !row.waits()) {
         Some(row) => Err(of_file(row)),
@@ -242,16 +274,25 @@ pub(crate) fn check(config: &Config) -> Result<Vec<String>, ConfigError> {
     }
 }
 
-fn tables(config: &Config) -> Result<(Probe, ControlFile), ConfigError> {
-    let mut tables = Probe::new();
+fn tables(config: &Config) -> Result<(Probe, ControlFile, Option<User>), ConfigError> {
     let Some(rmon) = &config.rmon else {
-        return Ok((tables, ControlFile::default()));
+        return Ok((Probe::new(), ControlFile::default(), None));
     };
+    let mut tables = match rmon.contents {
+        true => Probe::with(Directory::with_contents()),
+        false => Probe::new(),
+    };
+    let account = rmon.snmp.as_deref().map(User::read).transpose();
+    let account =
+        account.map_err(|error| ConfigError::new("rmon: snmp", error.to_string(), error.hint()))?;
+    if account.is_some() {
+        tables.ask_others();
+    }
     for (name, device) in config.devices.iter().filter(|(name, _)| rmon.has(name)) {
         take_interface(&mut tables, device.interface(name));
     }
     let file = ControlFile::load(rmon.config.as_deref(), &mut tables);
-    Ok((tables, file.map_err(|error| of_file(&error))?))
+    Ok((tables, file.map_err(|error| of_file(&error))?, account))
 }
 
 fn of_file(error: &BadFile) -> ConfigError {
@@ -264,12 +305,9 @@ fn not_active(row: &BadFile) -> String {
 
 /// The place of a device's interface in the tables.
 fn take_interface(tables: &mut Probe, interface: Option<&str>) -> usize {
-    /// Of an interface that is not there.
-    const NO_NUMBER: u32 = 65_535;
-
     let number = match interface {
-        Some(name) => interfaces::index_of(name).map_or(NO_NUMBER, i32::cast_unsigned),
-        None => 1,
+        Some(name) => interfaces::index_of(name).map(i32::cast_unsigned),
+        None => Some(1),
     };
     let name = interface.unwrap_or_default();
     tables.take_interface(name, number, interfaces::speed(name))
@@ -319,6 +357,8 @@ struct Rmon {
     /// And the device's place in them.
     agent: Option<(Arc<Agent>, usize)>,
     packets: u64,
+    /// What packets speak.
+    contents: Option<(Box<Contents>, Vec<u16>)>,
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
@@ -331,8 +371,13 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             context: options.context,
             priority: u8::try_from(options.priority).unwrap_or(u8::MAX),
             config: options.config.map(PathBuf::from),
+            snmp: options.snmp.map(PathBuf::from),
+            contents: options.contents,
         },
         is_live: settings.is_live(),
+        contents: options
+            .contents
+            .then(|| (Box::new(Contents::new(directory::content)), Vec::new())),
         agent: None,
         packets: 0,
     }))
@@ -355,8 +400,13 @@ impl Component for Rmon {
             agent.clock.set(last.time);
         }
         self.packets += packets.selected.len() as u64;
+        let mut contents = &[][..];
+        if let Some((looking, numbers)) = &mut self.contents {
+            looking.look(packets.batch, packets.decoded, numbers);
+            contents = numbers;
+        }
         let mut tables = agent.tables.lock();
-        tables.observe_of(*place, packets.batch, packets.decoded, |at| {
+        tables.observe_of(*place, packets.batch, packets.decoded, contents, |at| {
             packets.selected.contains(at)
         });
     }

@@ -40,9 +40,15 @@ pub(crate) struct RmonServeOptions {
     /// SNMP context of the objects [default: the default context]
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
+    /// Tell protocols over TCP and UDP by content, too, beside their ports
+    #[arg(long)]
+    pub(crate) contents: bool,
     /// File of control rows (an empty one will do), rewritten when managers change some
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// File of an SNMP user who reads objects of other agents, which alarms and user histories may name then
+    #[arg(long, value_name = "FILE")]
+    pub(crate) snmp: Option<PathBuf>,
     /// Run a program at each alarm; $FLOWGAUGE_EVENT is rising or falling, $FLOWGAUGE_OBJECTS what the trap holds
     #[arg(long = "then", value_name = "PROGRAM")]
     pub(crate) then: Option<PathBuf>,
@@ -67,6 +73,9 @@ pub(crate) struct RmonShowOptions {
     /// Write a row for each protocol of a host or pair, too
     #[arg(long)]
     pub(crate) applications: bool,
+    /// Tell protocols over TCP and UDP by content, too, beside their ports
+    #[arg(long)]
+    pub(crate) contents: bool,
     #[command(flatten)]
     pub(crate) input: InputOptions,
     #[command(flatten)]

@@ -9,9 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flowgauge_capture::PacketSource as _;
+use flowgauge_registry::Contents;
 use flowgauge_rmon::Probe;
 use flowgauge_rmon::agentx::{self, Event, Identity};
+use flowgauge_rmon::directory::{self, Directory};
 use flowgauge_rmon::feed::{BadFile, Clock, ControlFile};
+use flowgauge_rmon::others::{self, User};
 use flowgauge_wire::decode::Decoder;
 use flowgauge_wire::{DecodedBatch, Nanos};
 use parking_lot::Mutex;
@@ -40,7 +43,11 @@ pub(crate) fn run(options: &RmonOptions) -> Result<(), Failure> {
 }
 
 /// Opens what is to be counted, with a probe for it.
-fn open(options: &InputOptions, control: &Control) -> Result<(Opened, Probe), Failure> {
+fn open(
+    options: &InputOptions,
+    contents: bool,
+    control: &Control,
+) -> Result<(Opened, Probe), Failure> {
     if options.workers.is_some_and(|workers| workers > 1) {
         return Err(Failure::usage(
             "the tables of RMON are filled by one worker",
@@ -48,7 +55,10 @@ fn open(options: &InputOptions, control: &Control) -> Result<(Opened, Probe), Fa
         ));
     }
     let opened = input::open(options, control)?;
-    let mut probe = Probe::new();
+    let mut probe = match contents {
+        true => Probe::with(Directory::with_contents()),
+        false => Probe::new(),
+    };
     if opened.live {
         let interfaces = opened.sources.iter().flat_map(|source| source.interfaces());
         for name in interfaces.filter_map(|interface| interface.name.as_deref()) {
@@ -65,8 +75,14 @@ fn open(options: &InputOptions, control: &Control) -> Result<(Opened, Probe), Fa
 fn serve(options: &RmonServeOptions) -> Result<(), Failure> {
     let control = Control::install()?;
     control.say_what_takes_long(options.common.quiet);
-    let (mut opened, mut probe) = open(&options.input, &control)?;
     let refused = |error: BadFile| Failure::usage(error.to_string(), error.hint());
+    // Before the program becomes another user.
+    let account = options.snmp.as_deref().map(User::read);
+    let account = account.transpose().map_err(refused)?;
+    let (mut opened, mut probe) = open(&options.input, options.contents, &control)?;
+    if account.is_some() {
+        probe.ask_others();
+    }
     let mut kept = ControlFile::load(options.config.as_deref(), &mut probe).map_err(refused)?;
     for row in kept.untaken(&probe) {
         if !row.waits() {
@@ -92,6 +108,9 @@ fn serve(options: &RmonServeOptions) -> Result<(), Failure> {
             let tell = |event: Event| tell(&event, options, &mut reaction);
             agentx::run(&subagent, &tables, &ended, || clock.ticks(), tell);
         });
+        if let Some(account) = &account {
+            scope.spawn(|| others::run(account, &tables, &ended, tell_others));
+        }
         opened.announce(options.common.quiet);
         control.begin();
         let pace = Pace::new(options.real_time && !opened.live);
@@ -119,6 +138,9 @@ fn count(
     let mut decoder = Decoder::default();
     let mut decoded = DecodedBatch::new();
     let mut looked = started;
+    let has_contents = tables.lock().has_contents();
+    let mut looking = has_contents.then(|| Contents::new(directory::content));
+    let mut contents = Vec::new();
     for source in &mut opened.sources {
         while opened.live || !control.stopped() {
             let batch = match source.next_batch() {
@@ -134,8 +156,11 @@ fn count(
                 pace.wait_for(last.time, tables, clock, control);
                 clock.set(last.time);
             }
+            if let Some(looking) = &mut looking {
+                looking.look(&batch, &decoded, &mut contents);
+            }
             let mut tables = tables.lock();
-            tables.observe(&batch, &decoded);
+            tables.observe_with(&batch, &decoded, &contents);
             keep(kept, &tables);
             if opened.live && looked.elapsed() >= TICK {
                 looked = Instant::now();
@@ -218,6 +243,13 @@ fn stay(
     }
 }
 
+fn tell_others(trouble: Option<String>) {
+    match trouble {
+        Some(why) => say!("flowgauge: {why}"),
+        None => say!("objects of the SNMP agent are read again"),
+    }
+}
+
 fn tell(event: &Event, options: &RmonServeOptions, reaction: &mut Reaction) {
     match event {
         Event::Registered if options.common.quiet => {}
@@ -236,6 +268,40 @@ fn tell(event: &Event, options: &RmonServeOptions, reaction: &mut Reaction) {
                     notification.kind
                 );
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// All that is recognised has a place in the directory over its transports, and the number that the manual says.
+    #[test]
+    fn protocols_by_content_have_numbers() {
+        let mut known: BTreeMap<&str, [bool; 2]> = BTreeMap::new();
+        for (name, over) in Contents::protocols() {
+            let all = known.entry(name).or_default();
+            *all = [all[0] | over[0], all[1] | over[1]];
+        }
+        let directory = Directory::with_contents();
+        for (name, over) in &known {
+            let has = ["tcp", "udp"].map(|transport| {
+                let name = format!("ether2.ip.{transport}.content-{name}");
+                directory.named(&name).is_some()
+            });
+            assert_eq!(has, *over, "{name}");
+        }
+        let page = include_str!("../../../../docs/rmon.md");
+        let (_, table) = page.split_once("| numbers | protocols |").unwrap();
+        let names = table.lines().filter(|line| line.contains(" to "));
+        let names = names.flat_map(|line| line.split('|').nth(2).unwrap().split(','));
+        let numbers: BTreeMap<&str, u16> = names.map(str::trim).zip(1..).collect();
+        assert_eq!(numbers.len(), known.len());
+        for name in known.keys() {
+            assert_eq!(numbers.get(name), Some(&directory::content(name)), "{name}");
         }
     }
 }

@@ -30,7 +30,7 @@ const TOP: usize = 10;
 pub(super) fn run(options: &RmonShowOptions) -> Result<(), Failure> {
     let control = Control::install()?;
     control.say_what_takes_long(options.output.common.quiet);
-    let (mut opened, probe) = open(&options.input, &control)?;
+    let (mut opened, probe) = open(&options.input, options.contents, &control)?;
     let schema = match options.shown {
         RmonTable::Protocols => RMON_PROTOCOL_SCHEMA,
         RmonTable::Hosts => RMON_HOST_SCHEMA,

@@ -1,6 +1,6 @@
 //! `rmon` under a real `snmpd`, and without SNMP.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,6 +12,8 @@ use serde_json::Value;
 use crate::command_support::{Folder, command, printed, run, stderr, wait_until};
 use crate::net_snmp::{READER, Snmpd, WRITER, is_there};
 
+/// Number of the user and the group nobody.
+const NOBODY: &str = "65534";
 /// nlHostInPkts and the others behind it.
 const HOSTS: &str = ".1.3.6.1.2.1.16.14.2.1";
 /// protocolDirDescr.
@@ -220,6 +222,59 @@ fn tables_are_shown_with_the_largest_rows_first() {
     let packets = truth["packets"].as_u64().unwrap();
     let link = &show("protocols", &["--top", "1"])[0];
     assert!(link["packets"].as_u64().unwrap() <= packets, "{link}");
+}
+
+/// Protocols by content are those that `flows --classify` tells by content, between the same hosts.
+#[test]
+fn protocols_are_told_by_content_where_that_is_wanted() {
+    let folder = Folder::new("rmon-contents");
+    let trace = folder.file("mix.pcap").display().to_string();
+    let trace = trace.as_str();
+    printed(&["generate", "mix", "-q", "--packets", "5000", "-w", trace]);
+    let pair = |row: &Value, ends: [&str; 2], protocol: &str| {
+        let mut ends = ends.map(|end| row[end].as_str().unwrap().to_owned());
+        ends.sort();
+        (ends, protocol.to_owned())
+    };
+    let flows = rows(&printed(&[
+        "flows",
+        "--classify",
+        "-q",
+        "--json",
+        "-r",
+        trace,
+    ]));
+    let by_content = flows.iter().filter(|row| row["app_proto_by"] == "content");
+    let expected: BTreeSet<_> = by_content
+        .map(|row| {
+            pair(
+                row,
+                ["src_ip", "dst_ip"],
+                row["app_proto"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert!(expected.len() > 20, "{}", expected.len());
+    let show = [
+        "rmon",
+        "show",
+        "matrix",
+        "--applications",
+        "-q",
+        "--json",
+        "-r",
+        trace,
+    ];
+    let of = |more: &[&str]| -> BTreeSet<_> {
+        let all = rows(&printed(&[&show[..], more].concat()));
+        let all = all.iter().filter_map(|row| {
+            let (_, protocol) = row["protocol"].as_str().unwrap().split_once(".content-")?;
+            Some(pair(row, ["source", "destination"], protocol))
+        });
+        all.collect()
+    };
+    assert_eq!(of(&["--contents"]), expected);
+    assert_eq!(of(&[]), BTreeSet::new());
 }
 
 #[test]
@@ -486,4 +541,51 @@ fn a_sensor_leaves_out_control_rows_that_are_wrong() {
     assert!(sensor.0.wait().unwrap().success());
     let said = fs::read_to_string(&said).unwrap();
     assert_eq!(said.matches("rows.toml").count(), 2, "{said}");
+}
+
+/// `agentXPerms` gives a group the master's socket: who is in it registers, others are told why not.
+#[test]
+fn a_group_may_use_the_masters_socket() {
+    const GROUP: &str = "games";
+    let group = nix::unistd::Group::from_name(GROUP).unwrap();
+    let (Some(group), true) = (group, nix::unistd::geteuid().is_root()) else {
+        return crate::skipped::skipped("needs root and a group to spare");
+    };
+    if !is_there() {
+        return;
+    }
+    let snmpd = Snmpd::start_for_group(GROUP);
+    let folder = Folder::new("rmon-group");
+    let (trace, _) = folder.trace();
+    let said = folder.file("said");
+    for (groups, told) in [
+        (group.gid.to_string(), "registered with the AgentX master"),
+        (
+            NOBODY.to_owned(),
+            "agentXPerms in snmpd.conf gives a group access",
+        ),
+    ] {
+        let file = |path: &Path| {
+            fs::File::options()
+                .create(true)
+                .append(true)
+                .open(path)
+                .unwrap()
+        };
+        // The trace comes over standard input: the user cannot reach the folder.
+        let program = command(&[]);
+        let child = std::process::Command::new("setpriv")
+            .args(["--reuid", NOBODY, "--regid", NOBODY, "--groups", &groups])
+            .arg(program.get_program())
+            .args(["rmon", "-r", "-", "--agentx"])
+            .arg(snmpd.socket())
+            .stdin(fs::File::open(&trace).unwrap())
+            .stdout(Stdio::null())
+            .stderr(file(&said))
+            .spawn()
+            .unwrap();
+        let subagent = Subagent { child };
+        says(&said, told);
+        assert_eq!(subagent.end(), Some(0));
+    }
 }

@@ -11,6 +11,7 @@ mod alone;
 mod anomalies;
 mod applications;
 mod classify;
+pub(crate) mod contents;
 mod counters;
 mod datagrams;
 mod detect;

@@ -94,6 +94,11 @@ static BY_FIRST_BYTE: LazyLock<[[u64; 256]; 2]> = LazyLock::new(|| {
 });
 const _: () = assert!(ALL.len() <= 64);
 
+/// Names and transports.
+pub(super) fn all() -> impl Iterator<Item = (&'static str, Transport)> {
+    ALL.iter().map(|it| (it.name, it.transport))
+}
+
 /// The protocol that what was sent first has the signature of, and what can follow.
 pub(super) fn by_content(seen: &Seen<'_>) -> Option<(&'static str, Carries)> {
     let places = &BY_FIRST_BYTE[usize::from(seen.is_udp)];

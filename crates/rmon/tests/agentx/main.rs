@@ -6,8 +6,10 @@
 mod harness;
 
 mod codec;
+#[allow(dead_code, reason = "tests of the command use more of it")]
 #[path = "../../../../tests/shared/net_snmp.rs"]
 mod net_snmp;
+mod others;
 mod session;
 #[path = "../../../../tests/shared/skipped.rs"]
 mod skipped;

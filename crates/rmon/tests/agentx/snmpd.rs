@@ -1,12 +1,14 @@
 //! The subagent under `snmpd`, asked by Net-SNMP's managers.
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use flowgauge_rmon::agentx::Address;
+use flowgauge_rmon::agentx::{Address, Binding, Bound, Message, Pdu, Response, flag};
 use flowgauge_rmon::{Notification, Oid, Tree, Value};
 
-use crate::harness::Shelf;
+use crate::harness::{Shelf, first_message};
 use crate::net_snmp::{READER, Snmpd, V3, WRITER, is_there};
 use crate::session::{Agent, root};
 
@@ -342,4 +344,108 @@ fn the_documented_configuration_gives_each_user_a_view() {
     );
     let (done, _) = snmpd.tool("snmpget", READER, &["-t1", &name]);
     assert!(!done, "a community is none of the users");
+}
+
+/// A session at the master that asks for what it likes.
+struct Raw {
+    stream: UnixStream,
+    input: Vec<u8>,
+    session: u32,
+    packet: u32,
+}
+
+impl Raw {
+    fn open(snmpd: &Snmpd) -> Raw {
+        let stream = UnixStream::connect(snmpd.socket()).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        let mut raw = Raw {
+            stream,
+            input: Vec::new(),
+            session: 0,
+            packet: 0,
+        };
+        let open = Pdu::Open {
+            timeout: 5,
+            id: Oid::default(),
+            description: b"raw".to_vec(),
+        };
+        raw.session = raw.ask(0, open).0;
+        raw
+    }
+
+    fn ask(&mut self, flags: u8, pdu: Pdu) -> (u32, Response) {
+        self.packet += 1;
+        let message = Message {
+            session: self.session,
+            transaction: self.packet,
+            packet: self.packet,
+            flags,
+            context: None,
+            pdu,
+        };
+        let (mut octets, mut buffer) = (Vec::new(), [0; 4096]);
+        message.write(&mut octets);
+        self.stream.write_all(&octets).unwrap();
+        loop {
+            if let Some((answer, length)) = first_message(&self.input) {
+                self.input.drain(..length);
+                match answer.pdu {
+                    Pdu::Response(response) => return (answer.session, response),
+                    other => panic!("{other:?}"),
+                }
+            }
+            let length = self.stream.read(&mut buffer).unwrap();
+            assert!(length > 0, "the master hung up");
+            self.input.extend_from_slice(&buffer[..length]);
+        }
+    }
+
+    /// The error, and the index that the master gave.
+    fn allocate(&mut self, flags: u8, index: i32) -> (u16, Option<Value>) {
+        let response = self.ask(flags, Pdu::IndexAllocate(vec![indexed(index)])).1;
+        let given = response.bindings.into_iter().next().map(|it| it.bound);
+        match given {
+            Some(Bound::Value(value)) if response.error == 0 => (0, Some(value)),
+            _ => (response.error, None),
+        }
+    }
+
+    fn release(&mut self, index: i32) -> u16 {
+        self.ask(0, Pdu::IndexDeallocate(vec![indexed(index)]))
+            .1
+            .error
+    }
+}
+
+fn indexed(index: i32) -> Binding {
+    Binding {
+        name: root().child(&[14, 1, 1, 1]),
+        bound: Bound::Value(Value::Integer(index)),
+    }
+}
+
+/// RFC 2741, 7.1.4: what subagents share, the master gives.
+#[test]
+fn the_master_gives_each_index_to_one_session() {
+    if !is_there() {
+        return;
+    }
+    let snmpd = Snmpd::start();
+    let (mut one, mut other) = (Raw::open(&snmpd), Raw::open(&snmpd));
+    assert_eq!(one.allocate(0, 5), (0, Some(Value::Integer(5))));
+    let (refused, given) = other.allocate(0, 5);
+    assert!(refused >= 256 && given.is_none(), "{refused} {given:?}");
+    let (error, given) = other.allocate(flag::NEW_INDEX, 0);
+    assert_eq!(error, 0);
+    assert!(
+        !matches!(given, None | Some(Value::Integer(5))),
+        "{given:?}"
+    );
+    // Only whose it is gives it back.
+    assert_ne!(other.release(5), 0);
+    assert_eq!(one.release(5), 0);
+    assert_ne!(one.release(5), 0);
+    assert_eq!(other.allocate(0, 5), (0, Some(Value::Integer(5))));
 }

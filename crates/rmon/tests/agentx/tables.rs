@@ -4,10 +4,15 @@ use std::io::Cursor;
 
 use flowgauge_capture::PacketSource as _;
 use flowgauge_generate::{Config, Preset, generate};
-use flowgauge_rmon::agentx::Address;
+use flowgauge_rmon::agentx::{Address, Binding, Bound, Message, Pdu, Range};
 use flowgauge_rmon::{Oid, Probe, Tree, Value};
 use flowgauge_wire::{Batch, DecodedBatch, Decoder, Nanos, PacketDescriptor};
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::harness::fuzz_tree;
 use crate::net_snmp::{READER, Snmpd, WRITER, is_there};
 use crate::session::{Agent, now, root};
 
@@ -138,4 +143,80 @@ fn the_documented_rows_are_read() {
     assert_eq!(probe.untaken().map(ToString::to_string).next(), None);
     let threshold = root().child(&[3, 1, 1, 7, 1]);
     assert_eq!(probe.get(&threshold), Ok(Value::Integer(1_000_000)));
+}
+
+fn values() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        (-1..7).prop_map(Value::Integer),
+        any::<i32>().prop_map(Value::Integer),
+        vec(any::<u8>(), 0..130).prop_map(Value::Octets),
+        vec(0..5_u32, 0..4)
+            .prop_map(|end| Value::Oid(Oid::new(&[1, 3, 6, 1, 2, 1, 2, 2, 1, 1]).child(&end))),
+        vec(0..3_u32, 0..6).prop_map(|end| Value::Oid(root().child(&[1, 1, 1, 5]).child(&end))),
+        any::<u32>().prop_map(Value::Gauge32),
+        Just(Value::Null),
+    ]
+}
+
+/// Objects of every table, with indexes that may be of rows.
+fn objects() -> impl Strategy<Value = Oid> {
+    let all: Vec<Oid> = flowgauge_rmon::declared()
+        .into_iter()
+        .flat_map(|(table, columns)| columns.into_iter().map(move |it| table.child(&[it])))
+        .collect();
+    let index = prop_oneof![
+        (0..4_u32).prop_map(|row| vec![row]),
+        vec(0..4_u32, 0..4),
+        vec(any::<u32>(), 0..12),
+        Just(vec![8, 0, 0, 0, 1, 0, 0, 8, 0, 2, 0, 0]),
+        Just(vec![
+            16, 0, 0, 0, 1, 0, 0, 8, 0, 0, 0, 0, 17, 0, 0, 39, 15, 4, 0, 0, 0, 0
+        ]),
+    ];
+    (select(all), index).prop_map(|(column, index)| root().child(column.numbers()).child(&index))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// A manager that sets and asks for anything: what is answered can be read, and sets that are undone leave nothing behind.
+    #[test]
+    fn garbage_of_managers_harms_nobody(requests in vec((vec((objects(), values()), 1..4), 0..5_u8), 1..40)) {
+        let mut probe = Probe::new();
+        probe.add_interface(1, 0);
+        let mut octets = Vec::new();
+        for (transaction, (variables, kind)) in (1..).zip(requests) {
+            let ranges = || variables.iter().map(|(start, _)| Range {
+                start: start.clone(),
+                include: false,
+                end: Oid::default(),
+            });
+            let bindings = variables.iter().map(|(name, value)| Binding {
+                name: name.clone(),
+                bound: Bound::Value(value.clone()),
+            });
+            let pdus = match kind {
+                0 => vec![Pdu::Get(ranges().collect())],
+                1 => vec![Pdu::GetNext(ranges().collect())],
+                2 => vec![Pdu::GetBulk { non_repeaters: 1, max_repetitions: 9, ranges: ranges().collect() }],
+                3 => vec![Pdu::TestSet(bindings.collect()), Pdu::CommitSet, Pdu::UndoSet, Pdu::CleanupSet],
+                _ => vec![Pdu::TestSet(bindings.collect()), Pdu::CommitSet, Pdu::CleanupSet],
+            };
+            let undone = kind == 3;
+            let before = undone.then(|| probe.save());
+            for (packet, pdu) in (1..).zip(pdus) {
+                let message = Message { session: 7, transaction, packet, flags: 0, context: None, pdu };
+                message.write(&mut octets);
+            }
+            if let Some(before) = before {
+                fuzz_tree(&core::mem::take(&mut octets), &mut probe);
+                prop_assert_eq!(probe.save(), before);
+            }
+        }
+        fuzz_tree(&octets, &mut probe);
+        let saved = probe.save();
+        let mut again = Probe::new();
+        again.add_interface(1, 0);
+        prop_assert!(again.load(&saved).is_ok(), "{}", saved);
+    }
 }

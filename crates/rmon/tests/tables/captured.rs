@@ -361,3 +361,85 @@ fn what_a_channel_cannot_be() {
     let offset = [(2, Value::Integer(1)), (3, Value::Integer(-1))];
     assert_eq!(refused("7.1", 11, &offset), inconsistent);
 }
+
+/// RFC 4502, filter2Table: a filter looks at packets from the beginning of a protocol on, wherever that is.
+#[test]
+fn filters_begin_at_a_protocol() {
+    let mut probe = Probe::new();
+    probe.add_interface(1, SPEED);
+    tick(&mut probe, 1_000_000);
+    let local = |probe: &mut Probe, id: &str| match probe_value(probe, &format!("11.2.1.3.{id}")) {
+        Value::Integer(local) => local,
+        other => panic!("{other:?}"),
+    };
+    let v4 = local(&mut probe, "8.0.0.0.1.0.0.8.0.2.0.0");
+    let v6_udp = local(&mut probe, "12.0.0.0.1.0.0.134.221.0.0.0.17.3.0.0.0");
+    let udp_v4 = local(&mut probe, "12.0.0.0.1.0.0.8.0.0.0.0.17.3.0.0.0");
+    let dns = local(&mut probe, "16.0.0.0.1.0.0.8.0.0.0.0.17.0.0.0.53.4.0.0.0.0");
+    // Channel, the two protocols, offset, data: an octet behind UDP's header; the destination's port behind IPv4's options and
+    // without; IPv6's by its own beginning; any packet of one protocol; the packet's own beginning, of one protocol.
+    let rows: [(u32, i32, i32, i32, &[u8]); 5] = [
+        (1, dns, 0, 1, b"y"),
+        (2, udp_v4, 0, 2, &[0, 53]),
+        (3, v6_udp, 0, 3, &[53]),
+        (4, 0, v4, 0, &[]),
+        (5, v4, dns, 0, &[0x45]),
+    ];
+    for (row, data_of, of, offset, data) in rows {
+        make(&mut probe, "7.2", row, 12, &[(2, VALID), (4, VALID)]);
+        let columns = [
+            (2, Value::Integer(row as i32)),
+            (3, Value::Integer(offset)),
+            (4, Value::Octets(data.to_vec())),
+        ];
+        make(&mut probe, "7.1", row, 11, &columns);
+        for (column, value) in [(1, data_of), (2, of)] {
+            let column = format!("7.4.1.{column}.{row}");
+            assert_eq!(probe_value(&mut probe, &column), Value::Integer(0));
+            // It is active.
+            let refused = set(&mut probe, &[(&column, Value::Integer(value.max(1)))]);
+            assert_eq!(refused, Err((0, SetError::InconsistentValue)));
+            let status = format!("7.1.1.11.{row}");
+            set(
+                &mut probe,
+                &[
+                    (&status, Value::Integer(3)),
+                    (&column, Value::Integer(value)),
+                ],
+            )
+            .unwrap();
+            set(&mut probe, &[(&status, VALID)]).unwrap();
+            assert_eq!(probe_value(&mut probe, &column), Value::Integer(value));
+        }
+    }
+    assert_eq!(walk(&mut probe, "7.4").len(), 10);
+    assert_eq!(walk(&mut probe, "7.1.1").len(), 11 * 5);
+    let mut query = udp(true, (1, 2), 53);
+    query.extend(*b"xyz");
+    (query[17], query[39]) = (31, 11);
+    let mut options = udp(true, (1, 2), 53);
+    options.splice(34..34, [1, 1, 1, 1]);
+    (options[14], options[17]) = (0x46, 32);
+    let mut tagged = query.clone();
+    tagged.splice(12..12, [0x81, 0, 0, 7]);
+    for frame in [
+        &query,
+        &options,
+        &udp(false, (1, 2), 53),
+        &udp(true, (1, 2), 54),
+        &tagged,
+    ] {
+        send(&mut probe, 0, 1_000_001, 1, frame);
+    }
+    // Over a tag it is another protocol.
+    let matches = |probe: &mut Probe, row: u32| probe_value(probe, &format!("7.2.1.9.{row}"));
+    let all = [1, 2, 3, 4, 5].map(|row| matches(&mut probe, row));
+    assert_eq!(all, [1, 2, 1, 3, 1].map(Value::Counter32));
+    // They are kept with their row.
+    let saved = probe.save();
+    let mut again = Probe::new();
+    again.add_interface(1, SPEED);
+    again.load(&saved).unwrap();
+    assert_eq!(again.untaken().map(ToString::to_string).next(), None);
+    assert_eq!(probe_value(&mut again, "7.4.1.1.3"), Value::Integer(v6_udp));
+}

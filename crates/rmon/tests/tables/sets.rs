@@ -164,6 +164,15 @@ fn what_cannot_be_set() {
         ("14.1.1.11", owner("x"), SetError::NoCreation),
         ("14.1.1.99.1", owner("x"), SetError::NoCreation),
         ("99.1", owner("x"), SetError::NoCreation),
+        // No port can be copied, and no data source can be changed.
+        ("22.1.3.1.1.5.1.1", CREATE_AND_GO, SetError::NoCreation),
+        (
+            "22.1.1.1.1.4.1.3.6.1.2.1.2.2.1.1.1",
+            ACTIVE,
+            SetError::NotWritable,
+        ),
+        ("7.4.1.1.1", ACTIVE, SetError::InconsistentName),
+        ("7.1.1.1001.1", ACTIVE, SetError::NoCreation),
         ("13.3.0", Value::Integer(-2), SetError::WrongValue),
         ("13.3.1", Value::Integer(5), SetError::NoCreation),
         ("13.1.0", Value::Counter32(5), SetError::NotWritable),
