@@ -219,9 +219,16 @@ impl Buffer {
         self.large.push(data.into());
     }
 
-    /// Says that packets lie in this block, which is left alone until they were delivered.
+    /// Says that packets lie in this block, which is left alone until they were delivered, and has their headers fetched.
     pub(crate) fn lie_in(&mut self, block: &[u8]) {
+        /// Where ports end, of most.
+        const HEADERS: usize = 57;
         (self.block, self.used) = (block.as_ptr(), block.len());
+        for packet in &self.descriptors {
+            let start = self.block.wrapping_add(packet.offset as usize);
+            prefetch_address(start);
+            prefetch_address(start.wrapping_add(HEADERS));
+        }
     }
 
     /// How much was captured of a packet.

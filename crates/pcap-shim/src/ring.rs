@@ -28,6 +28,8 @@ const LEAST: usize = 1 << 18;
 /// A ring has at least so many blocks. As each is handed over when it is old enough, that is also for how many timeouts a program
 /// may look elsewhere, however few packets come.
 const BLOCKS: usize = 8;
+/// The most bytes of a block. Larger buffers are delivered as often as one is full.
+const LARGEST: usize = 16 << 20;
 /// The most bytes of a ring.
 const MOST: usize = 1 << 30;
 /// What the kernel keeps as a time out of a block (16 bits).
@@ -96,7 +98,7 @@ impl Ring {
         let timeout = timeout.ok_or("timeout over a minute")?;
         let snap_len = u32::try_from(snap_len).unwrap_or(u32::MAX);
         let packet = MEAN_LEN.min(snap_len as usize + PAGE / 32);
-        let block = (Settings::get().packets * packet).clamp(LEAST, MOST / BLOCKS);
+        let block = (Settings::get().packets * packet).clamp(LEAST, LARGEST);
         let block = block.next_multiple_of(PAGE);
         let options = RingOptions {
             block_bytes: block as u32,
@@ -160,8 +162,8 @@ impl Ring {
             true => Handle::NO_FILTER,
             false => filter,
         };
-        buffer.lie_in(self.socket.memory());
         loop {
+            buffer.lie_in(self.socket.memory());
             self.put_tags_back(buffer);
             buffer.classify(classifier);
             let more = piece(buffer);
@@ -268,13 +270,13 @@ pub(crate) fn take_filter(
     ring: BorrowedSocket<'_>,
     snap_len: u32,
 ) -> io::Result<bool> {
-    let program = theirs.filter()?;
-    match program.is_empty() {
-        true => ring.set_filter(&[returning(snap_len)])?,
-        false => ring.set_filter(&program)?,
+    let program = theirs.filter().unwrap_or_default();
+    let is_there = !program.is_empty() && ring.set_filter(&program).is_ok();
+    if !is_there {
+        ring.set_filter(&[returning(snap_len)])?;
     }
     theirs.set_filter(&[returning(0)])?;
-    Ok(!program.is_empty())
+    Ok(is_there)
 }
 
 /// A program that lets so many bytes of each packet through.

@@ -5,6 +5,7 @@
 mod lab;
 mod limits;
 mod live;
+mod live_programs;
 mod polling;
 mod programs;
 mod returns;

@@ -18,7 +18,8 @@ fn poll_loops(variant: &str) {
             let settings = [
                 ("BUFFER", buffer),
                 ("VARIANT", variant),
-                ("TIMEOUT", "50ms"),
+                // A ring has room for eight times as long: so long may the machine be busy.
+                ("TIMEOUT", "200ms"),
             ];
             let mut command = lab.inside("timeout");
             command.arg("60").arg(&program).args(["fg1", way, &all]);
