@@ -1,6 +1,7 @@
 /* Aho-Corasick: one look into a table per byte. Bytes that no pattern has are one class. */
 #include <ctype.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "nids.h"
 
@@ -16,13 +17,17 @@ struct automaton {
         uint32_t next;
     } *outputs; /* from 1 on */
     size_t stride, states;
+    int only; /* the byte that all patterns begin with, or negative */
     unsigned char classes[256];
 };
 
 static void classify(struct automaton *made, const struct pattern *patterns, size_t count)
 {
     size_t classes = 1;
-    for (size_t i = 0; i < count; i++)
+    made->only = isalpha(patterns[0].bytes[0]) ? -1 : patterns[0].bytes[0];
+    for (size_t i = 0; i < count; i++) {
+        if (patterns[i].bytes[0] != made->only)
+            made->only = -1;
         for (size_t at = 0; at < patterns[i].length; at++) {
             int byte = tolower(patterns[i].bytes[at]);
             if (made->classes[byte] == 0) {
@@ -30,6 +35,7 @@ static void classify(struct automaton *made, const struct pattern *patterns, siz
                 made->classes[toupper(byte)] = (unsigned char)classes++;
             }
         }
+    }
     made->stride = (classes + LINE - 1) / LINE * LINE;
 }
 
@@ -106,13 +112,15 @@ void automaton_search(const struct automaton *automaton, const unsigned char *te
 {
     const int32_t *table = automaton->table;
     const unsigned char *classes = automaton->classes, *end = text + length;
-    int64_t state = 0;
+    int64_t state = 0, stop = automaton->only >= 0;
     while (text < end) {
+        if (stop && state == 0 && (text = memchr(text, automaton->only, (size_t)(end - text))) == NULL)
+            return;
         do
             state = table[state + classes[*text++]];
-        while (state >= 0 && text < end);
+        while (state >= stop && text < end);
         if (state >= 0)
-            return;
+            continue;
         state &= ~FOUND;
         for (uint32_t i = automaton->first[(size_t)state / automaton->stride]; i != 0; i = automaton->outputs[i].next)
             found(user, automaton->outputs[i].id);

@@ -19,7 +19,7 @@
 #define PORTS 65536
 #define WIDE 1024 /* rules for more ports than these are with those for any */
 #define PROTOCOLS 2
-#define SEARCHED 20 /* bytes of a content that automata have, as of Snort with max-pattern-len: the last, as beginnings are alike */
+#define SEARCHED 20 /* bytes of a content that automata have, as of Snort with max-pattern-len */
 
 /* Rules that payloads are compared with together. */
 struct group {
@@ -66,12 +66,19 @@ static void group_finish(struct group *group)
             return;
         }
     struct pattern *patterns = allocated(group->count * sizeof *patterns);
+    bool alike = true;
     for (size_t i = 0; i < group->count; i++) {
         const struct rule *rule = &rules.list[group->ids[i]];
         const struct content *content = &rule->contents[rule->longest];
-        size_t skipped = content->length > SEARCHED ? content->length - SEARCHED : 0;
-        patterns[i] = (struct pattern){content->bytes + skipped, content->length - skipped, group->ids[i]};
+        patterns[i] = (struct pattern){content->bytes, content->length, group->ids[i]};
+        alike &= content->bytes[0] == patterns[0].bytes[0];
     }
+    /* The last bytes differ more, but a byte that all begin with is found quickly. */
+    for (size_t i = 0; i < group->count; i++)
+        if (patterns[i].length > SEARCHED) {
+            patterns[i].bytes += alike ? 0 : patterns[i].length - SEARCHED;
+            patterns[i].length = SEARCHED;
+        }
     group->automaton = automaton_new(patterns, group->count);
     free(patterns);
     if (group->automaton == NULL) {
