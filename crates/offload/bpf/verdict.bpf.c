@@ -115,6 +115,9 @@ struct settings {
 	__u32 next;
 	__u32 spare;
 	__u64 spares[5];
+	// Of the hash of flows whose SYNs are noted: one for each half of an address' words, and one for the ports.
+	__u64 keys[9];
+	__u64 rest_of_line[7];
 };
 
 // Of a priority: from which pressure on it loses what is beyond the overload cutoff, and from which all data.
@@ -427,10 +430,13 @@ INLINE int is_in_turn(const struct packet *packet, __u32 direction, __u32 number
 	return counts;
 }
 
-INLINE __u32 hash(const struct key *key) {
-	__u64 ports = (__u64)key->low_port << 32 | key->high_port;
-	__u64 sum = key->low[0] + 3 * key->low[1] + 5 * key->high[0] + 7 * key->high[1] + ports;
-	return sum * 0x9e3779b97f4a7c15ULL >> 48;
+// Multilinear: who does not know the keys cannot choose flows of one hash.
+INLINE __u32 hash(const struct key *key, const struct settings *settings) {
+	const __u64 *keys = settings->keys, words[4] = {key->low[0], key->low[1], key->high[0], key->high[1]};
+	__u64 sum = keys[8] * ((__u32)key->low_port << 16 | key->high_port);
+	for (int word = 0; word < 4; word++)
+		sum += keys[2 * word] * (__u32)words[word] + keys[2 * word + 1] * (words[word] >> 32);
+	return sum >> 48;
 }
 
 // How full ring or memory are, in bytes of the ring.
@@ -524,7 +530,7 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 			slot = 0;
 		is_known = slot != 0;
 		if (packet.flags & SYN) {
-			__u32 at = hash(&key), is_answer = packet.flags & ACK;
+			__u32 at = hash(&key, settings), is_answer = packet.flags & ACK;
 			__u64 *last = lookup(&syns, &at);
 			if (is_answer && last && *last & 1) {
 				*last -= 1;

@@ -37,8 +37,10 @@ pub(crate) mod word {
     pub(super) const REST: usize = 13;
     pub(super) const PASSED: usize = 16;
     pub(super) const NEXT: usize = 18;
+    /// Keys of a hash.
+    pub(crate) const KEYS: usize = 24;
     /// So many there are.
-    pub(crate) const ALL: usize = 24;
+    pub(crate) const ALL: usize = 40;
 }
 
 /// The ring that packets are copied into, in numbers that a program is told.

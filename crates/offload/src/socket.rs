@@ -1,5 +1,7 @@
 //! eBPF on the packet socket of a capture.
 
+use core::hash::BuildHasher as _;
+use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -35,8 +37,9 @@ pub const DEFAULT_FLOWS: u32 = 1 << 17;
 pub(crate) const GRACE: Duration = Duration::from_millis(10);
 /// The map of what filters go on with.
 const NEXT: &str = "next";
-/// Words of the map `syns`.
+/// Words of the map `syns`, and keys of the hash of flows there.
 const SYNS: usize = 1 << 16;
+const KEYS: usize = 9;
 /// Bytes of a key in the kernel's table, and what its last word has of a packet over IPv6.
 pub(crate) const KEY: usize = 40;
 pub(crate) const V6: u32 = 1 << 7;
@@ -181,6 +184,8 @@ pub struct SocketFilter {
     slots: SharedArray,
     dirty: SharedArray,
     syns: SharedArray,
+    /// Of the hash by which SYNs are noted there.
+    keys: [u64; KEYS],
     /// Verdicts on flows of which a SYN is on its way, which may begin another connection.
     waiting: HashMap<FlowKey, (OffloadFlow, [Wanted; 2])>,
     /// The slots of flows under a verdict.
@@ -275,11 +280,17 @@ impl SocketFilter {
         };
         let count = (flows + losses) as usize;
         let setting = shared("setting", word::ALL)?;
+        let random = RandomState::new();
+        let keys: [u64; KEYS] = core::array::from_fn(|at| random.hash_one(at));
+        for (word, key) in setting.words()[word::KEYS..].iter().zip(keys) {
+            word.store(key, Ordering::Relaxed);
+        }
         let mut filter = SocketFilter {
             table,
             slots: shared("slots", count * SLOT)?,
             dirty: shared("dirty", count / 64)?,
             syns: shared("syns", SYNS)?,
+            keys,
             losses: Losses::new(losses_table, flows, shared)?,
             waiting: HashMap::new(),
             _kernel: kernel,
@@ -336,7 +347,7 @@ impl SocketFilter {
     /// Whether a SYN may be on its way that user space has not seen: what is said of a flow ends with it.
     fn is_unsettled(&self, key: &FlowKey, since_boot: u64) -> bool {
         let shown = self.counters.shown.load(Ordering::Acquire);
-        let last = self.syns.words()[hash(key)].load(Ordering::Acquire);
+        let last = self.syns.words()[hash(key, &self.keys)].load(Ordering::Acquire);
         shown <= self.counters.since.load(Ordering::Acquire)
             || last != 0 && since_boot.wrapping_add(last) > shown
     }
@@ -701,16 +712,18 @@ impl Offload for SocketFilter {
 }
 
 /// As the kernel's program computes it.
-fn hash(key: &FlowKey) -> usize {
-    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
-    let (low, high) = (&key.low.0, &key.high.0);
-    let ports = u64::from(key.low_port) << 32 | u64::from(key.high_port);
-    let sum = word(&low[..8])
-        .wrapping_add(word(&low[8..]).wrapping_mul(3))
-        .wrapping_add(word(&high[..8]).wrapping_mul(5))
-        .wrapping_add(word(&high[8..]).wrapping_mul(7))
-        .wrapping_add(ports);
-    (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
+fn hash(key: &FlowKey, keys: &[u64; KEYS]) -> usize {
+    let halves = [key.low, key.high].map(|address| {
+        let half =
+            |at: usize| u32::from_ne_bytes(core::array::from_fn(|byte| address.0[4 * at + byte]));
+        [half(0), half(1), half(2), half(3)]
+    });
+    let ports = u32::from(key.low_port) << 16 | u32::from(key.high_port);
+    let words = halves.into_iter().flatten().chain([ports]);
+    let products = words
+        .zip(keys)
+        .map(|(word, key)| key.wrapping_mul(word.into()));
+    (products.fold(0, u64::wrapping_add) >> 48) as usize
 }
 
 /// As the kernel's program has them: one for each VLAN that its packets are in.
