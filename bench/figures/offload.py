@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What capturing costs with and without packets kept away in the kernel (docs/offload.md).
 
-Usage: offload.py FLOWGAUGE [PACKETS [RATE [REPEATS]]]   (as root, on two idle cores)
+Usage: offload.py FLOWGAUGE [PACKETS [ROUNDS [REPEATS]]]   (as root, on two idle cores)
 
-One end of a virtual cable in a network namespace receives frames of generated traces, RATE packets per second, from a process on the
-first core (flowgauge replay --inbound); the program captures there and runs on the second. Everything is sent twice, and the second
-time counts, when memory is warm. What the kernel does for a packet it does in the sender's time: the cost is processor time of the program, and of the
-sender beyond what it takes where the capture's filter takes nothing. Least of REPEATS rounds, each with all ways in turn.
+One end of a virtual cable in a network namespace receives the frames of a generated trace, ROUNDS times with hosts of their own, as
+fast as a process on the first core hands them over (flowgauge replay --inbound --topspeed); the program captures there and runs on the second. All is sent
+twice, and the second time counts, when memory is warm. What the kernel does for a packet it does in the sender's time: the cost is processor
+time of the program, and of the sender beyond what it takes where the capture's filter takes nothing. (At a rate the sender would wait in its own time.)
+Least of REPEATS, each with all ways in turn.
 """
 
 import glob
@@ -45,16 +46,17 @@ def cpu_of(pid):
     return sum(int(open(path).read().split()[0]) for path in glob.glob(f"/proc/{pid}/task/*/schedstat")) / 1e9
 
 
-def send(program, path, rate):
+def send(program, path, rounds):
     """The processor time of a process that hands the frames to the interface, and how many."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    replay = ["taskset", "-c", "0", program, "replay", "-r", path, "-i", "fg1", "--inbound", "--pps", str(rate), "--json"]
+    replay = ["taskset", "-c", "0", program, "replay", "-r", path, "-i", "fg1", "--inbound", "--topspeed"]
+    replay += ["--loop", str(rounds), "--json"]
     sent = json.loads(subprocess.run(inside(*replay, "-q"), check=True, capture_output=True).stdout)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, sent["packets"]
 
 
-def measure(program, words, path, rate):
+def measure(program, words, path, rounds):
     """Processor time of sender and program, in nanoseconds per packet, and what the program said at its end."""
     child = subprocess.Popen(
         inside("taskset", "-c", "1", program, *words, "-i", "fg1", "-B", "262144", "--stats"),
@@ -67,10 +69,10 @@ def measure(program, words, path, rate):
         if child.poll() is not None:
             sys.exit(child.communicate()[1])
     time.sleep(1)
-    send(program, path, rate)
+    send(program, path, rounds)
     time.sleep(0.5)
     begun = cpu_of(child.pid)
-    sender, packets = send(program, path, rate)
+    sender, packets = send(program, path, rounds)
     time.sleep(0.5)
     own = cpu_of(child.pid) - begun
     child.send_signal(signal.SIGINT)
@@ -79,7 +81,7 @@ def measure(program, words, path, rate):
 
 def main():
     program = os.path.abspath(sys.argv[1])
-    packets, rate, repeats = (int(word) for word in (sys.argv[2:] + ["300000", "50000", "3"][len(sys.argv) - 2 :]))
+    packets, rounds, repeats = (int(word) for word in (sys.argv[2:] + ["300000", "4", "5"][len(sys.argv) - 2 :]))
     run("ip", "netns", "add", NAMESPACE)
     try:
         run("ip", "-n", NAMESPACE, "link", "add", "fg0", "type", "veth", "peer", "name", "fg1")
@@ -100,7 +102,7 @@ def main():
                 senders, owns = ({way: [] for way in ways} for _ in range(2))
                 for _ in range(repeats):
                     for way, line in ways.items():
-                        sender, own, said = measure(program, line, path, rate)
+                        sender, own, said = measure(program, line, path, rounds)
                         senders[way].append(sender)
                         owns[way].append(own)
                         if os.environ.get("VERBOSE"):

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use flowgauge_wire::{FoldedState, Nanos, TcpFlags};
+use flowgauge_wire::{Direction, FoldedState, Nanos, TcpFlags};
 
 use crate::flow::{Flow, UDP};
 use crate::packet_flow::FlowId;
@@ -76,6 +76,13 @@ impl Waiting {
 }
 
 impl FlowTracker {
+    /// Whether a side of a flow of the table has sent so many packets.
+    #[inline]
+    pub fn has_sent(&self, id: FlowId, direction: Direction, packets: u32) -> bool {
+        let flow = self.flows.get(id.0);
+        flow.is_some_and(|flow| flow.sides[direction.index()].packets >= packets)
+    }
+
     /// Where a flow of the table is, if it is a connection that is established and lacks nothing, or has none.
     pub fn turns(&self, id: FlowId) -> Option<[Turn; 2]> {
         let flow = self.flows.get(id.0)?;

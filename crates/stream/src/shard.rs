@@ -19,8 +19,8 @@ use crate::streams::{FollowStreams, Streams, TCP, stream_id};
 use crate::vlans::{VlanAware, Vlans};
 use crate::wants::Want;
 
-/// Packets of a direction.
-const LONG: u64 = 32;
+/// From so many packets of a direction on, a flow of which only records are made is worth a verdict.
+const LONG: u32 = 32;
 
 /// Everything that is kept of the traffic of one core: one flow table, one reassembler, one ledger.
 #[derive(Clone, Debug)]
@@ -387,15 +387,15 @@ impl Shard {
         self.tell_wants();
     }
 
-    /// Where records of flows alone are made: flows of so many packets are worth a verdict.
+    /// Where records of flows alone are made: what comes in turn of long flows need not come.
     #[cold]
     fn tell_long(&mut self) {
         let Some(interest) = &mut self.interest else {
             return;
         };
         for (packet, flow) in self.decoded.packets.iter().zip(&self.refs) {
-            let side = self.tracker.side(flow.id, packet.direction);
-            if side.is_none_or(|side| side.packets < LONG) || interest.flow(&packet.key).is_some() {
+            let is_long = self.tracker.has_sent(flow.id, packet.direction, LONG);
+            if !is_long || interest.flow(&packet.key).is_some() {
                 continue;
             }
             let vlans = vlans_of(&packet.key, &self.config, &self.vlans);
