@@ -128,7 +128,7 @@ fn the_same_as_from_the_file(command: &str, options: &[&str], ignored: &[&str]) 
                 );
                 let kept = note.split(' ').next().and_then(|it| it.parse().ok());
                 let least = if Some(preset) == long {
-                    ledger.received / 2
+                    ledger.received / 20
                 } else {
                     0
                 };

@@ -34,6 +34,8 @@ pub(crate) struct Table {
     decoded: DecodedBatch,
     pub(crate) withheld: u64,
     pub(crate) cut: u64,
+    /// After so many nanoseconds a packet comes that is the next of its flow; 0: 200 ms.
+    pub(crate) silence: u64,
 }
 
 /// What was said of a flow.
@@ -46,6 +48,8 @@ pub(crate) struct Told {
 /// Which packets of a connection are in turn.
 struct Turns {
     sides: Option<[Turn; 2]>,
+    /// When the last packet came.
+    last: Option<u64>,
     /// What was counted before a packet out of turn has to be taken before more is.
     is_broken: bool,
 }
@@ -58,6 +62,7 @@ impl From<&[Wanted; 2]> for Turns {
         };
         Turns {
             sides,
+            last: None,
             is_broken: false,
         }
     }
@@ -65,10 +70,16 @@ impl From<&[Wanted; 2]> for Turns {
 
 impl Turns {
     /// Whether a packet is the next of its connection, and may be counted.
-    fn take(&mut self, packet: &Decoded) -> bool {
+    fn take(&mut self, packet: &Decoded, is_right: bool, silence: u64) -> bool {
         if packet.tcp_flags.contains(TcpFlags::SYN) {
             self.is_broken = true;
             return false;
+        }
+        let last = self.last.replace(packet.time.0);
+        let is_due = last.is_none_or(|last| packet.time.0 < last.saturating_add(silence));
+        if packet.key.protocol != 6 {
+            self.is_broken |= !is_due || !is_right;
+            return !self.is_broken;
         }
         let before = |a: u32, b: u32| (a.wrapping_sub(b) as i32) < 0;
         let (direction, flags) = (packet.direction.index(), packet.tcp_flags);
@@ -77,7 +88,9 @@ impl Turns {
         let own = &mut sides[direction];
         let has_data = packet.payload_len != 0;
         let fin = flags.contains(TcpFlags::FIN);
-        let is_next = flags.contains(TcpFlags::ACK)
+        let is_next = is_due
+            && is_right
+            && flags.contains(TcpFlags::ACK)
             && !flags.intersects(CONTROL)
             && packet.window != 0
             && packet.seq == own.next
@@ -205,7 +218,12 @@ impl Card {
             if is_in_turn {
                 let turns = told.as_mut().map(|told| &mut told.turns);
                 let turns = turns.expect("of others headers are wanted, at least");
-                let is_next = packet.key.protocol != 6 || turns.take(packet);
+                let silence = match table.silence {
+                    0 => 200_000_000,
+                    silence => silence,
+                };
+                let frame = &batch.memory[batch.packets[at].offset as usize..];
+                let is_next = turns.take(packet, has_right_header(frame, packet), silence);
                 packets = if is_next {
                     Packets::None
                 } else {
@@ -243,6 +261,16 @@ impl Card {
 /// What a card knows of a flow, and its VLANs.
 fn five_tuple(key: &FlowKey) -> FlowKey {
     FlowKey { context: 0, ..*key }
+}
+
+/// Whether an IP header is right, as far as a backend looks: one with options it does not.
+fn has_right_header(frame: &[u8], packet: &Decoded) -> bool {
+    let header = &frame[usize::from(packet.ip_offset)..];
+    let halves = header[..20].chunks(2);
+    let sum: u32 = halves
+        .map(|it| u32::from(it[0]) << 8 | u32::from(it[1]))
+        .sum();
+    packet.key.version == 6 || header[0] & 15 == 5 && (sum & 0xffff) + (sum >> 16) == 0xffff
 }
 
 /// Whether a backend finds a packet's flow.

@@ -231,11 +231,17 @@ pub(crate) fn withheld(flow: &mut Flow, mut extra: Option<&mut Extra>, counts: &
         if flow.hot.tcp.of(side) == Endpoint::RESET {
         } else if advance > i32::from(segment.len == 0) {
             flow.hot.next_seq[side] = segment.end;
-        } else if counts[side].in_turn && advance <= 0 {
-            // Each followed the one before, which was sent again.
-            for _ in 0..counts[side].data_packets {
-                repeated(flow, extra.as_deref_mut(), &segment);
-            }
+        } else if counts[side].in_turn && advance <= 0 && segment.len != 0 {
+            // Each followed the one before: all came late or were sent again.
+            let others = u32::try_from(counts[side].data_packets - 1).unwrap_or(u32::MAX);
+            let late = flow.sides[side].out_of_order;
+            repeated(flow, extra.as_deref_mut(), &segment);
+            let counters = &mut flow.sides[side];
+            let counter = match counters.out_of_order == late {
+                true => &mut counters.retransmitted,
+                false => &mut counters.out_of_order,
+            };
+            *counter = counter.saturating_add(others);
         }
     }
     // They acknowledge each other.

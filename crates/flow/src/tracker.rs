@@ -53,7 +53,7 @@ use crate::ports;
 use crate::record::{EndReason, FlowIdentity, FlowRecord, FlowSide};
 use crate::tcp::{self, Reuse};
 use crate::wheel::{Link, Links, NONE, TICK_SHIFT, Wheel};
-use crate::withheld::Waiting;
+use crate::withheld::{self, Waiting};
 
 /// What a tracker has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -546,7 +546,7 @@ impl FlowTracker {
     fn slow_path(&mut self, packet: &Decoded, id: u32, tunnels: &[Tunnel]) -> PacketFlow {
         let mut id = id;
         if !self.withheld.is_empty()
-            && self.catch_up(id, |_| false)
+            && self.catch_up(id, |counts| withheld::is_behind(packet, counts))
             && let Some(flow) = self.goes_on(packet, FlowId(id))
         {
             return flow;

@@ -6,9 +6,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use flowgauge_wire::{Direction, FoldedState, Nanos, TcpFlags};
+use flowgauge_wire::{Decoded, Direction, FoldedState, Nanos, TcpFlags};
 
 use crate::flow::{Flow, UDP};
+use crate::holes::delta;
 use crate::packet_flow::FlowId;
 use crate::tcp;
 use crate::tracker::FlowTracker;
@@ -59,7 +60,7 @@ pub struct Turn {
 }
 
 /// What was counted of a flow at once, by direction.
-type Counts = [Withheld; 2];
+pub(crate) type Counts = [Withheld; 2];
 
 /// How much later than a packet's time it is processed at most: a ring's blocks are handed over within this time.
 const LATE: Nanos = Nanos(200_000_000);
@@ -123,7 +124,7 @@ impl FlowTracker {
         }
     }
 
-    /// Counts what was kept away of a flow, as far as it has got there or that is late. Returns whether there was any.
+    /// Counts what was kept away of a flow, as far as the flow has got there or it waits for nothing more. Returns whether there was any.
     pub(crate) fn catch_up(&mut self, id: u32, is_late: impl Fn(&Counts) -> bool) -> bool {
         let mut is_any = false;
         while let Some(waiting) = self.withheld.0.get_mut(&id)
@@ -174,6 +175,21 @@ impl FlowTracker {
             tcp::withheld(flow, self.extras.existing(flow), counts);
         }
     }
+}
+
+/// Whether a packet came behind the beginning of what was kept away, which it or what it acknowledges is beyond. (Of those before, the
+/// last one ends there.)
+pub(crate) fn is_behind(packet: &Decoded, counts: &Counts) -> bool {
+    /// Numbers further away are forged.
+    const MOST: i32 = 1 << 30;
+    let side = packet.direction.index();
+    let is_beyond = |number: u32, side: usize| {
+        let first = counts[side].first_seq;
+        first.is_some_and(|first| (1..MOST).contains(&delta(number, first)))
+    };
+    let is_acknowledgement = packet.tcp_flags.contains(TcpFlags::ACK);
+    is_beyond(packet.seq.wrapping_add(packet.payload_len), side)
+        || is_acknowledgement && is_beyond(packet.ack, 1 - side)
 }
 
 /// Whether a flow is where what was kept away of it begins.

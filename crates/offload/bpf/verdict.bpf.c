@@ -72,7 +72,7 @@ struct slot {
 	// Packets that came out of turn, and up to which of them user space has taken what was counted before.
 	__u32 breaks;
 	__u32 taken;
-	// By direction, what came of it.
+	// By direction, what came of it, and when: in units, above CAME.
 	__u32 came[2];
 };
 
@@ -97,7 +97,9 @@ struct settings {
 	// So many slots are there for losses of flows, from this one on; 0: they are counted in all alone.
 	__u32 end;
 	__u32 first;
-	__u32 padding[2];
+	// After so many units of silence a packet in turn comes: it may be of another flow.
+	__u32 silence;
+	__u32 padding;
 	// Packets of which only headers were copied, what was kept away, and what was lost to overload: on lines that others do not read.
 	__u64 cut;
 	__u64 packets;
@@ -128,7 +130,7 @@ struct limits {
 
 enum { ALL, HEADERS, NONE, OUT_OF_TURN, MODES = 3, ANY, BEYOND = 8, VLAN = 8, PRIORITIES = 256 };
 #define RUN (1U << 31)
-enum { SEGMENT = 1, ACKNOWLEDGEMENT = 2, DATA = 4 };
+enum { SEGMENT = 1, ACKNOWLEDGEMENT = 2, DATA = 4, CAME = 3, UNIT = 20 };
 #define FAR (1U << 20)
 #define NOWHERE (~0U)
 enum { V6 = 1 << 7 };
@@ -232,6 +234,8 @@ struct packet {
 	__u32 seq;
 	__u32 ack;
 	__u32 window;
+	// Whether its IP header is not known to be right.
+	__u32 is_doubtful;
 };
 
 enum { ETHERNET = 14, IPV4 = 20, IPV6 = 40, TCP = 20, UDP = 8 };
@@ -302,6 +306,12 @@ INLINE int decode(const void *frame, __u32 len, int tags, loader load, struct pa
 		packet->ip_len = be16(ip + 2);
 		end = at + packet->ip_len;
 		at += header;
+		// With options user space looks at it.
+		const __u16 *halves = (const __u16 *)ip;
+		__u32 sum = 0;
+		for (int half = 0; half < IPV4 / 2; half++)
+			sum += halves[half];
+		packet->is_doubtful = header != IPV4 || (sum & 0xffff) + (sum >> 16) != 0xffff;
 		packet->version = 4;
 		packet->protocol = ip[9];
 		packet->source[0] = packet->destination[0] = 0;
@@ -406,27 +416,32 @@ INLINE void mark(__u32 number) {
 		__sync_fetch_and_or(bits, bit);
 }
 
-// Whether a packet is the next of its connection, as Flow::is_next of crates/flow, and user space knows of all before that were not.
-INLINE int is_in_turn(const struct packet *packet, __u32 direction, __u32 number, struct slot *slot) {
+// Whether a packet is the next of its flow, and user space knows of all before that were not: of TCP as Flow::is_next of crates/flow.
+INLINE int is_in_turn(const struct packet *packet, __u32 direction, __u32 number, struct slot *slot, const struct settings *settings) {
 	struct turn *own = &slot->turns[direction & 1], *peer = &slot->turns[~direction & 1];
-	__u32 *came = &slot->came[direction & 1];
-	__u32 kind = packet->payload ? DATA : ACKNOWLEDGEMENT, fin = packet->flags & FIN;
-	__u32 end = packet->seq + packet->payload + fin;
-	int is_known = *came & slot->came[~direction & 1] & SEGMENT;
-	int is_next = (packet->flags & (FIN | SYN | RST | ACK)) == ACK && packet->window && *came & kind && packet->seq == own->next &&
-	              packet->ack - own->acked <= FAR && (__s32)(peer->next - packet->ack) >= 0;
+	__u32 *came = &slot->came[direction & 1], other = slot->came[~direction & 1];
+	__u32 now = coarse() >> UNIT << CAME, is_known = *came & other & SEGMENT;
+	int is_next = !packet->is_doubtful && (now - (*came & ~7U) < settings->silence || now - (other & ~7U) < settings->silence);
+	if (packet->protocol != 6) {
+		*came = now | SEGMENT;
+	} else {
+		__u32 kind = packet->payload ? DATA : ACKNOWLEDGEMENT, fin = packet->flags & FIN;
+		__u32 end = packet->seq + packet->payload + fin;
+		is_next = is_next && (packet->flags & (FIN | SYN | RST | ACK)) == ACK && packet->window && *came & kind &&
+		          packet->seq == own->next && packet->ack - own->acked <= FAR && (__s32)(peer->next - packet->ack) >= 0;
+		// One number before an acknowledgement may be a FIN that comes later.
+		__s32 least = packet->payload | fin ? 0 : 1;
+		if (!(*came & SEGMENT) || (__s32)(end - own->next) > least)
+			own->next = end;
+		if (packet->flags & ACK && (!(*came & SEGMENT) || (__s32)(packet->ack - own->acked) > 0))
+			own->acked = packet->ack;
+		*came = now | (*came & 7) | SEGMENT | (packet->flags & (FIN | RST) ? 0 : kind);
+	}
 	int counts = is_known && is_next && slot->breaks == slot->taken;
 	if (is_known && !is_next) {
 		__sync_fetch_and_add(&slot->breaks, 1);
 		mark(number);
 	}
-	// One number before an acknowledgement may be a FIN that comes later.
-	__s32 least = packet->payload | fin ? 0 : 1;
-	if (!(*came & SEGMENT) || (__s32)(end - own->next) > least)
-		own->next = end;
-	if (packet->flags & ACK && (!(*came & SEGMENT) || (__s32)(packet->ack - own->acked) > 0))
-		own->acked = packet->ack;
-	*came |= SEGMENT | (packet->flags & (FIN | RST) ? 0 : kind);
 	return counts;
 }
 
@@ -554,7 +569,7 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 				side = &slot->sides[direction];
 				if (mode == OUT_OF_TURN) {
 					run = slot->taken | RUN;
-					mode = packet.protocol != 6 || is_in_turn(&packet, direction, *number, slot) ? NONE : HEADERS;
+					mode = is_in_turn(&packet, direction, *number, slot, settings) ? NONE : HEADERS;
 				}
 			}
 		}

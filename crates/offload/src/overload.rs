@@ -31,6 +31,7 @@ pub(crate) mod word {
     pub(super) const BLOCK: usize = 4;
     pub(super) const BASE: usize = 5;
     pub(super) const END: usize = 6;
+    pub(crate) const SILENCE: usize = 7;
     pub(crate) const CUT: usize = 8;
     pub(crate) const WITHHELD: usize = 9;
     pub(crate) const LOST: usize = 11;

@@ -23,6 +23,10 @@ pub(crate) const VLAN: u32 = 8;
 const ANY_VLAN: u32 = 4;
 const BEYOND: u32 = 8;
 
+/// Nanoseconds of the unit of time there, as a power of 2.
+pub(crate) const UNIT: u32 = 20;
+const STEP: u64 = 20_000_000;
+
 /// The bits of a mode, and all of them: what comes in turn is kept away.
 const MODES: u64 = 3;
 const IN_TURN: u64 = 3;
@@ -87,8 +91,12 @@ impl<'a> Slot<'a> {
         {
             // Until it is told so, the kernel does not look at these.
             let turn = |turn: Turn| u64::from(turn.next) | u64::from(turn.acked) << 32;
-            let came =
-                |turn: Turn| 1 | u64::from(turn.acknowledgements) << 1 | u64::from(turn.data) << 2;
+            // The kernel's clock goes in steps: it is not behind that.
+            let now = flowgauge_sys::bpf::clock().saturating_sub(STEP) >> UNIT << 3;
+            let now = now & u64::from(u32::MAX);
+            let came = |turn: Turn| {
+                now | 1 | u64::from(turn.acknowledgements) << 1 | u64::from(turn.data) << 2
+            };
             self.0[TURNS].store(turn(low), Ordering::Relaxed);
             self.0[TURNS + 1].store(turn(high), Ordering::Relaxed);
             self.0[CAME].store(came(low) | came(high) << 32, Ordering::Relaxed);

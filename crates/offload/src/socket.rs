@@ -26,7 +26,7 @@ use flowgauge_wire::{Batch, FlowKey, Ledger, Nanos};
 use crate::classic::translate;
 use crate::error::Error;
 use crate::overload::{Losses, Ring, tell_ring, word};
-use crate::slots::{SLOT, Seen, Slot, VLAN, mode};
+use crate::slots::{SLOT, Seen, Slot, UNIT, VLAN, mode};
 
 /// `bpf/verdict.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/verdict.o"));
@@ -35,6 +35,8 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/ve
 pub const DEFAULT_FLOWS: u32 = 1 << 17;
 /// A slot whose flow was taken out of the table may still be counted in this long, by another processor.
 pub(crate) const GRACE: Duration = Duration::from_millis(10);
+/// Shorter than any usual timeout of flows.
+const SILENCE: Duration = Duration::from_millis(200);
 /// The map of what filters go on with.
 const NEXT: &str = "next";
 /// Words of the map `syns`, and keys of the hash of flows there.
@@ -305,9 +307,17 @@ impl SocketFilter {
             any: 0,
             counters: Arc::new(Counters::new(setting)),
         };
+        filter.set_silence(SILENCE);
         filter.begin(1);
         filter.tell_flows();
         Ok(filter)
+    }
+
+    /// After so long a packet comes that is the next of its flow, as it may be of another by then.
+    pub fn set_silence(&self, silence: Duration) {
+        let units = silence.as_nanos() as u64 >> UNIT << 3;
+        let units = units.min(u32::MAX.into());
+        self.counters.setting.words()[word::SILENCE].store(units, Ordering::Relaxed);
     }
 
     /// What it has done, to be read from elsewhere.

@@ -32,6 +32,18 @@ struct Gathered {
     /// Where its bytes are in the buffer's memory, or [`MOST`] and the number of a large one.
     offset: u32,
     way: Way,
+    /// Whether a VLAN tag was put back that the kernel had taken out.
+    has_tag: bool,
+}
+
+/// A packet as it is delivered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delivery {
+    pub(crate) header: *const Header,
+    pub(crate) data: *const u8,
+    pub(crate) way: Way,
+    /// Whether filters, as the kernel's, have not seen the VLAN tag in it.
+    pub(crate) has_tag: bool,
 }
 
 /// Whether the host has sent a packet.
@@ -196,6 +208,7 @@ impl Buffer {
             header: *header,
             offset: offset as u32,
             way,
+            has_tag: false,
         });
         self.descriptors.push(PacketDescriptor {
             time: Nanos::ZERO,
@@ -237,7 +250,7 @@ impl Buffer {
         packet.map_or(0, |packet| packet.header.captured_len)
     }
 
-    /// Says that a packet that is not classified yet begins there, as it has so many bytes more, of which `most` are captured.
+    /// Says that a packet that is not classified yet begins there, as a tag of so many bytes is in it; of all `most` are captured.
     pub(crate) fn lengthen(&mut self, number: usize, offset: u32, by: u32, most: u32) {
         let classified = self.packets.len() - self.descriptors.len();
         let descriptor = self.descriptors.get_mut(number - classified);
@@ -246,6 +259,7 @@ impl Buffer {
             header.captured_len = (header.captured_len + by).min(most);
             header.wire_len += by;
             (packet.offset, descriptor.offset) = (offset, offset);
+            packet.has_tag = true;
             descriptor.captured_len = header.captured_len;
             descriptor.wire_len = header.wire_len;
         }
@@ -269,9 +283,9 @@ impl Buffer {
         self.is_sealed
     }
 
-    /// The packet whose turn it is: its header and its bytes, which stay there until [`Buffer::clear`].
+    /// The packet whose turn it is: its header and its bytes stay there until [`Buffer::clear`].
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<(*const Header, *const u8, Way)> {
+    pub(crate) fn pop(&mut self) -> Option<Delivery> {
         if !self.is_sealed {
             return None;
         }
@@ -282,7 +296,12 @@ impl Buffer {
                 prefetch_address(self.data(next).wrapping_add(64 * line));
             }
         }
-        Some((&raw const packet.header, self.data(packet), packet.way))
+        Some(Delivery {
+            header: &raw const packet.header,
+            data: self.data(packet),
+            way: packet.way,
+            has_tag: packet.has_tag,
+        })
     }
 
     #[inline]

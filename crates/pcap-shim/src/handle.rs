@@ -16,7 +16,7 @@ use flowgauge_sys::packet::{BorrowedSocket, statistics};
 use flowgauge_wire::LinkType;
 use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard};
 
-use crate::buffer::{Buffer, Way};
+use crate::buffer::{Buffer, Delivery, Way};
 use crate::counts::{Counts, add};
 use crate::descriptor::{Descriptor, Event, wait};
 use crate::gather::{Gatherer, Kind, Progress};
@@ -368,15 +368,15 @@ impl Handle {
         // SAFETY: the caller's promise.
         let buffer = unsafe { self.reader() }.source.buffer()?;
         loop {
-            let (header, data, way) = buffer.pop()?;
+            let packet = buffer.pop()?;
             let is_asked = buffer.filter != self.filter_number();
-            // SAFETY: both point to a packet of the buffer.
-            if is_asked && !unsafe { self.passes(header, data) } || !self.is_wanted(way) {
+            // SAFETY: it is a packet of the buffer.
+            if is_asked && !unsafe { self.passes(&packet) } || !self.is_wanted(packet.way) {
                 add(&self.counts.refused, 1);
                 continue;
             }
             add(&self.counts.delivered, 1);
-            return Some((header, data));
+            return Some((packet.header, packet.data));
         }
     }
 
@@ -384,19 +384,28 @@ impl Handle {
     /// ring then.
     ///
     /// # Safety
-    /// They must point to a header, and to as many bytes as it says.
+    /// It must point to a header, and to as many bytes as that says.
     #[cold]
-    unsafe fn passes(&self, header: *const Header, data: *const u8) -> bool {
+    unsafe fn passes(&self, packet: &Delivery) -> bool {
+        const TAG: core::ops::Range<usize> = 12..16;
         // SAFETY: the caller's promise.
         let (header, data) = unsafe {
-            let header = &*header;
+            let header = &*packet.header;
             let len = header.captured_len as usize;
-            (header, core::slice::from_raw_parts(data, len))
+            (header, core::slice::from_raw_parts(packet.data, len))
         };
         let filter = self.filter.lock();
-        filter
-            .as_ref()
-            .is_none_or(|filter| filter.matches(data, header.wire_len))
+        let Some(filter) = filter.as_ref() else {
+            return true;
+        };
+        match packet.has_tag {
+            true if data.len() >= TAG.end => {
+                // As the kernel's filter sees it.
+                let untagged = [&data[..TAG.start], &data[TAG.end..]].concat();
+                filter.matches(&untagged, header.wire_len - TAG.len() as u32)
+            }
+            _ => filter.matches(data, header.wire_len),
+        }
     }
 
     /// Gets another buffer, now that all of the last one was delivered.

@@ -156,8 +156,13 @@ impl User {
         let bad =
             |what: &str, hint: &str| BadFile::new(format!("{}: {what}", path.display()), hint);
         let user: User = toml::from_str(&text).map_err(|error| {
-            // The text that an error shows would be a password.
-            bad(error.message(), "see docs/rmon.md for what it holds")
+            // The text that an error shows can be a password.
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+            bad(
+                &format!("line {line} is not as it should be"),
+                "NAME = \"TEXT\", see docs/rmon.md for the names",
+            )
         })?;
         user.check().map_err(|(what, hint)| bad(&what, hint))?;
         Ok(user)
@@ -209,8 +214,8 @@ impl User {
                     "AES-192" => Cipher::Aes192,
                     "AES-256" => Cipher::Aes256,
                     "DES" => Cipher::Des,
-                    other => {
-                        let what = format!("privacy = {other:?} is unknown");
+                    _ => {
+                        let what = "this privacy is unknown".to_owned();
                         return Err((what, "AES, AES-192, AES-256 or DES"));
                     }
                 };
@@ -227,8 +232,8 @@ impl User {
             Some("SHA-256") => AuthProtocol::Sha256,
             Some("SHA-384") => AuthProtocol::Sha384,
             Some("SHA-512") => AuthProtocol::Sha512,
-            Some(other) => {
-                let what = format!("authentication = {other:?} is unknown");
+            Some(_) => {
+                let what = "this authentication is unknown".to_owned();
                 return Err((what, "SHA-256, SHA-224, SHA-384, SHA-512, SHA or MD5"));
             }
         };
@@ -302,8 +307,7 @@ fn answers(
     session: &mut Option<Box<SyncSession>>,
     questions: &[(Asker, Oid)],
 ) -> Result<Vec<Option<i128>>, String> {
-    let names: Vec<snmp2::Oid<'_>> = questions.iter().filter_map(|(_, name)| of(name)).collect();
-    let names: Vec<&snmp2::Oid<'_>> = names.iter().collect();
+    let names: Vec<Option<snmp2::Oid<'_>>> = questions.iter().map(|(_, name)| of(name)).collect();
     let is_new = session.is_none();
     for is_last in [is_new, true] {
         let asked = match session {
@@ -332,13 +336,18 @@ fn of(name: &Oid) -> Option<snmp2::Oid<'static>> {
     snmp2::Oid::from(&numbers).ok()
 }
 
+/// One for each name; none for what is no name to SNMP.
 fn values(
     session: &mut SyncSession,
-    names: &[&snmp2::Oid<'_>],
+    names: &[Option<snmp2::Oid<'_>>],
 ) -> Result<Vec<Option<i128>>, Error> {
-    let answer = match session.get_many(names) {
+    let asked: Vec<&snmp2::Oid<'_>> = names.iter().flatten().collect();
+    if asked.is_empty() {
+        return Ok(vec![None; names.len()]);
+    }
+    let answer = match session.get_many(&asked) {
         // The agent's clock has become known.
-        Err(Error::AuthUpdated) => session.get_many(names)?,
+        Err(Error::AuthUpdated) => session.get_many(&asked)?,
         answer => answer?,
     };
     // An error is one of a whole request.
@@ -347,8 +356,9 @@ fn values(
         .varbinds
         .map(|(name, value)| (name.to_id_string(), number(&value).filter(|_| is_whole)))
         .collect();
-    let value = |name: &&snmp2::Oid<'_>| found.get(&name.to_id_string()).copied().flatten();
-    Ok(names.iter().map(value).collect())
+    let value = |name: &snmp2::Oid<'_>| found.get(&name.to_id_string()).copied().flatten();
+    let values = names.iter().map(|name| name.as_ref().and_then(value));
+    Ok(values.collect())
 }
 
 fn number(value: &Value<'_>) -> Option<i128> {

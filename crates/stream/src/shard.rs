@@ -15,7 +15,7 @@ use crate::fragments::{Fragments, Refused};
 use crate::handler::Handler;
 use crate::offload::{FlowWant, Interest, Loser, Overload, Packets, Verdicts, Vlan, Wanted};
 use crate::statistics::ShardStatistics;
-use crate::streams::{FollowStreams, Streams, TCP, stream_id};
+use crate::streams::{FollowStreams, Streams, TCP, UDP, stream_id};
 use crate::vlans::{VlanAware, Vlans};
 use crate::wants::Want;
 
@@ -603,9 +603,11 @@ fn of_record(flow: FlowId, tracker: &FlowTracker) -> [Packets; 2] {
     }
 }
 
-/// The VLANs that packets of a flow are in, by direction, where they can be told from those of all others.
+/// The VLANs that packets of a flow are in, by direction, where they can be told from those of all others. (A datagram to the port of a
+/// tunnel can be of any flow.)
 fn vlans_of(key: &FlowKey, config: &ShardConfig, vlans: &Vlans) -> Option<[Vlan; 2]> {
-    if config.decode.separate_tunnels && key.context != 0 {
+    let is_tunnel = key.protocol == UDP && config.decode.is_tunnel(key.low_port, key.high_port);
+    if is_tunnel || config.decode.separate_tunnels && key.context != 0 {
         return None;
     }
     match config.vlans {

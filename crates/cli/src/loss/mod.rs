@@ -46,9 +46,10 @@ struct Report<'a> {
     options: &'a LossOptions,
     names: Vec<String>,
     comparison: Comparison,
-    /// Packets that points counted, and those of them that were not compared.
+    /// Packets that points counted, and those of them that were not compared, or are of flows that one point alone saw.
     packets: u64,
     uncompared: u64,
+    one_sided: u64,
     writer: RecordWriter,
     chart: Chart,
 }
@@ -77,6 +78,7 @@ impl<'a> Report<'a> {
             chart: Chart::new(options.every),
             packets: 0,
             uncompared: 0,
+            one_sided: 0,
             names,
             options,
         })
@@ -96,7 +98,8 @@ impl<'a> Report<'a> {
                         ..
                     } = row.sums;
                     self.packets += sent + received + one_sided + uncompared;
-                    self.uncompared += row.sums.uncompared;
+                    self.uncompared += uncompared;
+                    self.one_sided += one_sided;
                 }
                 _ => {}
             }
@@ -118,7 +121,9 @@ impl<'a> Report<'a> {
         let (uncompared, packets) = (self.uncompared, self.packets);
         let silent = self.comparison.silent().map(|point| &*self.names[point]);
         let silent: Vec<&str> = silent.collect();
-        let is_nothing = packets > 0 && uncompared == packets && !silent.is_empty();
+        let is_nothing = packets > 0
+            && uncompared + self.one_sided == packets
+            && (self.one_sided > 0 || !silent.is_empty());
         if packets == 0 && !self.options.output.common.quiet {
             say!(
                 "note: nothing was compared: no point saw an IP packet{}",
@@ -128,7 +133,11 @@ impl<'a> Report<'a> {
                 }
             );
         }
-        if !is_nothing && uncompared > packets / 10 && !self.options.output.common.quiet {
+        if is_nothing || uncompared <= packets / 10 || self.options.output.common.quiet {
+        } else if !silent.is_empty() {
+            let silent = silent.join(", ");
+            say!("note: {silent} saw none of {packets} packets: nothing was compared there");
+        } else {
             say!(
                 "note: {uncompared} of {packets} packets counted at the points were not compared, being before the first \
                  mark of their flow or behind the last; a shorter --every or more --marks compare more"
@@ -139,12 +148,13 @@ impl<'a> Report<'a> {
         if let Some(path) = &self.options.svg {
             write_file(path, &self.chart.svg(&self.names))?;
         }
+        let what = match silent.is_empty() {
+            true => format!("no two points saw packets of one flow ({packets} in all)"),
+            false => format!("{} saw none of {packets} packets", silent.join(", ")),
+        };
         match is_nothing {
             true => Err(Failure::run(
-                format!(
-                    "nothing was compared: {} saw none of {packets} packets",
-                    silent.join(", ")
-                ),
+                format!("nothing was compared: {what}"),
                 Some("is the link up, and does this traffic pass there?".to_owned()),
             )),
             false => Ok(()),

@@ -296,7 +296,11 @@ mod tests {
         }
         let page = include_str!("../../../../docs/rmon.md");
         let (_, table) = page.split_once("| numbers | protocols |").unwrap();
-        let names = table.lines().filter(|line| line.contains(" to "));
+        let rows = table
+            .lines()
+            .skip(1)
+            .take_while(|line| line.starts_with('|'));
+        let names = rows.filter(|line| line.contains(" to "));
         let names = names.flat_map(|line| line.split('|').nth(2).unwrap().split(','));
         let numbers: BTreeMap<&str, u16> = names.map(str::trim).zip(1..).collect();
         assert_eq!(numbers.len(), known.len());

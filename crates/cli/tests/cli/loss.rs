@@ -158,7 +158,38 @@ fn a_point_that_saw_nothing_is_named() {
     // Others are compared beside it.
     let other = points.folder.file("b.pcap");
     let done = run(&["loss", "-r", whole, other.to_str().unwrap(), empty]);
-    assert_eq!(done.status.code(), Some(0));
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(0), "{said}");
+    assert!(said.contains(&format!("{empty} saw none of ")), "{said}");
+}
+
+/// Where each point saw flows that no other did, as where nothing passes between them.
+#[test]
+fn points_that_saw_different_flows_compare_nothing() {
+    let points = Points::new("loss-apart", 0);
+    let whole = points.folder.file("a.pcap");
+    let files = ["one.pcap", "other.pcap"].map(|name| points.folder.file(name));
+    let mut kinds = [Vec::new(), Vec::new()];
+    let mut source = flowgauge_capture::open(&whole).unwrap();
+    while let Some(batch) = source.next_batch().unwrap() {
+        for packet in batch.packets {
+            let frame = &batch.memory[packet.offset as usize..][..packet.captured_len as usize];
+            let is_tcp = frame[12..14] == [8, 0] && frame[23] == 6;
+            kinds[usize::from(is_tcp)].push((packet.time.0, frame.to_vec()));
+        }
+    }
+    for (packets, file) in kinds.iter().zip(&files) {
+        assert!(!packets.is_empty());
+        write(packets, file);
+    }
+    let [one, other] = files.each_ref().map(|file| file.to_str().unwrap());
+    let done = run(&["loss", "-r", one, other]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("no two points saw packets of one flow"),
+        "{said}"
+    );
 }
 
 fn write(packets: &[(u64, Vec<u8>)], path: &Path) {

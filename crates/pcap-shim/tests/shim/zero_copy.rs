@@ -195,6 +195,29 @@ fn a_later_filter_is_obeyed() {
     }
 }
 
+/// A filter sees packets without the tag that the kernel took out, also where it has just been set.
+#[test]
+fn a_first_filter_sees_no_tags() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let frames = tagged();
+    // Inner tags stay where they are.
+    let expected = frames.len() / 4 * 3;
+    let cable = Cable::of(&lab, frames);
+    let all = format!("l:{expected}");
+    let mut first = None;
+    for way in WAYS {
+        let mut reading = Reading::new(&lab, way, &[], &["f:udp", "w", &all, "S"]);
+        reading.until_it_waits();
+        cable.send(&lab, reading.sockets());
+        reading.go_on();
+        let (output, told) = reading.end();
+        let got = packets(&output);
+        assert_eq!(got.len(), expected, "{way:?}");
+        assert!(*first.get_or_insert(got.clone()) == got, "{way:?}");
+        assert_eq!(told.map_or(0, |told| told.of("refused")), 0);
+    }
+}
+
 /// What the host sends is left out, and comes again, as the program says; also of packets that were there before.
 #[test]
 fn a_later_direction_is_obeyed() {

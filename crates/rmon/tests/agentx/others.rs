@@ -173,9 +173,9 @@ fn accounts_that_cannot_be_are_refused() {
         (format!("{user}password = \"short\""), "too short"),
         (
             format!("{user}password = \"long enough\"\nprivacy = \"ROT13\"\nsecret = \"12345678\""),
-            "privacy = \"ROT13\" is unknown",
+            "this privacy is unknown",
         ),
-        ("nobody = 1".to_owned(), "unknown field `nobody`"),
+        ("nobody = 1".to_owned(), "line 1 is not as it should be"),
     ] {
         secret(folder.path(), &text);
         let error = User::read(&path).unwrap_err();

@@ -69,6 +69,25 @@ pub struct DecodeOptions {
     pub separate_tunnels: bool,
 }
 
+impl DecodeOptions {
+    /// The ports of tunnels over UDP.
+    fn tunnel_ports(&self) -> [&Vec<u16>; 5] {
+        [
+            &self.vxlan_ports,
+            &self.geneve_ports,
+            &self.gtpu_ports,
+            &self.teredo_ports,
+            &self.ayiya_ports,
+        ]
+    }
+
+    /// Whether datagrams between these ports can carry a tunnel that is taken off.
+    pub fn is_tunnel(&self, low: u16, high: u16) -> bool {
+        let has = |ports: &Vec<u16>| ports.contains(&low) || ports.contains(&high);
+        self.decapsulate && self.tunnel_ports().into_iter().any(has)
+    }
+}
+
 impl Default for DecodeOptions {
     fn default() -> DecodeOptions {
         DecodeOptions {
