@@ -25,6 +25,7 @@ const BEYOND: u32 = 8;
 
 /// Nanoseconds of the unit of time there, as a power of 2.
 pub(crate) const UNIT: u32 = 20;
+/// Steps of the kernel's clock that is read there are shorter, in nanoseconds.
 const STEP: u64 = 20_000_000;
 
 /// The bits of a mode, and all of them: what comes in turn is kept away.
@@ -91,7 +92,7 @@ impl<'a> Slot<'a> {
         {
             // Until it is told so, the kernel does not look at these.
             let turn = |turn: Turn| u64::from(turn.next) | u64::from(turn.acked) << 32;
-            // The kernel's clock goes in steps: it is not behind that.
+            // Not ahead of the kernel's clock.
             let now = flowgauge_sys::bpf::clock().saturating_sub(STEP) >> UNIT << 3;
             let now = now & u64::from(u32::MAX);
             let came = |turn: Turn| {

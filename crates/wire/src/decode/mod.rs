@@ -125,15 +125,8 @@ impl Decoder {
     pub fn new(options: DecodeOptions) -> Decoder {
         let mut ports = PortFilter::default();
         if options.decapsulate {
-            for list in [
-                &options.vxlan_ports,
-                &options.geneve_ports,
-                &options.gtpu_ports,
-                &options.teredo_ports,
-                &options.ayiya_ports,
-            ] {
-                list.iter().for_each(|&port| ports.insert(port));
-            }
+            let all = options.tunnel_ports().into_iter().flatten();
+            all.for_each(|&port| ports.insert(port));
         }
         Decoder { options, ports }
     }
