@@ -34,6 +34,8 @@ pub(crate) struct Table {
     decoded: DecodedBatch,
     pub(crate) withheld: u64,
     pub(crate) cut: u64,
+    /// Of what was withheld, packets in turn.
+    pub(crate) in_turn: u64,
     /// After so many nanoseconds a packet comes that is the next of its flow; 0: 200 ms.
     pub(crate) silence: u64,
 }
@@ -50,35 +52,47 @@ struct Turns {
     sides: Option<[Turn; 2]>,
     /// When the last packet came.
     last: Option<u64>,
-    /// What was counted before a packet out of turn has to be taken before more is.
+    /// A packet came out of turn that was not processed: nothing is counted.
     is_broken: bool,
+    /// ... and has been by the next poll.
+    is_seen: bool,
 }
 
 impl From<&[Wanted; 2]> for Turns {
     fn from(wanted: &[Wanted; 2]) -> Turns {
         let sides = match wanted.map(|wanted| wanted.packets) {
-            [Packets::OutOfTurn(low), Packets::OutOfTurn(high)] => Some([low, high]),
+            [
+                Packets::OutOfTurn(low) | Packets::Followed(low),
+                Packets::OutOfTurn(high) | Packets::Followed(high),
+            ] => Some([low, high]),
             _ => None,
         };
         Turns {
             sides,
             last: None,
             is_broken: false,
+            is_seen: false,
         }
     }
 }
 
 impl Turns {
+    fn mark(&mut self) {
+        (self.is_broken, self.is_seen) = (true, false);
+    }
+
     /// Whether a packet is the next of its connection, and may be counted.
     fn take(&mut self, packet: &Decoded, is_right: bool, silence: u64) -> bool {
         if packet.tcp_flags.contains(TcpFlags::SYN) {
-            self.is_broken = true;
+            self.mark();
             return false;
         }
         let last = self.last.replace(packet.time.0);
         let is_due = last.is_none_or(|last| packet.time.0 < last.saturating_add(silence));
         if packet.key.protocol != 6 {
-            self.is_broken |= !is_due || !is_right;
+            if !is_due || !is_right {
+                self.mark();
+            }
             return !self.is_broken;
         }
         let before = |a: u32, b: u32| (a.wrapping_sub(b) as i32) < 0;
@@ -102,7 +116,6 @@ impl Turns {
                 own.acknowledgements
             };
         let counts = is_next && !self.is_broken;
-        self.is_broken |= !is_next;
         let end = packet.seq.wrapping_add(packet.payload_len);
         let end = end.wrapping_add(u32::from(fin));
         let is_ahead = match has_data || fin {
@@ -117,6 +130,9 @@ impl Turns {
             own.data |= has_data;
             own.acknowledgements |= !has_data;
         }
+        if !is_next {
+            self.mark();
+        }
         counts
     }
 }
@@ -128,7 +144,8 @@ impl Offload for Card {
         let alike = table.flows.entry(five_tuple(&flow.key)).or_default();
         let same = alike.iter_mut().find(|it| it.flow == *flow);
         if let (Verdict::Less(wanted), Some(told)) = (verdict, same) {
-            if told.turns.sides.is_none() {
+            let is_counted = |it: &Wanted| matches!(it.packets, Packets::OutOfTurn(_));
+            if !told.wanted.iter().any(is_counted) {
                 told.turns = Turns::from(&wanted);
             }
             told.wanted = wanted;
@@ -160,7 +177,8 @@ impl Offload for Card {
         let mut table = self.table();
         let counters = core::mem::take(&mut table.counters);
         for told in table.flows.values_mut().flatten() {
-            told.turns.is_broken = false;
+            let turns = &mut told.turns;
+            turns.is_broken &= !core::mem::replace(&mut turns.is_seen, turns.is_broken);
         }
         drop(table);
         for (flow, withheld) in counters.into_values() {
@@ -215,7 +233,7 @@ impl Card {
             };
             let mut packets = wanted.packets;
             let is_in_turn = matches!(packets, Packets::OutOfTurn(_));
-            if is_in_turn {
+            if is_in_turn || matches!(packets, Packets::Followed(_)) {
                 let turns = told.as_mut().map(|told| &mut told.turns);
                 let turns = turns.expect("of others headers are wanted, at least");
                 let silence = match table.silence {
@@ -224,17 +242,17 @@ impl Card {
                 };
                 let frame = &batch.memory[batch.packets[at].offset as usize..];
                 let is_next = turns.take(packet, has_right_header(frame, packet), silence);
-                packets = if is_next {
-                    Packets::None
-                } else {
-                    Packets::Headers
+                packets = match (is_in_turn, is_next) {
+                    (false, _) => Packets::All,
+                    (true, true) => Packets::None,
+                    (true, false) => Packets::Headers,
                 };
             }
             if packet.tcp_flags.intersects(CONTROL) {
                 continue;
             }
             match packets {
-                Packets::All | Packets::OutOfTurn(_) => {}
+                Packets::All | Packets::OutOfTurn(_) | Packets::Followed(_) => {}
                 Packets::Headers if packet.payload_len != 0 => {
                     let descriptor = &mut passed[at];
                     descriptor.captured_len = descriptor.captured_len.min(packet.payload_offset);
@@ -245,6 +263,7 @@ impl Card {
                     let told = told.expect("of others headers are wanted, at least");
                     kept[at] = true;
                     table.withheld += 1;
+                    table.in_turn += u64::from(is_in_turn);
                     let counters = table.counters.entry(told.flow.uid);
                     let (_, both) = counters.or_insert((told.flow, Default::default()));
                     count(&mut both[direction], packet);

@@ -31,7 +31,7 @@ struct key {
 	__u32 kind;
 };
 
-// The first packet that was kept away after user space had looked; of those in turn, after it had taken what came before.
+// The first packet that was kept away after user space had looked; of those in turn, after the last that was not.
 struct first {
 	__u64 time;
 	__u32 seq;
@@ -61,7 +61,7 @@ struct turn {
 };
 
 struct slot {
-	// By direction: what of its packets is wanted, whether they are BEYOND, and of which VLAN they are, or ANY.
+	// By direction: what of its packets is wanted, whether they are BEYOND or FOLLOWED, and of which VLAN they are, or ANY.
 	__u32 mode[2];
 	// A SYN came: another connection.
 	__u32 ended;
@@ -69,7 +69,7 @@ struct slot {
 	__u16 priority[2];
 	struct side sides[2];
 	struct turn turns[2];
-	// Packets that came out of turn, and up to which of them user space has taken what was counted before.
+	// Packets that came out of turn, and how many of them user space has processed.
 	__u32 breaks;
 	__u32 taken;
 	// By direction, what came of it, and when: in units, above CAME.
@@ -128,7 +128,7 @@ struct limits {
 	__u32 all;
 };
 
-enum { ALL, HEADERS, NONE, OUT_OF_TURN, MODES = 3, ANY, BEYOND = 8, VLAN = 8, PRIORITIES = 256 };
+enum { ALL, HEADERS, NONE, OUT_OF_TURN, MODES = 3, ANY, BEYOND = 8, FOLLOWED = 16, VLAN = 8, PRIORITIES = 256 };
 #define RUN (1U << 31)
 enum { SEGMENT = 1, ACKNOWLEDGEMENT = 2, DATA = 4, CAME = 3, UNIT = 20 };
 #define FAR (1U << 20)
@@ -416,7 +416,7 @@ INLINE void mark(__u32 number) {
 		__sync_fetch_and_or(bits, bit);
 }
 
-// Whether a packet is the next of its flow, and user space knows of all before that were not: of TCP as Flow::is_next of crates/flow.
+// Whether a packet is the next of its flow, and user space has processed all before that were not: of TCP as Flow::is_next of crates/flow.
 INLINE int is_in_turn(const struct packet *packet, __u32 direction, __u32 number, struct slot *slot, const struct settings *settings) {
 	struct turn *own = &slot->turns[direction & 1], *peer = &slot->turns[~direction & 1];
 	__u32 *came = &slot->came[direction & 1], other = slot->came[~direction & 1];
@@ -567,9 +567,11 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 			} else {
 				mode = told & MODES;
 				side = &slot->sides[direction];
-				if (mode == OUT_OF_TURN) {
+				if (mode == OUT_OF_TURN || told & FOLLOWED) {
 					run = slot->taken | RUN;
-					mode = is_in_turn(&packet, direction, *number, slot, settings) ? NONE : HEADERS;
+					int counts = is_in_turn(&packet, direction, *number, slot, settings);
+					if (mode == OUT_OF_TURN)
+						mode = counts ? NONE : HEADERS;
 				}
 			}
 		}

@@ -13,15 +13,17 @@ const SIDES: usize = 2;
 const SIDE: usize = 13;
 /// Where its sides are in their connection.
 const TURNS: usize = 28;
-/// How many packets came out of turn, and above them up to which that was seen.
+/// How many packets came out of turn, and above them how many of these were processed.
 const BREAKS: usize = 30;
 /// What came of its sides.
 const CAME: usize = 31;
 
-/// What a direction's mode has beside: which VLAN, or any, and whether its stream is beyond the overload cutoff.
+/// What a direction's mode has beside: which VLAN, or any, whether its stream is beyond the overload cutoff, and whether all of it comes
+/// and where it is in turn counts.
 pub(crate) const VLAN: u32 = 8;
 const ANY_VLAN: u32 = 4;
 const BEYOND: u32 = 8;
+const FOLLOWED: u32 = 16;
 
 /// Nanoseconds of the unit of time there, as a power of 2.
 pub(crate) const UNIT: u32 = 20;
@@ -64,6 +66,13 @@ impl<'a> Slot<'a> {
 
     /// What is to become of packets in these VLANs, by direction.
     pub(crate) fn set(&self, wanted: [Wanted; 2], vlans: [Vlan; 2]) {
+        let turns = match wanted.map(|wanted| wanted.packets) {
+            [
+                Packets::OutOfTurn(low) | Packets::Followed(low),
+                Packets::OutOfTurn(high) | Packets::Followed(high),
+            ] => Some([low, high]),
+            _ => None,
+        };
         let [low, high] = [0, 1].map(|at| {
             let vlan = match vlans[at] {
                 Vlan::Any => ANY_VLAN,
@@ -74,7 +83,11 @@ impl<'a> Slot<'a> {
             } else {
                 BEYOND
             };
-            u64::from(mode(wanted[at]) | beyond | vlan)
+            let followed = match wanted[at].packets {
+                Packets::Followed(_) => FOLLOWED,
+                _ => 0,
+            };
+            u64::from(mode(wanted[at]) | beyond | followed | vlan)
         });
         let priorities = wanted.map(|wanted| u64::from(wanted.standing.priority));
         let priorities = priorities[0] << 32 | priorities[1] << 48;
@@ -82,12 +95,11 @@ impl<'a> Slot<'a> {
         let _ = self.0[1].fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
             Some(word & u64::from(u32::MAX) | priorities)
         });
-        let turns = wanted.map(|wanted| match wanted.packets {
-            Packets::OutOfTurn(turn) => Some(turn),
-            _ => None,
-        });
-        let was_in_turn = self.0[0].load(Ordering::Relaxed) & MODES == IN_TURN;
-        if let [Some(low), Some(high)] = turns
+        let before = self.0[0].load(Ordering::Relaxed);
+        let was_in_turn = [before, before >> 32]
+            .iter()
+            .any(|it| it & MODES == IN_TURN);
+        if let Some([low_turn, high_turn]) = turns
             && !was_in_turn
         {
             // Until it is told so, the kernel does not look at these.
@@ -98,9 +110,10 @@ impl<'a> Slot<'a> {
             let came = |turn: Turn| {
                 now | 1 | u64::from(turn.acknowledgements) << 1 | u64::from(turn.data) << 2
             };
-            self.0[TURNS].store(turn(low), Ordering::Relaxed);
-            self.0[TURNS + 1].store(turn(high), Ordering::Relaxed);
-            self.0[CAME].store(came(low) | came(high) << 32, Ordering::Relaxed);
+            self.0[TURNS].store(turn(low_turn), Ordering::Relaxed);
+            self.0[TURNS + 1].store(turn(high_turn), Ordering::Relaxed);
+            let came = came(low_turn) | came(high_turn) << 32;
+            self.0[CAME].store(came, Ordering::Relaxed);
             let breaks = (self.breaks() + 1) & u64::from(u32::MAX);
             self.0[BREAKS].store(breaks | breaks << 32, Ordering::Relaxed);
         }
@@ -108,11 +121,17 @@ impl<'a> Slot<'a> {
     }
 
     /// How many packets came out of turn. What was counted came before the last of them.
-    pub(crate) fn breaks(&self) -> u64 {
+    fn breaks(&self) -> u64 {
         self.0[BREAKS].load(Ordering::Acquire) & u64::from(u32::MAX)
     }
 
-    /// What came before so many packets out of turn was taken: what comes in turn can be counted again.
+    /// How many packets came out of turn, if not all of them were processed: nothing is counted.
+    pub(crate) fn broken(&self) -> Option<u64> {
+        let breaks = self.0[BREAKS].load(Ordering::Acquire);
+        (breaks & u64::from(u32::MAX) != breaks >> 32).then_some(breaks & u64::from(u32::MAX))
+    }
+
+    /// So many packets out of turn were processed: what comes in turn can be counted again.
     pub(crate) fn go_on(&self, breaks: u64) {
         let _ = self.0[BREAKS].fetch_update(Ordering::Release, Ordering::Relaxed, |word| {
             let is_new = word >> 32 != breaks;
@@ -199,7 +218,7 @@ impl<'a> Slot<'a> {
 /// As the kernel's program knows it.
 pub(crate) fn mode(wanted: Wanted) -> u32 {
     match wanted.packets {
-        Packets::All => 0,
+        Packets::All | Packets::Followed(_) => 0,
         Packets::Headers => 1,
         Packets::None => 2,
         Packets::OutOfTurn(_) => IN_TURN as u32,

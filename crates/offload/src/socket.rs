@@ -103,6 +103,8 @@ struct Counters {
     ring: OnceLock<Ring>,
     /// All packets until then have been processed, in nanoseconds since 1970.
     shown: AtomicU64,
+    /// Counts a capture's blocks: what was kept away before packets of a block is told before its first. 0: there is no capture.
+    blocks: AtomicU64,
     /// Whether less than everything was ever wanted of something.
     is_needed: AtomicBool,
     /// All packets that came later were shown to the program, in nanoseconds since 1970.
@@ -119,6 +121,7 @@ impl Counters {
             told: Default::default(),
             ring: OnceLock::new(),
             shown: AtomicU64::default(),
+            blocks: AtomicU64::default(),
             is_needed: AtomicBool::default(),
             since: AtomicU64::new(u64::MAX),
             failure: OnceLock::new(),
@@ -197,7 +200,10 @@ pub struct SocketFilter {
     most: u32,
     /// Slots that are free in a moment.
     retired: VecDeque<(Instant, u32)>,
+    broken: VecDeque<Broken>,
     epoch: u32,
+    /// The block before which it was asked last.
+    block: u64,
     others: Wanted,
     /// How many of the flows are of any VLAN.
     any: u32,
@@ -209,6 +215,16 @@ pub struct SocketFilter {
 struct Owner {
     flow: OffloadFlow,
     seen: [Seen; 2],
+}
+
+/// A slot in which nothing is counted until the packets are processed that came out of turn.
+struct Broken {
+    /// All of them have come by then, in nanoseconds since 1970.
+    by: u64,
+    slot: u32,
+    /// Whose.
+    uid: u64,
+    breaks: u64,
 }
 
 impl SocketFilter {
@@ -302,7 +318,9 @@ impl SocketFilter {
             free: Vec::new(),
             most: flows,
             retired: VecDeque::new(),
+            broken: VecDeque::new(),
             epoch: 1,
+            block: 0,
             others: Wanted::ALL,
             any: 0,
             counters: Arc::new(Counters::new(setting)),
@@ -437,6 +455,27 @@ impl SocketFilter {
         }
     }
 
+    /// Slots in which is counted again.
+    fn mend(&mut self) {
+        let counters = &self.counters;
+        let is_captured = counters.blocks.load(Ordering::Relaxed) != 0;
+        let shown = match is_captured {
+            true => counters.shown.load(Ordering::Acquire),
+            false => u64::MAX,
+        };
+        while let Some(broken) = self.broken.pop_front_if(|broken| broken.by <= shown) {
+            let owner = self
+                .owners
+                .get(broken.slot as usize)
+                .and_then(Option::as_ref);
+            if owner.is_some_and(|owner| owner.flow.uid == broken.uid)
+                && let Some(slot) = Slot::of(&self.slots, broken.slot)
+            {
+                slot.go_on(broken.breaks);
+            }
+        }
+    }
+
     /// The epoch that ends now: what was counted since it began is given.
     fn ended(&self) -> u32 {
         self.epoch.wrapping_sub(1)
@@ -462,12 +501,16 @@ impl SocketFilter {
             return;
         };
         let [low, high] = &mut owner.seen;
-        let breaks = slot.breaks();
+        self.broken.extend(slot.broken().map(|breaks| Broken {
+            by: since_boot.wrapping_add(bpf::clock()) + GRACE.as_nanos() as u64,
+            slot: number,
+            uid: owner.flow.uid,
+            breaks,
+        }));
         let both = [
             slot.withheld(0, low, ended, since_boot),
             slot.withheld(1, high, ended, since_boot),
         ];
-        slot.go_on(breaks);
         both.iter().for_each(|it| self.counters.note_told(it));
         if both.iter().any(|withheld| withheld.packets != 0) {
             give(&owner.flow, both);
@@ -530,6 +573,7 @@ impl Attacher {
             link,
             counters: Arc::clone(&self.counters),
             last: 0,
+            block: 0,
         }
     }
 
@@ -579,6 +623,8 @@ pub struct Offloaded {
     before: Statistics,
     /// The time of the last packet, or until which there was none.
     last: u64,
+    /// Where the last packets were.
+    block: usize,
 }
 
 impl Offloaded {
@@ -604,13 +650,19 @@ impl PacketSource for Offloaded {
         // Who asks for more has processed what came.
         self.counters.shown.store(self.last, Ordering::Release);
         tell_ring(&self.counters.setting, &self.source);
+        let is_within = self.source.is_within_block();
         let batch = self.source.next_batch()?;
         if batch.is_none() {
             // What comes now is nobody's.
             self.link = None;
             self.is_over = true;
+            self.counters.blocks.store(0, Ordering::Release);
         }
         if let Some(batch) = &batch {
+            let block = batch.memory.as_ptr().addr();
+            if core::mem::replace(&mut self.block, block) != block || !is_within {
+                self.counters.blocks.fetch_add(1, Ordering::Release);
+            }
             let last = batch.packets.last().map(|packet| packet.time);
             let last = last.or(batch.now).map_or(0, |time| time.0);
             self.last = self.last.max(last);
@@ -679,8 +731,13 @@ impl Offload for SocketFilter {
     }
 
     fn poll(&mut self, give: &mut dyn FnMut(&OffloadFlow, [Withheld; 2])) {
+        let block = self.counters.blocks.load(Ordering::Acquire);
+        if core::mem::replace(&mut self.block, block) == block && block != 0 {
+            return;
+        }
         self.begin(self.epoch.wrapping_add(1));
         let since_boot = since_boot();
+        self.mend();
         let losses = self.most as usize / 64..self.dirty.words().len();
         for at in (0..self.owners.len().div_ceil(64)).chain(losses) {
             let word = &self.dirty.words()[at];

@@ -121,8 +121,15 @@ fn verdicts(frames: &[Vec<u8>], separate_vlans: bool) -> Vec<(OffloadFlow, [Want
             (true, vlan) => [Vlan::Only(vlan); 2],
         };
         let flow = OffloadFlow { key, vlans, uid };
-        let wanted = match mixed >> 48 & 3 {
-            0 => [Wanted::out_of_turn(Turn::default()); 2],
+        let in_turn = Wanted::out_of_turn(Turn::default());
+        let followed = Wanted {
+            packets: Packets::Followed(Turn::default()),
+            ..in_turn
+        };
+        let wanted = match mixed >> 48 & 7 {
+            0 => [in_turn; 2],
+            1 => [in_turn, followed],
+            2 => [followed, in_turn],
             _ => [of(mixed >> 32), of(mixed >> 40)],
         };
         all.push((flow, wanted));
@@ -224,7 +231,8 @@ fn kernel(
     for portion in frames.chunks(PORTION) {
         let all: Vec<&[u8]> = portion.iter().map(Vec::as_slice).collect();
         sender.send_all(&all).unwrap();
-        take(&mut source, &mut passed, 1);
+        // Until what came out of turn counts as processed.
+        take(&mut source, &mut passed, 5);
         filter.poll(&mut |flow, both| sum(&mut withheld, flow.uid, both));
     }
     // Idle ticks at the end: nothing more comes.

@@ -22,13 +22,15 @@ pub enum Packets {
     /// They need not come.
     None,
     /// Those that are the next of their connection need not come: with its sender's next sequence number, an acknowledgement of what the
-    /// other side has sent, and a window. Of the others the headers are wanted. This is where it was when the packets came that have been
-    /// processed.
+    /// other side has sent, and a window. Of the others the headers are wanted, and of all from such a one on (of either direction) until it
+    /// has been processed. This is where it was when the packets came that have been.
     OutOfTurn(Turn),
     /// Their payload may be cut off: their acknowledgements are wanted.
     Headers,
     /// All of them.
     All,
+    /// All of them, while those of the other direction that are in turn need not come. This is where this one was.
+    Followed(Turn),
 }
 
 /// What of a direction is put in order.
@@ -188,7 +190,8 @@ pub trait Offload: Send {
     /// This is wanted of both directions of flows of which nothing else was said. At first it is everything.
     fn others(&mut self, wanted: Wanted);
 
-    /// Gives what was kept away since the last call, by direction. Asked before every batch; what is told of a flow
+    /// Gives what was kept away since the last call, by direction. Asked before every batch; nothing is new where that is of packets which
+    /// were all captured before the last call. What is told of a flow
     /// after its [`Verdict::Forget`] only counts in the totals.
     fn poll(&mut self, give: &mut dyn FnMut(&OffloadFlow, [Withheld; 2]));
 
@@ -408,7 +411,15 @@ impl FlowWant {
 
     /// What one of the two wants. Who says that they are other flows wants all of both.
     fn or(self, other: FlowWant) -> FlowWant {
-        let wanted = [0, 1].map(|at| self.wanted[at].or(other.wanted[at]));
+        let mut wanted = [0, 1].map(|at| self.wanted[at].or(other.wanted[at]));
+        if let [one, Packets::Followed(_)] | [Packets::Followed(_), one] =
+            wanted.map(|wanted| wanted.packets)
+            && !matches!(one, Packets::OutOfTurn(_))
+        {
+            for wanted in &mut wanted {
+                wanted.packets = wanted.packets.min(Packets::All);
+            }
+        }
         match [0, 1].map(|at| self.vlans[at].and(other.vlans[at])) {
             [Some(low), Some(high)] => FlowWant {
                 wanted,

@@ -339,18 +339,22 @@ impl Streams {
     }
 
     /// What is wanted of the directions of a flow.
-    pub(crate) fn wanted_of(&mut self, flow: FlowId) -> [Wanted; 2] {
+    pub(crate) fn wanted_of(&mut self, flow: FlowId, tracker: &FlowTracker) -> [Wanted; 2] {
         let Some(sides) = self.connections.get(flow) else {
             return [Wanted::ALL; 2];
         };
+        let is_queued = sides.iter().any(|side| side.half.is_queued());
+        let turns = tracker.turns(flow).filter(|_| !is_queued);
         let marks = sides.map(|side| side.progress.has(SKIPS));
         let off = sides.map(|side| side.is_unwanted());
         [0, 1].map(|direction| {
             // What one direction acknowledges says what is missing of the other.
-            let packets = match (off[direction], off[1 - direction]) {
-                (true, true) => Packets::None,
-                (true, false) => Packets::Headers,
-                (false, _) => Packets::All,
+            let packets = match (off[direction], off[1 - direction], turns) {
+                (true, true, _) => Packets::None,
+                (true, false, Some(turns)) => Packets::OutOfTurn(turns[direction]),
+                (true, false, None) => Packets::Headers,
+                (false, true, Some(turns)) => Packets::Followed(turns[direction]),
+                (false, ..) => Packets::All,
             };
             let from = match marks[direction] {
                 true => self.delivered.skip_of(stream_id(flow, direction)).from,
@@ -388,6 +392,16 @@ impl Streams {
         if let Some((ack, window)) = withheld.ack {
             half.note_ack(next, ack, window);
         }
+    }
+
+    /// Whether less than everything is wanted of a flow.
+    #[inline]
+    pub(crate) fn wants_less(&self, flow: FlowId) -> bool {
+        let sides = self.connections.get(flow);
+        sides.is_some_and(|sides| {
+            let is_less = |side: &Side| side.is_unwanted() || side.progress.has(SKIPS);
+            sides.iter().any(is_less)
+        })
     }
 
     /// What was wanted of streams, where that is less than all.

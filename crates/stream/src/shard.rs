@@ -13,14 +13,16 @@ use crate::ends::EndStreams;
 use crate::findings::Findings;
 use crate::fragments::{Fragments, Refused};
 use crate::handler::Handler;
-use crate::offload::{FlowWant, Interest, Loser, Overload, Packets, Verdicts, Vlan, Wanted};
+use crate::offload::{
+    FlowWant, Interest, Loser, Overload, Packets, Standing, Verdicts, Vlan, Wanted,
+};
 use crate::statistics::ShardStatistics;
 use crate::streams::{FollowStreams, Streams, TCP, UDP, stream_id};
 use crate::vlans::{VlanAware, Vlans};
 use crate::wants::Want;
 
-/// From so many packets of a direction on, a flow of which only records are made is worth a verdict.
-const LONG: u32 = 32;
+/// From so many packets of a direction on a flow is worth a verdict: on a shorter one it costs more than it saves.
+pub(crate) const LONG: u32 = 16;
 
 /// Everything that is kept of the traffic of one core: one flow table, one reassembler, one ledger.
 #[derive(Clone, Debug)]
@@ -304,7 +306,6 @@ impl Shard {
             _ => Wanted::ALL,
         });
         let (kept, lost) = interest.withheld();
-        self.tracker.count_late(self.tracker.clock());
         for (flow, both) in kept {
             if let Some(flow) = flow {
                 self.tracker.count_withheld(flow, &both);
@@ -394,7 +395,7 @@ impl Shard {
             return;
         };
         for (packet, flow) in self.decoded.packets.iter().zip(&self.refs) {
-            let is_long = self.tracker.has_sent(flow.id, packet.direction, LONG);
+            let is_long = self.tracker.sent(flow.id, packet.direction) >= LONG;
             if !is_long || interest.flow(&packet.key).is_some() {
                 continue;
             }
@@ -431,7 +432,7 @@ impl Shard {
             let mut wanted = match self.config.checksums {
                 ChecksumPolicy::Verify => [Wanted::ALL; 2],
                 _ if vlans.is_none() => [Wanted::ALL; 2],
-                _ => self.streams.wanted_of(flow),
+                _ => self.streams.wanted_of(flow, &self.tracker),
             };
             if self.makes_records {
                 for (wanted, least) in wanted.iter_mut().zip(of_record(flow, &self.tracker)) {
@@ -443,6 +444,14 @@ impl Shard {
                 for (wanted, standing) in wanted.iter_mut().zip(standings) {
                     wanted.standing = standing;
                 }
+            }
+            let is_long = [Direction::LowToHigh, Direction::HighToLow]
+                .iter()
+                .any(|&direction| self.tracker.sent(flow, direction) >= LONG);
+            let has_standing = wanted.iter().any(|it| it.standing != Standing::OTHERS);
+            if !is_long && !has_standing && interest.flow(&identity.key).is_none() {
+                // Its next packets ask again.
+                continue;
             }
             let vlans = vlans.unwrap_or([Vlan::Any; 2]);
             let want = FlowWant { wanted, vlans };

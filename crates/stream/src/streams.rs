@@ -14,6 +14,7 @@ use crate::connection::{
 use crate::delivery::{Delivered, Delivery};
 use crate::handler::{Handler, Next, StreamFlow, StreamStatus};
 use crate::offload::Standing;
+use crate::shard::LONG;
 use crate::syns::Syns;
 
 pub(crate) const TCP: u8 = 6;
@@ -144,6 +145,9 @@ impl<H: Handler> Follower for FollowStreams<'_, H> {
                 self.streams.want(want, self.handler);
             }
         }
+        if self.streams.changed.is_some() {
+            self.streams.ask(tracker, packet, flow.id);
+        }
     }
 }
 
@@ -167,6 +171,22 @@ impl Streams {
 
     pub(crate) fn reassembler(&self) -> &Reassembler {
         &self.reassembler
+    }
+
+    /// Tells of a flow now and then of which less than everything is wanted, and whenever one direction is unwanted and something is
+    /// missing of the other.
+    #[inline]
+    fn ask(&mut self, tracker: &FlowTracker, packet: &Decoded, flow: FlowId) {
+        let Some(connection) = self.connections.get(flow) else {
+            return;
+        };
+        let direction = packet.direction.index();
+        let is_due = tracker.sent(flow, packet.direction) % LONG == 0;
+        let is_queued =
+            connection[direction].half.is_queued() && connection[1 - direction].is_unwanted();
+        if (is_due || is_queued) && self.wants_less(flow) {
+            self.changed.get_or_insert_default().push(flow);
+        }
     }
 
     /// Takes a packet's payload.

@@ -297,6 +297,11 @@ impl LiveSource {
         self.ring.filled_blocks()
     }
 
+    /// Whether the next packets are of the block that is being read, and were there when the last ones were.
+    pub fn is_within_block(&self) -> bool {
+        self.ring.left() != 0
+    }
+
     /// What the kernel runs before a packet is copied, and the interface's ARP hardware type; nothing where there are several
     /// interfaces.
     pub fn kernel_program(&self) -> Option<(&[Instruction], u16)> {
