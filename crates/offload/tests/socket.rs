@@ -38,7 +38,7 @@ use sha2::{Digest as _, Sha256};
 
 const MTU: u32 = 9000;
 /// Frames that are sent before it is looked what came: the kernel's queue between the ends of a cable holds 1,000.
-const PORTION: usize = 256;
+const PORTION: usize = 512;
 
 /// Whole Ethernet frames of a capture that fit.
 fn frames(capture: Vec<u8>) -> Vec<Vec<u8>> {
