@@ -121,7 +121,10 @@ fn verdicts(frames: &[Vec<u8>], separate_vlans: bool) -> Vec<(OffloadFlow, [Want
             (true, vlan) => [Vlan::Only(vlan); 2],
         };
         let flow = OffloadFlow { key, vlans, uid };
-        let in_turn = Wanted::out_of_turn(Turn::default());
+        let in_turn = Wanted {
+            packets: Packets::OutOfTurn(Turn::default()),
+            ..Wanted::HEADERS
+        };
         let followed = Wanted {
             packets: Packets::Followed(Turn::default()),
             ..in_turn
@@ -232,7 +235,8 @@ fn kernel(
         let all: Vec<&[u8]> = portion.iter().map(Vec::as_slice).collect();
         sender.send_all(&all).unwrap();
         // Until what came out of turn counts as processed.
-        take(&mut source, &mut passed, 5);
+        let looks = if portion.len() == PORTION { 5 } else { 1 };
+        take(&mut source, &mut passed, looks);
         filter.poll(&mut |flow, both| sum(&mut withheld, flow.uid, both));
     }
     // Idle ticks at the end: nothing more comes.

@@ -91,13 +91,11 @@ impl Wanted {
         standing: Standing::OTHERS,
     };
 
-    /// No stream, and no packets that are the next of their connection, which is there.
-    pub fn out_of_turn(turn: Turn) -> Wanted {
-        Wanted {
-            packets: Packets::OutOfTurn(turn),
-            ..Wanted::HEADERS
-        }
-    }
+    /// No stream, and no packets.
+    pub const NOTHING: Wanted = Wanted {
+        packets: Packets::None,
+        ..Wanted::HEADERS
+    };
 
     /// What one of the two wants.
     #[must_use]
@@ -300,6 +298,11 @@ impl Interest {
             self.flows.insert(key, flow);
             lock(&self.union).want(self.number, key, Some((start, want)));
         }
+    }
+
+    /// Whether that is not what it wants of others.
+    pub(crate) fn is_special(&self, wanted: [Wanted; 2]) -> bool {
+        wanted != [self.others; 2]
     }
 
     /// The flow with this key of which it has not always wanted all.

@@ -1,10 +1,12 @@
 //! The engine of one core.
 
-use flowgauge_flow::{CaptureClock, FlowConfig, FlowId, FlowTracker, PacketFlow, Withheld};
+use flowgauge_flow::{
+    CaptureClock, FlowConfig, FlowId, FlowTracker, Follower, PacketFlow, Withheld,
+};
 use flowgauge_reassembly::HostPolicies;
 use flowgauge_wire::{
-    Batch, Budget, DecodeFlags, DecodedBatch, Decoder, Direction, FlowKey, Ledger, Nanos, Place,
-    hash_batch,
+    Batch, Budget, DecodeFlags, Decoded, DecodedBatch, Decoder, Direction, FlowKey, Ledger, Nanos,
+    Place, hash_batch,
 };
 
 use crate::checksums::{BadPayload, Checksums};
@@ -23,6 +25,22 @@ use crate::wants::Want;
 
 /// From so many packets of a direction on a flow is worth a verdict: on a shorter one it costs more than it saves.
 pub(crate) const LONG: u32 = 16;
+
+/// Notes flows of which only records are made, whenever they have sent so many packets more.
+struct NoteLong<'a>(&'a mut Vec<FlowId>);
+
+impl Follower for NoteLong<'_> {
+    #[inline(always)]
+    fn fetch(&mut self, _: &Decoded, _: FlowId) {}
+
+    #[inline(always)]
+    fn packet(&mut self, tracker: &FlowTracker, packet: &Decoded, flow: PacketFlow) {
+        let sent = tracker.sent(flow.id, packet.direction);
+        if sent != 0 && sent.is_multiple_of(LONG) {
+            self.0.push(flow.id);
+        }
+    }
+}
 
 /// Everything that is kept of the traffic of one core: one flow table, one reassembler, one ledger.
 #[derive(Clone, Debug)]
@@ -258,7 +276,7 @@ impl Shard {
     /// Does what a handler wants ([`Handler::want`]), now. Returns whether there is such a stream.
     pub fn want<H: Handler>(&mut self, want: Want, handler: &mut H) -> bool {
         let is_known = self.streams.want(want, handler);
-        self.tell_wants();
+        self.tell_wants(H::STREAMS);
         is_known
     }
 
@@ -295,7 +313,7 @@ impl Shard {
             let streams = self.streams.wanted().map(Want::stream);
             let flows: Vec<FlowId> = streams.map(|stream| FlowId(stream / 2)).collect();
             self.streams.changed.get_or_insert_default().extend(flows);
-            self.tell_wants();
+            self.tell_wants(H::STREAMS);
         }
         let Some(interest) = &mut self.interest else {
             return;
@@ -385,35 +403,12 @@ impl Shard {
         while let Some(want) = handler.want() {
             self.streams.want(want, handler);
         }
-        self.tell_wants();
-    }
-
-    /// Where records of flows alone are made: what comes in turn of long flows need not come.
-    #[cold]
-    fn tell_long(&mut self) {
-        let Some(interest) = &mut self.interest else {
-            return;
-        };
-        for (packet, flow) in self.decoded.packets.iter().zip(&self.refs) {
-            let is_long = self.tracker.sent(flow.id, packet.direction) >= LONG;
-            if !is_long || interest.flow(&packet.key).is_some() {
-                continue;
-            }
-            let vlans = vlans_of(&packet.key, &self.config, &self.vlans);
-            if let Some(vlans) = vlans
-                && let Some(turns) = self.tracker.turns(flow.id)
-                && let Some(identity) = self.tracker.identity(flow.id)
-            {
-                let wanted = turns.map(Wanted::out_of_turn);
-                let want = FlowWant { wanted, vlans };
-                interest.want(identity.key, flow.id, identity.start, want);
-            }
-        }
+        self.tell_wants(H::STREAMS);
     }
 
     /// Tells what is wanted otherwise than before.
     #[cold]
-    fn tell_wants(&mut self) {
+    fn tell_wants(&mut self, has_streams: bool) {
         let Some(interest) = &mut self.interest else {
             return;
         };
@@ -432,6 +427,7 @@ impl Shard {
             let mut wanted = match self.config.checksums {
                 ChecksumPolicy::Verify => [Wanted::ALL; 2],
                 _ if vlans.is_none() => [Wanted::ALL; 2],
+                _ if !has_streams => [Wanted::NOTHING; 2],
                 _ => self.streams.wanted_of(flow, &self.tracker),
             };
             if self.makes_records {
@@ -449,7 +445,8 @@ impl Shard {
                 .iter()
                 .any(|&direction| self.tracker.sent(flow, direction) >= LONG);
             let has_standing = wanted.iter().any(|it| it.standing != Standing::OTHERS);
-            if !is_long && !has_standing && interest.flow(&identity.key).is_none() {
+            let is_worth = (is_long || has_standing) && interest.is_special(wanted);
+            if !is_worth && interest.flow(&identity.key).is_none() {
                 // Its next packets ask again.
                 continue;
             }
@@ -522,22 +519,24 @@ impl Shard {
             };
             self.tracker
                 .process_with(packets, tunnels, &mut self.refs, &mut follower);
+        } else if let Some(changed) = &mut self.streams.changed
+            && self.makes_records
+            && self.config.flow.active.is_none()
+        {
+            self.tracker
+                .process_with(packets, tunnels, &mut self.refs, &mut NoteLong(changed));
         } else {
             self.tracker.process(packets, tunnels, &mut self.refs);
         }
         self.checksums
             .follow(batch, decoded, &self.refs, &mut self.tracker);
-        let is_alone = !H::STREAMS && self.interest.is_some() && self.makes_records;
-        if is_alone && self.config.flow.active.is_none() {
-            self.tell_long();
-        }
         if self
             .streams
             .changed
             .as_ref()
             .is_some_and(|changed| !changed.is_empty())
         {
-            self.tell_wants();
+            self.tell_wants(H::STREAMS);
         }
     }
 

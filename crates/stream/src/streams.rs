@@ -181,7 +181,7 @@ impl Streams {
             return;
         };
         let direction = packet.direction.index();
-        let is_due = tracker.sent(flow, packet.direction) % LONG == 0;
+        let is_due = tracker.sent(flow, packet.direction).is_multiple_of(LONG);
         let is_queued =
             connection[direction].half.is_queued() && connection[1 - direction].is_unwanted();
         if (is_due || is_queued) && self.wants_less(flow) {
