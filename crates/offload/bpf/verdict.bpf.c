@@ -134,7 +134,7 @@ enum { SEGMENT = 1, ACKNOWLEDGEMENT = 2, DATA = 4, CAME = 3, UNIT = 20 };
 #define FAR (1U << 20)
 #define NOWHERE (~0U)
 enum { V6 = 1 << 7 };
-enum { SYNS = 1 << 16 };
+enum { HASHES = 1 << 16 };
 enum { HAS_SEQ = 1 << 16, HAS_ACK = 1 << 17 };
 enum { FIN = 1, SYN = 2, RST = 4, ACK = 16 };
 
@@ -154,6 +154,15 @@ struct {
 	UINT(max_entries, 1);
 	UINT(map_flags, BPF_F_MMAPABLE);
 } slots SEC(".maps");
+
+// A bit for each hash of flows of which some are in the table.
+struct {
+	UINT(type, BPF_MAP_TYPE_ARRAY);
+	TYPE(key, __u32);
+	TYPE(value, __u64);
+	UINT(max_entries, HASHES / 64);
+	UINT(map_flags, BPF_F_MMAPABLE);
+} watched SEC(".maps");
 
 // A bit for each slot in which something was counted.
 struct {
@@ -205,7 +214,7 @@ struct {
 	UINT(type, BPF_MAP_TYPE_ARRAY);
 	TYPE(key, __u32);
 	TYPE(value, __u64);
-	UINT(max_entries, SYNS);
+	UINT(max_entries, HASHES);
 	UINT(map_flags, BPF_F_MMAPABLE);
 } syns SEC(".maps");
 
@@ -529,12 +538,17 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 	__u32 mode = packet.protocol == 6 ? settings->others : ALL, *number = 0;
 	struct side *side = 0;
 	struct key key = {};
-	__u32 direction = 0, priority = 0, kind = 0, told = 0, is_known = 0, run = 0;
+	__u32 at = 0, direction = 0, priority = 0, kind = 0, told = 0, is_known = 0, run = 0;
 	if (packet.flags & SYN || settings->flows) {
 		direction = order(&packet, &key) & 1;
 		kind = key.kind;
-		number = settings->flows ? lookup(&flows, &key) : 0;
-		if (!number && packet.vlan && settings->any) {
+		at = hash(&key, settings);
+		__u32 word = at / 64;
+		__u64 *bits = lookup(&watched, &word);
+		// Most flows are not in the table: these bits are in the cache.
+		int is_watched = bits && *bits >> (at % 64) & 1;
+		number = is_watched ? lookup(&flows, &key) : 0;
+		if (!number && is_watched && packet.vlan && settings->any) {
 			// Flows of any VLAN are among those of none.
 			key.kind &= (1 << VLAN) - 1;
 			number = lookup(&flows, &key);
@@ -545,7 +559,7 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 			slot = 0;
 		is_known = slot != 0;
 		if (packet.flags & SYN) {
-			__u32 at = hash(&key, settings), is_answer = packet.flags & ACK;
+			__u32 is_answer = packet.flags & ACK;
 			__u64 *last = lookup(&syns, &at);
 			if (is_answer && last && *last & 1) {
 				*last -= 1;

@@ -39,8 +39,8 @@ pub(crate) const GRACE: Duration = Duration::from_millis(10);
 const SILENCE: Duration = Duration::from_millis(200);
 /// The map of what filters go on with.
 const NEXT: &str = "next";
-/// Words of the map `syns`, and keys of the hash of flows there.
-const SYNS: usize = 1 << 16;
+/// Hashes of flows in the maps `syns` and `watched`, and keys of the hash.
+const HASHES: usize = 1 << 16;
 const KEYS: usize = 9;
 /// Bytes of a key in the kernel's table, and what its last word has of a packet over IPv6.
 pub(crate) const KEY: usize = 40;
@@ -189,7 +189,10 @@ pub struct SocketFilter {
     slots: SharedArray,
     dirty: SharedArray,
     syns: SharedArray,
-    /// Of the hash by which SYNs are noted there.
+    /// A bit for each hash of flows that are in the table, of which there are so many.
+    watched: SharedArray,
+    watching: Vec<u32>,
+    /// Of the hash.
     keys: [u64; KEYS],
     /// Verdicts on flows of which a SYN is on its way, which may begin another connection.
     waiting: HashMap<FlowKey, (OffloadFlow, [Wanted; 2])>,
@@ -307,7 +310,9 @@ impl SocketFilter {
             table,
             slots: shared("slots", count * SLOT)?,
             dirty: shared("dirty", count / 64)?,
-            syns: shared("syns", SYNS)?,
+            syns: shared("syns", HASHES)?,
+            watched: shared("watched", HASHES / 64)?,
+            watching: vec![0; HASHES],
             keys,
             losses: Losses::new(losses_table, flows, shared)?,
             waiting: HashMap::new(),
@@ -411,12 +416,14 @@ impl SocketFilter {
             flow,
             seen: Default::default(),
         });
+        self.watch(&flow.key, true);
         for (at, key) in keys_of(&flow).enumerate() {
             if self.table.insert(key, number, NEW_ONLY).is_err() {
                 // By the other way packets may have come already.
                 for key in keys_of(&flow).take(at) {
                     let _ = self.table.remove(&key);
                 }
+                self.watch(&flow.key, false);
                 self.retired.push_back((Instant::now(), number));
                 return None;
             }
@@ -427,6 +434,25 @@ impl SocketFilter {
         Some(())
     }
 
+    /// Has the kernel look for one flow more or less of this hash.
+    fn watch(&mut self, key: &FlowKey, is_more: bool) {
+        let hash = hash(key, &self.keys);
+        let (word, bit) = (&self.watched.words()[hash / 64], 1 << (hash % 64));
+        let count = &mut self.watching[hash];
+        match is_more {
+            true => {
+                *count += 1;
+                word.fetch_or(bit, Ordering::Release);
+            }
+            false => {
+                *count -= 1;
+                if *count == 0 {
+                    word.fetch_and(!bit, Ordering::Release);
+                }
+            }
+        }
+    }
+
     /// Takes a flow out of the kernel's table; what was counted until then comes with the next polls.
     fn retire(&mut self, key: &FlowKey) {
         if let Some(number) = self.flows.remove(key) {
@@ -435,7 +461,9 @@ impl SocketFilter {
                     // One that is not there is no harm.
                     let _ = self.table.remove(&key);
                 }
+                let key = owner.flow.key;
                 self.any -= u32::from(owner.flow.is_of_any_vlan());
+                self.watch(&key, false);
             }
             self.retired.push_back((Instant::now(), number));
             self.tell_flows();
