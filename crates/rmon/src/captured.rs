@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use flowgauge_wire::{LinkType, Nanos};
+use flowgauge_wire::Nanos;
 use smallvec::SmallVec;
 
 use crate::Value;
@@ -14,7 +14,7 @@ use crate::directory::Directory;
 use crate::effects::integer;
 use crate::layers::Layers;
 use crate::mib::AUGMENTING;
-use crate::observe::Shared;
+use crate::observe::{Frame, Shared};
 use crate::paths::Paths;
 use crate::probe::Probe;
 use crate::rows::{Found, least, within};
@@ -35,22 +35,9 @@ const FIRED: i32 = 2;
 /// bufferControlFullAction.
 const WRAP: i32 = 2;
 
-/// A frame, for filters.
-#[derive(Clone, Copy)]
-pub(crate) struct Frame<'a> {
-    pub(crate) bytes: &'a [u8],
-    /// What it begins with, and whether a VLAN tag was taken out of it.
-    pub(crate) link: (LinkType, bool),
-    /// With the check sequence.
-    pub(crate) octets: u64,
-    pub(crate) time: Nanos,
-}
-
-impl Frame<'_> {
-    /// filterPktStatus: of the errors it could have only its length is seen.
-    fn status(&self) -> u32 {
-        u32::from(self.octets > 1518)
-    }
+/// filterPktStatus: of the errors a frame could have only its length is seen.
+fn status(frame: &Frame<'_>) -> u32 {
+    u32::from(frame.octets() > 1518)
 }
 
 /// A row of filterTable.
@@ -121,7 +108,7 @@ impl Filter {
     }
 
     fn matches_status(&self, frame: &Frame<'_>) -> bool {
-        match_bits(core::iter::once((frame.status(), self.status)))
+        match_bits(core::iter::once((status(frame), self.status)))
     }
 }
 
@@ -265,7 +252,7 @@ impl Buffer {
             slice => &frame.bytes[..frame.bytes.len().min(slice)],
         };
         if self.began == Nanos(0) {
-            self.began = frame.time;
+            self.began = frame.decoded.time;
         }
         let needed = slice.len() + OVERHEAD;
         let room = self.room().min(self.used + left);
@@ -283,9 +270,9 @@ impl Buffer {
             number: self.next,
             id,
             bytes: slice.to_vec(),
-            octets: frame.octets,
-            nanos: frame.time.0.saturating_sub(self.began.0),
-            status: frame.status(),
+            octets: frame.octets(),
+            nanos: frame.decoded.time.0.saturating_sub(self.began.0),
+            status: status(frame),
         });
         self.next = self.next % i32::MAX as u32 + 1;
     }
@@ -342,7 +329,7 @@ impl Probe {
                 paths: &mut self.paths,
                 tables: &mut self.tables,
             };
-            interface.layers(&mut shared, frame.link, frame.bytes)
+            interface.layers(&mut shared, frame)
         });
         let (interface, id) = (interface.number, interface.ether.packets() & 0x7fff_ffff);
         let matches = |filter: &Filter| {

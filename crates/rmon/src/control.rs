@@ -11,7 +11,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::declared::TABLES;
-use crate::effects::{Stopped, integer};
+use crate::effects::{Resume, integer};
 use crate::mib::{AUGMENTING, Access, Column, Default, Index, Rows, Syntax, Table, locate};
 use crate::probe::Probe;
 use crate::{Oid, SetError, Value};
@@ -155,7 +155,7 @@ impl Column {
     fn check(&self, value: &Value) -> Result<(), SetError> {
         let is_right = match (self.syntax, value) {
             (Syntax::Integer(least, most), Value::Integer(number)) => {
-                return (least..=most)
+                return (least.max(self.least)..=most)
                     .contains(number)
                     .then_some(())
                     .ok_or(SetError::WrongValue);
@@ -232,7 +232,7 @@ struct RowChange {
     position: usize,
     before: Option<ControlRow>,
     after: Option<ControlRow>,
-    stopped: Option<Stopped>,
+    stopped: Option<Resume>,
 }
 
 /// A scalar before and after.
@@ -586,7 +586,7 @@ impl Probe {
         }
         self.put(row.control, &row.index, row.before.clone());
         if let Some(stopped) = row.stopped.take() {
-            self.resume(row.control, &row.index, stopped);
+            self.resume(stopped);
         } else if was_active && is_active {
             self.change(row.control, &row.index, row.after.as_ref(), None);
         }

@@ -115,7 +115,7 @@ pub(crate) static TABLES: &[Table] = &[
     // alarmEntry
     Table::new(&[3, 1, 1], Rows::Control(Control::Alarm), &[
         col(1, "alarmIndex", Integer(1, 65535), Read),
-        col(2, "alarmInterval", ANY, Create).or(Default::Integer(1)),
+        col(2, "alarmInterval", ANY, Create).or(Default::Integer(1)).at_least(1),
         col(3, "alarmVariable", Oid, Create),
         col(4, "alarmSampleType", Integer(1, 2), Create).or(Default::Integer(1)),
         col(5, "alarmValue", ANY, Read),
@@ -194,9 +194,9 @@ pub(crate) static TABLES: &[Table] = &[
         col(1, "hostTopNControlIndex", Integer(1, 65535), Read),
         col(2, "hostTopNHostIndex", Integer(1, 65535), Create),
         col(3, "hostTopNRateBase", Integer(1, 7), Create),
-        col(4, "hostTopNTimeRemaining", ANY, Create).or(Default::Integer(0)).live(),
+        col(4, "hostTopNTimeRemaining", ANY, Create).or(Default::Integer(0)).at_least(0).live(),
         col(5, "hostTopNDuration", ANY, Read),
-        col(6, "hostTopNRequestedSize", ANY, Create).or(Default::Integer(10)).live(),
+        col(6, "hostTopNRequestedSize", ANY, Create).or(Default::Integer(10)).at_least(0).live(),
         col(7, "hostTopNGrantedSize", ANY, Read),
         col(8, "hostTopNStartTime", TimeTicks, Read),
         col(9, "hostTopNOwner", Octets(0, 127), Create).or(Default::Text("")).live(),
@@ -266,7 +266,7 @@ pub(crate) static TABLES: &[Table] = &[
     Table::new(&[7, 1, 1], Rows::Control(Control::Filter), &[
         col(1, "filterIndex", Integer(1, 65535), Read),
         col(2, "filterChannelIndex", Integer(1, 65535), Create),
-        col(3, "filterPktDataOffset", ANY, Create).or(Default::Integer(0)),
+        col(3, "filterPktDataOffset", ANY, Create).or(Default::Integer(0)).at_least(0),
         col(4, "filterPktData", Octets(0, 65535), Create).or(Default::Text("")),
         col(5, "filterPktDataMask", Octets(0, 65535), Create).or(Default::Text("")),
         col(6, "filterPktDataNotMask", Octets(0, 65535), Create).or(Default::Text("")),
@@ -309,10 +309,10 @@ pub(crate) static TABLES: &[Table] = &[
         col(2, "bufferControlChannelIndex", Integer(1, 65535), Create),
         col(3, "bufferControlFullStatus", Integer(1, 2), Read),
         col(4, "bufferControlFullAction", Integer(1, 2), Create).or(Default::Integer(1)).live(),
-        col(5, "bufferControlCaptureSliceSize", ANY, Create).or(Default::Integer(100)),
-        col(6, "bufferControlDownloadSliceSize", ANY, Create).or(Default::Integer(100)).live(),
-        col(7, "bufferControlDownloadOffset", ANY, Create).or(Default::Integer(0)).live(),
-        col(8, "bufferControlMaxOctetsRequested", ANY, Create).or(Default::Integer(-1)).live(),
+        col(5, "bufferControlCaptureSliceSize", ANY, Create).or(Default::Integer(100)).at_least(0),
+        col(6, "bufferControlDownloadSliceSize", ANY, Create).or(Default::Integer(100)).at_least(0).live(),
+        col(7, "bufferControlDownloadOffset", ANY, Create).or(Default::Integer(0)).at_least(0).live(),
+        col(8, "bufferControlMaxOctetsRequested", ANY, Create).or(Default::Integer(-1)).at_least(-1).live(),
         col(9, "bufferControlMaxOctetsGranted", ANY, Read),
         col(10, "bufferControlCapturedPackets", ANY, Read),
         col(11, "bufferControlTurnOnTime", TimeTicks, Read),
@@ -477,7 +477,7 @@ pub(crate) static TABLES: &[Table] = &[
         col(11, "nlMatrixTopNControlStatus", RowStatus, Create),
     ]),
     // nlMatrixTopNEntry
-    Table::new(&[15, 5, 1], Rows::Seen(rows::nl_top_n), &[
+    Table::new(&[15, 5, 1], Rows::Seen(rows::top_n::<false, false>), &[
         col(2, "nlMatrixTopNProtocolDirLocalIndex", Integer(1, i32::MAX), Read),
         col(3, "nlMatrixTopNSourceAddress", Octets(1, 255), Read),
         col(4, "nlMatrixTopNDestAddress", Octets(1, 255), Read),
@@ -501,7 +501,7 @@ pub(crate) static TABLES: &[Table] = &[
         col(4, "nlMatrixDSHighCapacityOctets", Counter64, Read),
     ]),
     // nlMatrixTopNHighCapacityEntry
-    Table::new(&[15, 8, 1], Rows::Seen(rows::nl_top_n_hc), &[
+    Table::new(&[15, 8, 1], Rows::Seen(rows::top_n::<false, true>), &[
         col(1, "nlMatrixTopNHighCapacityProtocolDirLocalIndex", Integer(1, i32::MAX), Read),
         col(2, "nlMatrixTopNHighCapacitySourceAddress", Octets(0, 65535), Read),
         col(3, "nlMatrixTopNHighCapacityDestAddress", Octets(0, 65535), Read),
@@ -563,7 +563,7 @@ pub(crate) static TABLES: &[Table] = &[
         col(11, "alMatrixTopNControlStatus", RowStatus, Create),
     ]),
     // alMatrixTopNEntry
-    Table::new(&[17, 4, 1], Rows::Seen(rows::al_top_n), &[
+    Table::new(&[17, 4, 1], Rows::Seen(rows::top_n::<true, false>), &[
         col(2, "alMatrixTopNProtocolDirLocalIndex", Integer(1, i32::MAX), Read),
         col(3, "alMatrixTopNSourceAddress", Octets(1, 255), Read),
         col(4, "alMatrixTopNDestAddress", Octets(1, 255), Read),
@@ -588,7 +588,7 @@ pub(crate) static TABLES: &[Table] = &[
         col(4, "alMatrixDSHighCapacityOctets", Counter64, Read),
     ]),
     // alMatrixTopNHighCapacityEntry
-    Table::new(&[17, 7, 1], Rows::Seen(rows::al_top_n_hc), &[
+    Table::new(&[17, 7, 1], Rows::Seen(rows::top_n::<true, true>), &[
         col(1, "alMatrixTopNHighCapacityProtocolDirLocalIndex", Integer(1, i32::MAX), Read),
         col(2, "alMatrixTopNHighCapacitySourceAddress", Octets(0, 65535), Read),
         col(3, "alMatrixTopNHighCapacityDestAddress", Octets(0, 65535), Read),

@@ -83,7 +83,12 @@ pub enum Refused {
 /// Most protocols that a directory holds.
 pub const MOST: usize = 16_384;
 
+/// Bits 0 and 1 of parameters, from either end: RFC 2895 counts from both.
 const COUNTS_FRAGMENTS: [u8; 2] = [0x01, 0x80];
+const TRACKS_SESSIONS: [u8; 2] = [0x02, 0x40];
+
+/// The port where sessions of TFTP begin, which are the only ones that are tracked.
+pub(crate) const TFTP: u16 = 69;
 
 /// Protocols by LocalIndex and by identifier.
 #[derive(Clone, Debug)]
@@ -263,7 +268,7 @@ impl Directory {
             (parent, kind, format!("{}.{name}", above.name))
         };
         let parameter = parameters.last().copied().unwrap_or(0);
-        if !can_have(kind, parameter) {
+        if !can_have(kind, &id, parameter) {
             return Err(Refused::Unknown);
         }
         let addresses = match kind {
@@ -406,6 +411,12 @@ impl Entry {
         let parameter = self.parameters.last();
         parameter.is_some_and(|parameter| COUNTS_FRAGMENTS.contains(parameter))
     }
+
+    /// Whether it counts packets of the sessions that it begins, whatever their ports.
+    pub(crate) fn tracks_sessions(&self) -> bool {
+        let parameter = self.parameters.last();
+        parameter.is_some_and(|parameter| TRACKS_SESSIONS.contains(parameter))
+    }
 }
 
 /// The number of a protocol that is told by content; 0: there is none of this name.
@@ -451,9 +462,12 @@ fn kind(above: Kind, layer: [u8; 4]) -> Option<Kind> {
 
 /// Whether the last layer can have this octet of parameters: countsFragments of IP. RFC 2895 numbers bits from the most
 /// significant one while its examples write them from the least: both are taken.
-fn can_have(kind: Kind, parameter: u8) -> bool {
+fn can_have(kind: Kind, id: &[u8], parameter: u8) -> bool {
     let is_ip = matches!(kind, Kind::Ipv4 | Kind::Ipv6);
-    parameter == 0 || is_ip && COUNTS_FRAGMENTS.contains(&parameter)
+    let is_tftp = kind == Kind::Leaf && id.ends_with(&[0, 0, 0, 17, 0, 0, 0, TFTP as u8]);
+    parameter == 0
+        || is_ip && COUNTS_FRAGMENTS.contains(&parameter)
+        || is_tftp && TRACKS_SESSIONS.contains(&parameter)
 }
 
 #[cfg(test)]

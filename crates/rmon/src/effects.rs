@@ -1,11 +1,13 @@
 //! What control rows ask for: which tables begin, end and change with them.
 
+use core::fmt;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use crate::alarms::{Alarm, Event};
 use crate::captured::{Buffer, Channel};
 use crate::control::{Control, ControlRow, MOST_OBJECTS, MOST_OBJECTS_OF_ALL};
-use crate::directory::{Config, Entry, HOST, MAP, MATRIX, Refused, index as directory_index};
+use crate::directory::{Config, HOST, MAP, MATRIX, Refused, index as directory_index};
 use crate::history::{self, History, UserHistory};
 use crate::keys::{Hosts, IF_INDEX, Pairs};
 use crate::mib::locate;
@@ -15,27 +17,16 @@ use crate::probe::Probe;
 use crate::reports::Report;
 use crate::stations::{StationPairTable, StationReport, StationTable};
 use crate::store::Account;
-use crate::tables::{APPLICATION_LIMIT, DistTable, HostTable, MatrixTable, NETWORK_LIMIT};
+use crate::tables::{APPLICATION_LIMIT, DistTable, NETWORK_LIMIT, Of};
 use crate::{Parts, SetError, Tree, Value};
 
-/// What ended with a control row, to go on as it was if that is undone.
-#[derive(Debug)]
-pub(crate) enum Stopped {
-    Protocol(u32, Box<Entry>),
-    Dist(DistTable),
-    Map(u32, u64),
-    Hosts(Box<HostTable>),
-    Matrix(Box<MatrixTable>),
-    Report(Box<Report>),
-    History(Box<History>),
-    UserHistory(Box<UserHistory>),
-    Alarm(Box<Alarm>),
-    Event(Box<Event>),
-    Stations(Box<StationTable>),
-    StationPairs(Box<StationPairTable>),
-    StationReport(Box<StationReport>),
-    Channel(Box<Channel>),
-    Buffer(Box<Buffer>),
+/// How what ended with a control row goes on as it was, if that is undone.
+pub(crate) struct Resume(Box<dyn FnOnce(&mut Probe) + Send>);
+
+impl fmt::Debug for Resume {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Resume")
+    }
 }
 
 /// What follows from a set for other rows.
@@ -86,13 +77,12 @@ impl Probe {
             }
             Control::StationTopN => {
                 let hosts = integer(control, row, 2) as u32;
-                self.tables.stations.contains_key(&hosts) && integer(control, row, 4) >= 0
+                self.tables.stations.contains_key(&hosts)
             }
-            Control::Alarm => integer(control, row, 2) > 0 && self.is_variable(control, row, 3),
+            Control::Alarm => self.is_variable(control, row, 3),
             Control::Filter if index_is_new(self, index) && self.has_too_many_filters() => {
                 return Err(SetError::ResourceUnavailable);
             }
-            Control::Filter => integer(control, row, 3) >= 0,
             Control::Channel => {
                 let wanted = integer(control, row, 2).cast_unsigned();
                 self.interfaces.iter().any(|known| known.number == wanted)
@@ -101,7 +91,10 @@ impl Probe {
                 let channel = integer(control, row, 2) as u32;
                 self.captured.channels.contains_key(&channel)
             }
-            Control::UserHistory | Control::UserHistoryObject | Control::Event => true,
+            Control::UserHistory
+            | Control::UserHistoryObject
+            | Control::Event
+            | Control::Filter => true,
             _ => self.source(control, row).is_some(),
         };
         (is_right || !row.active)
@@ -239,32 +232,32 @@ impl Probe {
         match control {
             Control::Dist => {
                 let table = DistTable {
-                    interface,
                     created: self.tables.clock.stamp,
                     counts: Default::default(),
                 };
-                self.tables.dists.insert(number, table);
+                self.tables.dists.insert(number, Of { interface, table });
             }
             Control::Map => {
-                self.tables.maps.insert(number, (interface, 0));
+                let table = 0;
+                self.tables.maps.insert(number, Of { interface, table });
             }
             Control::Hosts => {
-                let store = Hosts::new(account(6, NETWORK_LIMIT), account(10, APPLICATION_LIMIT));
-                self.tables
-                    .hosts
-                    .insert(number, HostTable { interface, store });
+                let table = Hosts::new(account(6, NETWORK_LIMIT), account(10, APPLICATION_LIMIT));
+                self.tables.hosts.insert(number, Of { interface, table });
             }
             Control::Matrix => {
-                let store = Pairs::new(account(6, NETWORK_LIMIT), account(10, APPLICATION_LIMIT));
-                let table = MatrixTable { interface, store };
-                self.tables.matrices.insert(number, table);
+                let table = Pairs::new(account(6, NETWORK_LIMIT), account(10, APPLICATION_LIMIT));
+                self.tables.matrices.insert(number, Of { interface, table });
             }
             Control::Stations => {
-                let table = StationTable::new(interface);
-                self.tables.stations.insert(number, table);
+                let table = StationTable::new();
+                self.tables.stations.insert(number, Of { interface, table });
             }
             Control::StationPairs => {
-                let table = StationPairTable::new(interface);
+                let table = Of {
+                    interface,
+                    table: StationPairTable::new(),
+                };
                 self.tables.station_pairs.insert(number, table);
             }
             Control::History => {
@@ -390,7 +383,7 @@ impl Probe {
         control: Control,
         index: &[u32],
         held: Option<&Arc<()>>,
-    ) -> Option<Stopped> {
+    ) -> Option<Resume> {
         let number = *index.first()?;
         self.tables.epoch += 1;
         match control {
@@ -399,62 +392,31 @@ impl Probe {
                 let entry = self.directory.remove(local)?;
                 self.directory_changed = self.tables.clock.stamp;
                 self.follows(held, Consequence::Protocol(local, [true; 3]));
-                Some(Stopped::Protocol(local, Box::new(entry)))
+                let resume = move |probe: &mut Probe| probe.directory.restore(local, entry);
+                Some(Resume(Box::new(resume)))
             }
-            Control::Dist => self.tables.dists.remove(&number).map(Stopped::Dist),
+            Control::Dist => self.take_out(number, |it| &mut it.tables.dists),
             Control::Map => {
-                let (interface, dropped) = self.tables.maps.remove(&number)?;
                 self.follows(held, Consequence::Map);
-                Some(Stopped::Map(interface, dropped))
+                self.take_out(number, |it| &mut it.tables.maps)
             }
-            Control::Hosts => {
-                let table = self.tables.hosts.remove(&number)?;
-                Some(Stopped::Hosts(Box::new(table)))
-            }
-            Control::Matrix => {
-                let table = self.tables.matrices.remove(&number)?;
-                Some(Stopped::Matrix(Box::new(table)))
-            }
+            Control::Hosts => self.take_out(number, |it| &mut it.tables.hosts),
+            Control::Matrix => self.take_out(number, |it| &mut it.tables.matrices),
             Control::NlTopN | Control::AlTopN => {
-                let report = self.jobs.reports.remove(&(control, number))?;
-                Some(Stopped::Report(Box::new(report)))
+                self.take_out((control, number), |it| &mut it.jobs.reports)
             }
-            Control::UserHistory => {
-                let history = self.jobs.user_histories.remove(&number)?;
-                Some(Stopped::UserHistory(Box::new(history)))
-            }
-            Control::History => {
-                let history = self.jobs.histories.remove(&number)?;
-                Some(Stopped::History(Box::new(history)))
-            }
-            Control::Alarm => {
-                let alarm = self.jobs.alarms.remove(&number)?;
-                Some(Stopped::Alarm(Box::new(alarm)))
-            }
-            Control::Event => {
-                let event = self.jobs.events.remove(&number)?;
-                Some(Stopped::Event(Box::new(event)))
-            }
-            Control::Stations => {
-                let table = self.tables.stations.remove(&number)?;
-                Some(Stopped::Stations(Box::new(table)))
-            }
-            Control::StationPairs => {
-                let table = self.tables.station_pairs.remove(&number)?;
-                Some(Stopped::StationPairs(Box::new(table)))
-            }
-            Control::StationTopN => {
-                let report = self.jobs.station_reports.remove(&number)?;
-                Some(Stopped::StationReport(Box::new(report)))
-            }
-            Control::Channel => {
-                let channel = self.captured.channels.remove(&number)?;
-                Some(Stopped::Channel(Box::new(channel)))
-            }
+            Control::UserHistory => self.take_out(number, |it| &mut it.jobs.user_histories),
+            Control::History => self.take_out(number, |it| &mut it.jobs.histories),
+            Control::Alarm => self.take_out(number, |it| &mut it.jobs.alarms),
+            Control::Event => self.take_out(number, |it| &mut it.jobs.events),
+            Control::Stations => self.take_out(number, |it| &mut it.tables.stations),
+            Control::StationPairs => self.take_out(number, |it| &mut it.tables.station_pairs),
+            Control::StationTopN => self.take_out(number, |it| &mut it.jobs.station_reports),
+            Control::Channel => self.take_out(number, |it| &mut it.captured.channels),
             Control::Buffer => {
-                let buffer = self.captured.buffers.remove(&number)?;
+                let resume = self.take_out(number, |it| &mut it.captured.buffers);
                 self.captured.account();
-                Some(Stopped::Buffer(Box::new(buffer)))
+                resume
             }
             Control::Ether
             | Control::Vlans
@@ -464,49 +426,23 @@ impl Probe {
         }
     }
 
+    /// Takes out what a control row has among all of its kind.
+    fn take_out<K: Ord + Send + 'static, V: Send + 'static>(
+        &mut self,
+        key: K,
+        all: fn(&mut Probe) -> &mut BTreeMap<K, V>,
+    ) -> Option<Resume> {
+        let it = all(self).remove(&key)?;
+        let resume = move |probe: &mut Probe| drop(all(probe).insert(key, it));
+        Some(Resume(Box::new(resume)))
+    }
+
     /// Goes on with what had ended.
-    pub(crate) fn resume(&mut self, control: Control, index: &[u32], stopped: Stopped) {
-        let number = index.first().copied().unwrap_or(0);
+    pub(crate) fn resume(&mut self, Resume(resume): Resume) {
         self.tables.epoch += 1;
-        match stopped {
-            Stopped::Protocol(local, entry) => self.directory.restore(local, *entry),
-            Stopped::Dist(table) => drop(self.tables.dists.insert(number, table)),
-            Stopped::Map(interface, dropped) => {
-                self.tables.maps.insert(number, (interface, dropped));
-            }
-            Stopped::Hosts(table) => drop(self.tables.hosts.insert(number, *table)),
-            Stopped::Matrix(table) => drop(self.tables.matrices.insert(number, *table)),
-            Stopped::Report(report) => {
-                self.jobs.reports.insert((control, number), *report);
-            }
-            Stopped::UserHistory(history) => {
-                self.jobs.user_histories.insert(number, *history);
-            }
-            Stopped::History(history) => {
-                self.jobs.histories.insert(number, *history);
-            }
-            Stopped::Alarm(alarm) => {
-                self.jobs.alarms.insert(number, *alarm);
-            }
-            Stopped::Event(event) => {
-                self.jobs.events.insert(number, *event);
-            }
-            Stopped::Stations(table) => drop(self.tables.stations.insert(number, *table)),
-            Stopped::StationPairs(table) => {
-                self.tables.station_pairs.insert(number, *table);
-            }
-            Stopped::StationReport(report) => {
-                self.jobs.station_reports.insert(number, *report);
-            }
-            Stopped::Channel(channel) => {
-                self.captured.channels.insert(number, *channel);
-                self.captured.is_stale = true;
-            }
-            Stopped::Buffer(buffer) => {
-                self.captured.buffers.insert(number, *buffer);
-                self.captured.account();
-            }
-        }
+        resume(self);
+        self.captured.is_stale = true;
+        self.captured.account();
     }
 
     /// Follows columns that were set while the row stayed active.
@@ -599,23 +535,21 @@ impl Probe {
                     }
                     if hosts {
                         let all = tables.hosts.values_mut();
-                        all.for_each(|table| table.store.delete_protocol(local));
+                        all.for_each(|it| it.table.delete_protocol(local));
                     }
                     if matrices {
                         let all = tables.matrices.values_mut();
-                        all.for_each(|table| table.store.delete_protocol(local));
+                        all.for_each(|it| it.table.delete_protocol(local));
                     }
                     // Only of what is gone: protocolDist does not follow what is counted of hosts.
                     if self.directory.get(local).is_none() {
                         let all = tables.dists.values_mut();
-                        all.for_each(|table| {
-                            table.counts.remove(&local);
-                        });
+                        all.for_each(|it| _ = it.table.counts.remove(&local));
                     }
                 }
                 Consequence::Map => {
-                    let mapped: Vec<u32> =
-                        tables.maps.values().map(|(number, _)| *number).collect();
+                    let mapped = tables.maps.values().map(|it| it.interface);
+                    let mapped: Vec<u32> = mapped.collect();
                     tables
                         .map
                         .delete_where(|key| !mapped.contains(&key.interface));

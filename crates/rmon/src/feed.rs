@@ -134,7 +134,12 @@ impl ControlFile {
 }
 
 fn text_of(path: &Path) -> io::Result<String> {
-    let bytes = files::named().read(path, MOST_BYTES)?;
+    let folder = files::named();
+    if folder.has(path) && !folder.is_file(path) {
+        let what = "it is no regular file, and is rewritten when managers change rows";
+        return Err(io::Error::other(what));
+    }
+    let bytes = folder.read(path, MOST_BYTES)?;
     let bytes = bytes.ok_or_else(|| io::Error::other("it is longer than 16 MiB"))?;
     String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text in UTF-8"))
 }

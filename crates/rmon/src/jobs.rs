@@ -94,13 +94,18 @@ impl Probe {
     /// Finds out when something is due next, after jobs came, went or were run.
     pub(crate) fn schedule(&mut self) {
         let next = self.jobs.timers().map(|(_, timer)| timer.due()).min();
-        self.due = Nanos(next.unwrap_or(Ticks::MAX).saturating_mul(TICK));
+        let next = next.unwrap_or(Ticks::MAX).min(self.tables.clock.turn());
+        self.due = Nanos(next.saturating_mul(TICK));
     }
 
     /// Does all that is due until `now`, in the order of its times.
     #[cold]
     pub(crate) fn run_due(&mut self, now: Nanos) {
         let end = now.0 / TICK;
+        if end >= self.tables.clock.turn() {
+            self.settle();
+            self.tables.purge(end);
+        }
         // Those that waited for the clock begin with it.
         for (_, timer) in self.jobs.timers() {
             if timer.began == 0 {
@@ -127,6 +132,7 @@ impl Probe {
                 }
             }
         }
+        self.tables.clock.advance(Nanos(end * TICK));
         self.schedule();
     }
 

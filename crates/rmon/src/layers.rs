@@ -7,7 +7,7 @@ use flowgauge_wire::{Address, FoldedState, LinkType};
 use lru::LruCache;
 use smallvec::SmallVec;
 
-use crate::directory::{Directory, Kind};
+use crate::directory::{Directory, Kind, TFTP};
 use crate::paths::{Paths, START};
 
 /// Addresses of a network layer.
@@ -38,9 +38,40 @@ pub(crate) type Fragments = LruCache<(Level2, u8, u32), (u16, u16), FoldedState>
 /// Source and destination.
 type Level2 = (Address, Address);
 
-pub(crate) fn fragments() -> Fragments {
-    let most = NonZeroUsize::new(MOST_DATAGRAMS).unwrap_or(NonZeroUsize::MIN);
-    LruCache::with_hasher(most, FoldedState::default())
+/// Sessions of TFTP by their client, its port and the server; as many as datagrams in fragments.
+pub(crate) type Sessions = LruCache<(Address, u16, Address), (), FoldedState>;
+
+/// What is remembered of earlier packets.
+#[derive(Clone, Debug)]
+pub(crate) struct Remembered {
+    fragments: Fragments,
+    sessions: Sessions,
+}
+
+impl Default for Remembered {
+    fn default() -> Remembered {
+        let most = NonZeroUsize::new(MOST_DATAGRAMS).unwrap_or(NonZeroUsize::MIN);
+        Remembered {
+            fragments: LruCache::with_hasher(most, FoldedState::default()),
+            sessions: LruCache::with_hasher(most, FoldedState::default()),
+        }
+    }
+}
+
+impl Remembered {
+    /// Whether a datagram from one port to another is of a session that was begun at TFTP's. Such a beginning is noted.
+    pub(crate) fn is_of_session(
+        &mut self,
+        (source, from): (Address, u16),
+        (destination, to): (Address, u16),
+    ) -> bool {
+        if to == TFTP {
+            self.sessions.put((source, from, destination), ());
+            return false;
+        }
+        let ends = [(source, from, destination), (destination, to, source)];
+        ends.iter().any(|end| self.sessions.get(end).is_some())
+    }
 }
 
 /// What was found in a packet.
@@ -58,7 +89,7 @@ pub(crate) struct Layers {
 struct Walk<'a, 'b> {
     directory: &'b Directory,
     paths: &'b mut Paths,
-    fragments: &'b mut Fragments,
+    remembered: &'b mut Remembered,
     /// What is left of the packet.
     bytes: &'a [u8],
     packet: &'a [u8],
@@ -69,14 +100,14 @@ struct Walk<'a, 'b> {
 pub(crate) fn layers(
     directory: &Directory,
     paths: &mut Paths,
-    fragments: &mut Fragments,
+    remembered: &mut Remembered,
     (link, is_tagged): (LinkType, bool),
     bytes: &[u8],
 ) -> Layers {
     let mut walk = Walk {
         directory,
         paths,
-        fragments,
+        remembered,
         bytes,
         packet: bytes,
         found: Layers {
@@ -300,7 +331,7 @@ impl<'a> Walk<'a, '_> {
         if let Some((_, true)) = fragment {
             self.found.state = self.paths.fragment(self.directory, self.found.state)?;
             self.step(u32::from(protocol))?;
-            let ports = *self.fragments.get(&key?)?;
+            let ports = *self.remembered.fragments.get(&key?)?;
             return self.ports(ports, 0);
         }
         self.step(u32::from(protocol))?;
@@ -311,7 +342,7 @@ impl<'a> Walk<'a, '_> {
         let [a, b, c, d] = *self.take::<4>()?;
         let ports = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         if let Some(key) = key.filter(|_| self.paths.fragments) {
-            self.fragments.put(key, ports);
+            self.remembered.fragments.put(key, ports);
         }
         // Behind the ports: the rest of UDP's header, of SCTP's common one, of TCP's with its options.
         let header = match protocol {
@@ -319,6 +350,16 @@ impl<'a> Walk<'a, '_> {
             132 => 8,
             _ => (usize::from(self.bytes.get(8).unwrap_or(&0x50) >> 4) * 4).saturating_sub(4),
         };
+        let ends = ((level.source, ports.0), (level.destination, ports.1));
+        if protocol == 17
+            && self.paths.sessions
+            && self.remembered.is_of_session(ends.0, ends.1)
+            && let Some(found) = self.paths.session(self.directory, self.found.state)
+        {
+            self.found.state = found;
+            self.begins_at(header);
+            return Some(());
+        }
         self.ports(ports, header)
     }
 

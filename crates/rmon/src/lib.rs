@@ -31,7 +31,7 @@
 //!
 //! # What is not there
 //! Token ring, the media-independent group of RFC 3273, copies of ports and data sources of VLANs (RFC 2613, which are
-//! about switches: no interface can be copied from or to, as dataSourceCopyCaps says); sessions that TFTP announces (the parameter tracksSessions is refused); layers above
+//! about switches: no interface can be copied from or to, as dataSourceCopyCaps says); sessions other than TFTP's; layers above
 //! applications (RFC 3395); super-packets of segmentation offload in parts (they count as one frame).
 
 #![forbid(unsafe_code)]

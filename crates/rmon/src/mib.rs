@@ -74,6 +74,8 @@ pub(crate) struct Column {
     pub(crate) syntax: Syntax,
     pub(crate) access: Access,
     pub(crate) default: Default,
+    /// The least integer that has a meaning, where the module allows more.
+    pub(crate) least: i32,
     /// Whether it may change while the row is active.
     pub(crate) is_live: bool,
 }
@@ -91,12 +93,17 @@ impl Column {
             syntax,
             access,
             default: Default::None,
+            least: i32::MIN,
             is_live: false,
         }
     }
 
     pub(crate) const fn or(self, default: Default) -> Column {
         Column { default, ..self }
+    }
+
+    pub(crate) const fn at_least(self, least: i32) -> Column {
+        Column { least, ..self }
     }
 
     pub(crate) const fn live(self) -> Column {

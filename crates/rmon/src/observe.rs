@@ -11,19 +11,19 @@ use core::mem;
 use flowgauge_sys::prefetch::prefetch_address;
 use flowgauge_wire::{
     Address, Batch, DecodeFlags, Decoded, Direction, FlowKey, HashSeed, LinkType, PacketDescriptor,
-    PacketFlags,
+    PacketFlags, scattered,
 };
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use crate::directory::Directory;
 use crate::keys::{HostKey, MapKey, PairKey};
-use crate::layers::{self, Fragments, Layers, Level};
+use crate::layers::{self, Layers, Level, Remembered};
 use crate::paths::{Group, Paths, START};
 use crate::smon::Tagged;
 use crate::stations::Station;
 use crate::store::{Handle, Moment};
-use crate::tables::{HostTable, MatrixTable, Tables};
+use crate::tables::{Tables, of, of_mut};
 
 /// Conversations whose counts are gathered. With more, the half that was used least recently is forgotten, which changes
 /// no row.
@@ -47,8 +47,9 @@ struct Side {
     macs: [u8; 12],
 }
 
-/// The rows of one direction of a conversation, which are needed more seldom: those of its stations, if its frames have
-/// any, in the order of [`Tables::deliver_stations`], then those in the order of [`Tables::deliver`].
+/// The rows of one direction of a conversation, which are needed more seldom: those in the order of [`Tables::deliver`], then
+/// those of its stations, if its frames have any, in the order of [`Tables::deliver_stations`]. Before they are found,
+/// where they are likely.
 type SideRows = SmallVec<[Handle; 7]>;
 
 /// [`Side::macs`] of what has no stations.
@@ -89,7 +90,70 @@ impl Conversation {
 const RECENT: usize = 1 << 14;
 
 /// Pairs of stations whose rows are found without a look-up: many networks have one router.
-const LATELY: usize = 8;
+const LATELY: usize = 32;
+
+/// A packet as it came.
+#[derive(Clone, Copy)]
+pub(crate) struct Frame<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) decoded: &'a Decoded,
+    about: &'a PacketDescriptor,
+    /// The number of what it speaks, or 0.
+    content: u16,
+}
+
+impl<'a> Frame<'a> {
+    pub(crate) fn new(batch: &Batch<'a>, decoded: &'a Decoded, content: u16) -> Option<Frame<'a>> {
+        let about = batch.packets.get(usize::from(decoded.index))?;
+        Some(Frame {
+            bytes: batch.bytes_of(about),
+            decoded,
+            about,
+            content,
+        })
+    }
+
+    /// With the check sequence.
+    pub(crate) fn octets(&self) -> u64 {
+        u64::from(self.decoded.wire_len.max(SHORTEST)) + FCS
+    }
+
+    /// Whether a VLAN tag was taken out of it.
+    fn is_stripped(&self) -> bool {
+        self.about.flags.contains(PacketFlags::VLAN)
+    }
+
+    /// Destination and source.
+    fn macs(&self) -> Option<&'a [u8; 12]> {
+        let is_ethernet = self.about.link == LinkType::ETHERNET;
+        self.bytes.first_chunk().filter(|_| is_ethernet)
+    }
+
+    /// The control information of the outermost VLAN tag.
+    fn tag(&self) -> Option<u16> {
+        if self.is_stripped() {
+            return Some(self.about.vlan_tci);
+        }
+        match *self.bytes.get(12..16)? {
+            [0x81, 0, high, low] | [0x88, 0xa8, high, low]
+                if self.about.link == LinkType::ETHERNET =>
+            {
+                Some(u16::from_be_bytes([high, low]))
+            }
+            _ => None,
+        }
+    }
+
+    /// The type of the outermost VLAN tag, or of what an Ethernet frame carries.
+    fn ethertype(&self) -> Option<u16> {
+        if self.is_stripped() {
+            let tag = self.about.vlan_tpid;
+            return Some(if tag == 0 { 0x8100 } else { tag });
+        }
+        let octets = self.bytes.get(12..14)?.try_into().ok()?;
+        Some(u16::from_be_bytes(octets))
+    }
+}
 
 /// A packet ready to be counted.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +196,7 @@ pub(crate) struct Interface {
     age: u64,
     /// Packets and octets by state of paths, which protocolDist is yet to get.
     pending: Vec<[u64; 2]>,
-    fragments: Fragments,
+    remembered: Remembered,
     /// States of plain IPv4 and IPv6 over Ethernet, without and with one tag.
     plain: [[u32; 2]; 2],
     pub(crate) ether: Ether,
@@ -162,7 +226,7 @@ impl Interface {
             batch: 0,
             age: 0,
             pending: Vec::new(),
-            fragments: layers::fragments(),
+            remembered: Remembered::default(),
             plain: [[START; 2]; 2],
             ether: Ether::default(),
             tagged: Tagged::default(),
@@ -223,16 +287,10 @@ impl Interface {
 
     /// Finds out what a packet counts for.
     #[inline]
-    pub(crate) fn see(
-        &mut self,
-        shared: &mut Shared<'_>,
-        batch: &Batch<'_>,
-        packet: &Decoded,
-        content: u16,
-    ) -> Seen {
-        let seen = match self.plain(shared, batch, packet, content) {
+    pub(crate) fn see(&mut self, shared: &mut Shared<'_>, frame: &Frame<'_>) -> Seen {
+        let seen = match self.plain(shared, frame) {
             Some(packet) => packet,
-            None => self.unusual(shared, batch, packet, content),
+            None => self.unusual(shared, frame),
         };
         let likely = self.recent[seen.hash as usize % RECENT] as usize;
         fetch(&self.conversations, likely);
@@ -241,40 +299,29 @@ impl Interface {
 
     /// A packet whose layers are all in what was decoded: Ethernet with at most one tag, IP, TCP, UDP or ICMP.
     #[inline(always)]
-    fn plain(
-        &mut self,
-        shared: &mut Shared<'_>,
-        batch: &Batch<'_>,
-        packet: &Decoded,
-        content: u16,
-    ) -> Option<Seen> {
+    fn plain(&mut self, shared: &mut Shared<'_>, frame: &Frame<'_>) -> Option<Seen> {
         const TCP: u8 = 6;
         const UDP: u8 = 17;
         const NOT_PLAIN: u16 = DecodeFlags::FRAGMENT.0 | DecodeFlags::TRANSPORT.0;
+        let packet = frame.decoded;
         let key = &packet.key;
-        let frame = batch.packets.get(usize::from(packet.index))?;
         let is_v6 = key.version == 6;
         let header = packet.transport_offset.wrapping_sub(packet.ip_offset);
         if packet.flags.0 & NOT_PLAIN != DecodeFlags::TRANSPORT.0
             || packet.tunnel != 0
             || packet.vlan_count > 1
-            || frame.link != LinkType::ETHERNET
+            || frame.about.link != LinkType::ETHERNET
             || is_v6 && header != 40
             || !matches!(key.protocol, 1 | TCP | UDP | 58)
         {
             return None;
         }
         let tagged = packet.vlan_count == 1;
-        let stripped = frame.flags.contains(PacketFlags::VLAN);
-        let offset = if tagged && !stripped { 18 } else { 14 };
-        if packet.ip_offset != offset {
-            return None;
-        }
-        let in_frame = || {
-            let bytes = batch.bytes(usize::from(packet.index)).get(12..14);
-            bytes.map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+        let offset = match tagged && !frame.is_stripped() {
+            true => 18,
+            false => 14,
         };
-        if tagged && tag_of(frame).or_else(in_frame) != Some(0x8100) {
+        if packet.ip_offset != offset || tagged && frame.ethertype() != Some(0x8100) {
             return None;
         }
         let mut base = self.plain[usize::from(tagged)][usize::from(is_v6)];
@@ -289,11 +336,18 @@ impl Interface {
         if let Some(found) = paths.step(directory, state, u32::from(key.protocol)) {
             state = found;
             if matches!(key.protocol, TCP | UDP) {
+                let is_of_session = key.protocol == UDP && paths.sessions && {
+                    let (from, to) = key.endpoints(packet.direction);
+                    self.remembered.is_of_session(from, to)
+                };
+                let session = is_of_session.then(|| paths.session(directory, state));
                 let ports = (key.low_port, key.high_port);
-                state = paths.application(directory, state, ports).unwrap_or(state);
+                let application = || paths.application(directory, state, ports);
+                state = session.flatten().or_else(application).unwrap_or(state);
             }
-            if content != 0 {
-                state = paths.content(directory, state, content).unwrap_or(state);
+            if frame.content != 0 {
+                let found = paths.content(directory, state, frame.content);
+                state = found.unwrap_or(state);
             }
         }
         // One-way messages have their sender first.
@@ -313,32 +367,18 @@ impl Interface {
             reserved: 0,
             context: state,
         };
-        Some(Seen {
-            key,
-            hash: HashSeed::of_process().hash(&key),
-            direction,
-        })
+        Some(Seen::new(key, direction))
     }
 
     /// Any other packet: layer by layer. The conversations around the innermost one are found or made.
     #[cold]
-    fn unusual(
-        &mut self,
-        shared: &mut Shared<'_>,
-        batch: &Batch<'_>,
-        packet: &Decoded,
-        content: u16,
-    ) -> Seen {
-        let index = usize::from(packet.index);
-        let bytes = batch.bytes(index);
-        let frame = batch.packets.get(index).copied();
-        let frame = frame.unwrap_or_default();
-        let link = (frame.link, frame.flags.contains(PacketFlags::VLAN));
-        let Layers { state, levels, .. } = self.layers(shared, link, bytes);
+    fn unusual(&mut self, shared: &mut Shared<'_>, frame: &Frame<'_>) -> Seen {
+        let Layers { state, levels, .. } = self.layers(shared, frame);
+        let packet = frame.decoded;
         // It is of the innermost addresses, which may be in a tunnel that the directory does not know.
         let (source, destination) = packet.key.endpoints(packet.direction);
         let is_its = |level: &Level| (level.source, level.destination) == (source.0, destination.0);
-        let by_content = match content {
+        let by_content = match frame.content {
             0 => None,
             _ if !levels.last().is_some_and(is_its) => None,
             content => shared.paths.content(shared.directory, state, content),
@@ -367,17 +407,13 @@ impl Interface {
         seen
     }
 
-    /// The layers of a packet; `is_tagged`: a VLAN tag was taken out of it.
-    pub(crate) fn layers(
-        &mut self,
-        shared: &mut Shared<'_>,
-        link: (LinkType, bool),
-        bytes: &[u8],
-    ) -> Layers {
+    /// The layers of a packet.
+    pub(crate) fn layers(&mut self, shared: &mut Shared<'_>, frame: &Frame<'_>) -> Layers {
         let Shared {
             directory, paths, ..
         } = shared;
-        layers::layers(directory, paths, &mut self.fragments, link, bytes)
+        let link = (frame.about.link, frame.is_stripped());
+        layers::layers(directory, paths, &mut self.remembered, link, frame.bytes)
     }
 
     /// Finds the conversation of a packet. That is a pass of its own over a batch, so that what is not in the cache is
@@ -425,16 +461,10 @@ impl Interface {
 
     /// Counts a packet.
     #[inline(always)]
-    pub(crate) fn count(
-        &mut self,
-        shared: &mut Shared<'_>,
-        seen: Placed,
-        length: u32,
-        (macs, tag): (Option<&[u8; 12]>, Option<u16>),
-    ) {
-        let octets = octets(length);
+    pub(crate) fn count(&mut self, shared: &mut Shared<'_>, seen: Placed, frame: &Frame<'_>) {
+        let (octets, macs) = (frame.octets(), frame.macs());
         self.ether.count(octets, macs);
-        if let Some(tag) = tag {
+        if let Some(tag) = frame.tag() {
             let is_group = macs.is_some_and(|macs| macs[0] & 1 == 1);
             let stamp = shared.tables.clock.stamp;
             self.tagged.count(tag, octets, is_group, stamp);
@@ -484,7 +514,9 @@ impl Interface {
         let epoch = tables.epoch;
         let mut stations = SideRows::new();
         if macs != NO_MACS {
-            let lately = &mut self.lately[usize::from(macs[5] ^ macs[11]) % LATELY];
+            // Both directions have places of their own.
+            let [to, from] = [&macs[..6], &macs[6..]].map(|it| Station::of(it).0);
+            let lately = &mut self.lately[scattered(to ^ from << 16) as usize % LATELY];
             if (lately.0, lately.1) != (macs, epoch) {
                 lately.2.clear();
                 tables.resolve_stations(self.number, &macs, &mut lately.2);
@@ -494,10 +526,10 @@ impl Interface {
         }
         for (place, direction) in around.into_iter().rev() {
             let key = self.conversations[place as usize].key;
-            let mut rows = SideRows::new();
-            if (place, direction) == innermost {
-                rows.append(&mut stations);
-            } else if self.conversations[place as usize].sides[direction.index()].macs != NO_MACS {
+            let is_innermost = (place, direction) == innermost;
+            if !is_innermost
+                && self.conversations[place as usize].sides[direction.index()].macs != NO_MACS
+            {
                 // It is the innermost one of other packets, and will find its stations with the next of them.
                 self.flush_side(paths, tables, place, direction);
                 self.conversations[place as usize].sides[direction.index()].macs = NO_MACS;
@@ -507,11 +539,10 @@ impl Interface {
             let groups = state.levels.get(level).filter(|_| key.version != 0);
             let back = direction.reversed().index();
             let other = &self.conversations[place as usize].sides[back];
-            let mut back = (other.epoch == epoch as u32).then(|| {
-                let stations = self.station_rows(other);
-                let rows = self.rows[place as usize][back].clone();
-                rows.into_iter().skip(stations)
-            });
+            let copy = |side: usize| SideRows::from_slice(&self.rows[place as usize][side]);
+            let mut back = (other.epoch == epoch as u32).then(|| copy(back).into_iter());
+            let mut likely = copy(direction.index()).into_iter();
+            let mut rows = SideRows::new();
             for (at, group) in groups.into_iter().flatten().enumerate() {
                 let used = packet << 8 | (level as u64) << 5 | (at.min(15) as u64) << 1;
                 let moment = Moment {
@@ -529,18 +560,13 @@ impl Interface {
                 if tables.epoch != epoch {
                     back = None;
                 }
-                found.rows(tables, moment, back.as_mut(), &mut rows);
+                found.rows(tables, moment, (back.as_mut(), &mut likely), &mut rows);
+            }
+            if is_innermost {
+                rows.append(&mut stations);
             }
             self.rows[place as usize][direction.index()] = rows;
             self.conversations[place as usize].sides[direction.index()].epoch = epoch as u32;
-        }
-    }
-
-    /// How many rows of a side are those of its stations, if they were found in this epoch.
-    fn station_rows(&self, side: &Side) -> usize {
-        match side.macs {
-            NO_MACS => 0,
-            _ => self.stations.0,
         }
     }
 
@@ -576,9 +602,7 @@ impl Interface {
             .levels
             .get(usize::from(key.protocol));
         for direction in DIRECTIONS.map(Direction::index) {
-            let stations = self.station_rows(&sides[direction]);
-            let rows = self.rows[place][direction].iter().copied();
-            let mut rows = rows.skip(stations);
+            let mut rows = self.rows[place][direction].iter().copied();
             let groups = groups.filter(|_| sides[direction].packets != 0);
             for group in groups.into_iter().flatten() {
                 let outermost = key.protocol == 0;
@@ -587,7 +611,8 @@ impl Interface {
         }
     }
 
-    /// Has the CPU fetch the rows of a packet of a conversation that is new, as far as there are any: once in a batch.
+    /// Has the CPU fetch the rows of a packet of a conversation that is new, as far as there are any, and notes where they are:
+    /// once in a batch.
     #[inline]
     pub(crate) fn prefetch_rows(&mut self, shared: &Shared<'_>, seen: Placed) {
         let conversation = &mut self.conversations[seen.conversation as usize];
@@ -597,22 +622,24 @@ impl Interface {
             return;
         }
         conversation.fetched[side] = self.batch;
-        let Conversation { key, sides, .. } = &self.conversations[seen.conversation as usize];
         // The hosts of packets back are known.
-        let hosts = sides[1 - side].epoch != epoch;
-        self.prefetch_new(shared, key, seen.direction, hosts);
+        let hosts = conversation.sides[1 - side].epoch != epoch;
+        self.prefetch_new(shared, seen, hosts);
     }
 
     #[cold]
-    fn prefetch_new(&self, shared: &Shared<'_>, key: &FlowKey, direction: Direction, hosts: bool) {
-        let groups = shared
-            .paths
-            .state(key.context)
-            .levels
-            .get(usize::from(key.protocol));
+    fn prefetch_new(&mut self, shared: &Shared<'_>, seen: Placed, hosts: bool) {
+        let key = &self.conversations[seen.conversation as usize].key;
+        let rows = &mut self.rows[seen.conversation as usize][seen.direction.index()];
+        if !rows.is_empty() {
+            // They were found before others went.
+            return;
+        }
+        let state = shared.paths.state(key.context);
+        let groups = state.levels.get(usize::from(key.protocol));
         for group in groups.into_iter().flatten() {
-            let ends = key.endpoints(direction);
-            Found::new(group, self.number, ends).prefetch(shared.tables, hosts);
+            let found = Found::new(group, self.number, key.endpoints(seen.direction));
+            found.prefetch(shared.tables, hosts, key.protocol == 0, rows);
         }
     }
 
@@ -638,17 +665,18 @@ impl Interface {
         self.pending[state][1] += gathered.octets;
         let Conversation { key, sides, .. } = &self.conversations[place as usize];
         let side = &sides[direction.index()];
-        let mut rows = self.rows[place as usize][direction.index()].iter().copied();
+        let rows = &self.rows[place as usize][direction.index()];
         if side.macs != NO_MACS {
-            tables.deliver_stations(self.number, &side.macs, &gathered, &mut rows);
+            let others = rows.len().saturating_sub(self.stations.0);
+            let mut stations = rows[others..].iter().copied();
+            tables.deliver_stations(self.number, &side.macs, &gathered, &mut stations);
         }
         self.deliver(paths, tables, key, rows, &gathered);
         let mut next = outer(key, direction);
         while let Some((place, direction)) = next {
-            let Conversation { key, sides, .. } = &self.conversations[place as usize];
-            let stations = self.station_rows(&sides[direction.index()]);
-            let rows = self.rows[place as usize][direction.index()].iter().copied();
-            self.deliver(paths, tables, key, rows.skip(stations), &gathered);
+            let key = &self.conversations[place as usize].key;
+            let rows = &self.rows[place as usize][direction.index()];
+            self.deliver(paths, tables, key, rows, &gathered);
             next = outer(key, direction);
         }
     }
@@ -659,9 +687,10 @@ impl Interface {
         paths: &Paths,
         tables: &mut Tables,
         key: &FlowKey,
-        mut rows: impl Iterator<Item = Handle>,
+        rows: &[Handle],
         gathered: &Gathered,
     ) {
+        let mut rows = rows.iter().copied();
         let level = usize::from(key.protocol);
         if key.version == 0 {
             return;
@@ -689,11 +718,6 @@ const SHORTEST: u32 = 60;
 
 /// Octets of the frame check sequence.
 const FCS: u64 = 4;
-
-/// Octets of a frame on the wire, of which so many came.
-pub(crate) fn octets(length: u32) -> u64 {
-    u64::from(length.max(SHORTEST)) + FCS
-}
 
 /// What etherStats counts of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -773,26 +797,37 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Has the CPU fetch the rows that are there: of the pair, and of its hosts.
-    fn prefetch(&self, tables: &Tables, hosts: bool) {
-        let hosts = tables.hosts.values().filter(|_| self.group.host && hosts);
-        for table in hosts.filter(|table| table.interface == self.interface) {
-            table.store.prefetch_key(&self.source);
-            table.store.prefetch_key(&self.destination);
+    /// Has the CPU fetch the rows that are there, of the pair, and of its `hosts`, and notes them in the order of
+    /// [`Found::rows`].
+    fn prefetch(&self, tables: &Tables, hosts: bool, outermost: bool, rows: &mut SideRows) {
+        if outermost && self.group.map && tables.maps(self.interface) {
+            let key = MapKey {
+                host: self.source,
+                interface: self.interface,
+            };
+            rows.push(tables.map.prefetch_key(&key));
         }
-        let matrices = tables.matrices.values().filter(|_| self.group.matrix);
-        for table in matrices.filter(|table| table.interface == self.interface) {
-            table.store.prefetch_key(&self.pair());
+        for store in of(&tables.hosts, self.interface).filter(|_| self.group.host) {
+            rows.extend([&self.source, &self.destination].map(|host| match hosts {
+                true => store.prefetch_key(host),
+                false => Handle::NONE,
+            }));
+        }
+        for store in of(&tables.matrices, self.interface).filter(|_| self.group.matrix) {
+            rows.push(store.prefetch_key(&self.pair()));
         }
     }
 
     /// Finds or makes the rows, in the order in which [`Tables::deliver`] takes them. Those of packets `back`, if they are
-    /// known, are the same hosts'.
+    /// known, are the same hosts'; `likely` tells where others may be.
     fn rows(
         &self,
         tables: &mut Tables,
         at: Moment,
-        mut back: Option<&mut impl Iterator<Item = Handle>>,
+        (mut back, likely): (
+            Option<&mut impl Iterator<Item = Handle>>,
+            &mut impl Iterator<Item = Handle>,
+        ),
         rows: &mut SideRows,
     ) {
         let &Found {
@@ -803,15 +838,17 @@ impl<'a> Found<'a> {
             ..
         } = self;
         let mut known = || back.as_mut().and_then(|back| back.next());
+        let mut likely = || likely.next().unwrap_or(Handle::NONE);
         if let Some(mac) = self.mac.filter(|_| group.map && tables.maps(interface)) {
             known();
+            let likely = likely();
             let key = MapKey {
                 host: source,
                 interface,
             };
             rows.push(match mac {
                 0 => Handle::NONE,
-                mac => tables.map_address(&key, mac, at),
+                mac => tables.map_address(&key, mac, at, likely),
             });
         }
         let later = Moment {
@@ -821,27 +858,26 @@ impl<'a> Found<'a> {
         let mut gone = 0;
         if group.host {
             let applications = &group.host_applications;
-            let all = tables.hosts.values_mut();
-            for HostTable { store, .. } in all.filter(|table| table.interface == interface) {
+            for store in of_mut(&mut tables.hosts, interface) {
                 let ends = (known(), known());
+                let places = (likely(), likely());
                 if let (Some(destination), Some(source)) = ends {
                     rows.extend([source, destination]);
                     continue;
                 }
                 let before = store.deletes();
-                rows.push(store.resolve(&source, applications, at));
-                rows.push(store.resolve(&destination, applications, later));
+                rows.push(store.resolve(&source, applications, at, places.0));
+                rows.push(store.resolve(&destination, applications, later, places.1));
                 gone += store.deletes() - before;
             }
         }
         if group.matrix {
             let pair = self.pair();
             let applications = &group.matrix_applications;
-            let all = tables.matrices.values_mut();
-            for MatrixTable { store, .. } in all.filter(|table| table.interface == interface) {
+            for store in of_mut(&mut tables.matrices, interface) {
                 known();
                 let before = store.deletes();
-                rows.push(store.resolve(&pair, applications, at));
+                rows.push(store.resolve(&pair, applications, at, likely()));
                 gone += store.deletes() - before;
             }
         }
@@ -870,15 +906,6 @@ fn outer(key: &FlowKey, direction: Direction) -> Option<(u32, Direction)> {
         _ => direction.reversed(),
     };
     Some((outer >> 1, direction))
-}
-
-/// The type of a tag that was taken out of a frame.
-fn tag_of(frame: &PacketDescriptor) -> Option<u16> {
-    let tag = match frame.vlan_tpid {
-        0 => 0x8100,
-        tag => tag,
-    };
-    Some(tag).filter(|_| frame.flags.contains(PacketFlags::VLAN))
 }
 
 /// The state of IP over Ethernet.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use flowgauge_wire::FoldedState;
 
-use crate::directory::{Config, Directory, HOST, Kind, MAP, MATRIX};
+use crate::directory::{Config, Directory, Entry, HOST, Kind, MAP, MATRIX, TFTP};
 use crate::protocols::CONTENT;
 
 /// The state before the first layer.
@@ -18,8 +18,9 @@ pub(crate) const START: u32 = 0;
 /// Steps that are found without looking them up.
 const RECENT: usize = 256;
 
-/// The step at a later fragment.
+/// The step at a later fragment, and that of a session.
 const FRAGMENT: u32 = u32::MAX;
+const SESSION: u32 = u32::MAX - 1;
 
 /// What a packet counts for at one of its network layers, by one of its encapsulations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub(crate) struct Paths {
     ports: Box<[u64; 1024]>,
     /// Whether some protocol has later fragments counted for those above it.
     pub(crate) fragments: bool,
+    /// Whether some protocol has the sessions that it begins.
+    pub(crate) sessions: bool,
 }
 
 impl Default for Paths {
@@ -72,6 +75,7 @@ impl Default for Paths {
             recent: Box::new([(u32::MAX, 0, 0); RECENT]),
             ports: Box::new([0; 1024]),
             fragments: false,
+            sessions: false,
         }
     }
 }
@@ -94,6 +98,7 @@ impl Paths {
         self.fragments = directory.iter().any(|(_, entry)| {
             matches!(entry.kind, Kind::Ipv4 | Kind::Ipv6) && entry.counts_fragments()
         });
+        self.sessions = directory.iter().any(|(_, entry)| entry.tracks_sessions());
         self.states.push(State {
             active: vec![0],
             ended: Vec::new(),
@@ -139,14 +144,23 @@ impl Paths {
     }
 
     fn find_step(&mut self, directory: &Directory, state: u32, layer: u32) -> Option<u32> {
+        self.find(directory, (state, layer), |last| {
+            let below = last.iter().flat_map(|node| directory.below(*node, layer));
+            below.collect()
+        })
+    }
+
+    /// A step that was taken before, or one to what `next` finds behind those that may go on.
+    fn find(
+        &mut self,
+        directory: &Directory,
+        (state, layer): (u32, u32),
+        next: impl FnOnce(&[u32]) -> Vec<u32>,
+    ) -> Option<u32> {
         if let Some(found) = self.steps.get(&(state, layer)) {
             return Some(*found);
         }
-        let last = &self.states[state as usize].active;
-        let active = last
-            .iter()
-            .flat_map(|node| directory.below(*node, layer))
-            .collect();
+        let active = next(&self.states[state as usize].active);
         self.enter(directory, state, layer, active)
     }
 
@@ -178,21 +192,18 @@ impl Paths {
         number: u16,
     ) -> Option<u32> {
         let layer = CONTENT | u32::from(number);
-        if let Some(found) = self.steps.get(&(state, layer)) {
-            return Some(*found);
-        }
         let transport = |node: &u32| {
             let mut chain = directory.chain(*node).take(2);
             chain.find(|(_, entry)| entry.kind == Kind::Ports)
         };
-        let last = self.states[state as usize].active.iter();
-        let mut active: Vec<u32> = last
-            .filter_map(transport)
-            .flat_map(|(transport, _)| directory.below(transport, layer))
-            .collect();
-        active.sort_unstable();
-        active.dedup();
-        self.enter(directory, state, layer, active)
+        self.find(directory, (state, layer), |last| {
+            let transports = last.iter().filter_map(transport);
+            let below = transports.flat_map(|(transport, _)| directory.below(transport, layer));
+            let mut active: Vec<u32> = below.collect();
+            active.sort_unstable();
+            active.dedup();
+            active
+        })
     }
 
     /// What goes on at a later fragment: encapsulations whose parameters say that it counts for what is above.
@@ -200,17 +211,21 @@ impl Paths {
         if !self.fragments {
             return None;
         }
-        if let Some(found) = self.steps.get(&(state, FRAGMENT)) {
-            return Some(*found);
-        }
-        let counts = |node: &u32| {
-            directory
-                .get(*node)
-                .is_some_and(|node| node.counts_fragments())
-        };
-        let last = &self.states[state as usize].active;
-        let active = last.iter().copied().filter(counts).collect();
-        self.enter(directory, state, FRAGMENT, active)
+        self.find(directory, (state, FRAGMENT), |last| {
+            let counts = |node: &u32| directory.get(*node).is_some_and(Entry::counts_fragments);
+            last.iter().copied().filter(counts).collect()
+        })
+    }
+
+    /// Where a datagram of a session of TFTP gets to, whose ports say nothing: protocols whose parameters say that they
+    /// have those.
+    pub(crate) fn session(&mut self, directory: &Directory, state: u32) -> Option<u32> {
+        self.find(directory, (state, SESSION), |last| {
+            let tracks = |node: &u32| directory.get(*node).is_some_and(Entry::tracks_sessions);
+            let tftp = u32::from(TFTP);
+            let below = last.iter().flat_map(|node| directory.below(*node, tftp));
+            below.filter(tracks).collect()
+        })
     }
 
     fn enter(
@@ -286,11 +301,10 @@ fn add_chain(directory: &Directory, end: u32, nodes: &mut Vec<u32>, levels: &mut
             host_applications: applications(HOST),
             matrix_applications: applications(MATRIX),
         };
-        // Encapsulations that ended share their network layer with others that went on.
-        match levels[level]
-            .iter_mut()
-            .find(|other| other.network == index)
-        {
+        // Encapsulations that ended share their network layer with others that went on. Where nothing is counted there is none.
+        let mut others = levels[level].iter_mut();
+        match others.find(|other| other.network == index) {
+            None if !(group.map || group.host || group.matrix) => {}
             Some(other) => {
                 merge(&mut other.host_applications, group.host_applications);
                 merge(&mut other.matrix_applications, group.matrix_applications);

@@ -3,16 +3,16 @@
 use core::mem;
 use std::sync::Weak;
 
-use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, LinkType, Nanos, PacketFlags};
+use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Nanos};
 
 use crate::Notification;
-use crate::captured::{Captured, Frame};
+use crate::captured::Captured;
 use crate::control::{Control, ControlRow, Controls};
 use crate::directory::{Directory, index};
 use crate::effects::Consequence;
 use crate::jobs::Jobs;
 use crate::keys::IF_INDEX;
-use crate::observe::{Interface, Placed, Seen, Shared, octets};
+use crate::observe::{Frame, Interface, Placed, Seen, Shared};
 use crate::others::Questions;
 use crate::paths::Paths;
 use crate::saved::Untaken;
@@ -79,7 +79,7 @@ impl Probe {
             notifications: Vec::new(),
             seen: Vec::with_capacity(flowgauge_wire::BATCH_SIZE),
             placed: Vec::with_capacity(flowgauge_wire::BATCH_SIZE),
-            due: Nanos(u64::MAX),
+            due: Nanos(0),
             jobs: Jobs::default(),
             captured: Captured::default(),
             changes: 0,
@@ -313,7 +313,8 @@ impl Probe {
             let content = contents.get(at).copied().unwrap_or(0);
             seen.push(place.and_then(|place| {
                 let interface = self.interfaces.get_mut(place)?;
-                Some((place, interface.see(&mut shared, batch, packet, content)))
+                let frame = Frame::new(batch, packet, content)?;
+                Some((place, interface.see(&mut shared, &frame)))
             }));
         }
         let mut placed = mem::take(&mut self.placed);
@@ -326,40 +327,20 @@ impl Probe {
             self.interfaces[place].prefetch_rows(&shared, placed);
         }
         for (packet, placed) in decoded.packets.iter().filter(is_frame).zip(&placed) {
-            let Some((place, placed)) = *placed else {
+            let Some(((place, placed), frame)) = placed.zip(Frame::new(batch, packet, 0)) else {
                 continue;
             };
             if packet.time >= self.due {
                 self.run_due(packet.time);
             }
-            let index = usize::from(packet.index);
-            let frame = batch.packets.get(index);
-            let is_ethernet = frame.is_some_and(|frame| frame.link == LinkType::ETHERNET);
-            let bytes = batch.bytes(index);
-            let macs = bytes.first_chunk().filter(|_| is_ethernet);
-            let stripped = frame.filter(|frame| frame.flags.contains(PacketFlags::VLAN));
-            let tag = match (stripped, bytes.get(12..16)) {
-                (Some(frame), _) => Some(frame.vlan_tci),
-                (_, Some(&[0x81, 0, high, low] | &[0x88, 0xa8, high, low])) if is_ethernet => {
-                    Some(u16::from_be_bytes([high, low]))
-                }
-                _ => None,
-            };
             self.tables.clock.advance(packet.time);
             let mut shared = Shared {
                 directory: &self.directory,
                 paths: &mut self.paths,
                 tables: &mut self.tables,
             };
-            self.interfaces[place].count(&mut shared, placed, packet.wire_len, (macs, tag));
+            self.interfaces[place].count(&mut shared, placed, &frame);
             if !self.captured.channels.is_empty() {
-                let link = frame.map_or(LinkType::default(), |frame| frame.link);
-                let frame = Frame {
-                    bytes,
-                    link: (link, stripped.is_some()),
-                    octets: octets(packet.wire_len),
-                    time: packet.time,
-                };
                 self.capture(place, &frame);
             }
         }

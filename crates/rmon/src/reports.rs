@@ -8,7 +8,7 @@ use crate::jobs::Timer;
 use crate::keys::PairKey;
 use crate::probe::Probe;
 use crate::store::{Key, Snapshot};
-use crate::tables::{MatrixTable, Tables};
+use crate::tables::{Of, Tables};
 
 /// Rows of a report at most.
 const MOST: u32 = 10_000;
@@ -62,13 +62,13 @@ impl Report {
         }
         self.started = tables.clock.stamp;
         let matrix = tables.matrices.get(&self.matrix);
-        self.before = matrix.map_or_else(Snapshot::default, |table| table.store.snapshot());
+        self.before = matrix.map_or_else(Snapshot::default, |it| it.table.snapshot());
         self.granted = self.requested.min(MOST);
     }
 
     /// The rows now: those with the most packets or octets.
     fn collect(&self, control: Control, tables: &Tables, directory: &Directory) -> Vec<TopRow> {
-        let Some(MatrixTable { store, .. }) = tables.matrices.get(&self.matrix) else {
+        let Some(Of { table: store, .. }) = tables.matrices.get(&self.matrix) else {
             return Vec::new();
         };
         // Packets and octets take turns.

@@ -1,7 +1,5 @@
 //! How the rows of what was seen are found, and their values.
 
-use std::collections::BTreeMap;
-
 use smallvec::SmallVec;
 
 use crate::Value;
@@ -9,13 +7,13 @@ use crate::computed::ether_value;
 use crate::control::{Control, ControlRow};
 use crate::history::{Bucket, History, Sample};
 use crate::jobs::SECOND;
-use crate::keys::{HostKey, MapKey, PairKey, octets};
+use crate::keys::{MapKey, octets};
 use crate::mib::Index;
 use crate::observe::Ether;
 use crate::probe::Probe;
 use crate::reports::TopRow;
-use crate::store::{Application, Key, Row};
-use crate::tables::{Clock, HostTable, MatrixTable};
+use crate::store::{Application, Key, Row, Store};
+use crate::tables::{All, Clock};
 
 /// Index and value of a row.
 pub(crate) type Found = Option<(Index, Value)>;
@@ -62,7 +60,7 @@ fn distributed(probe: &mut Probe, index: &[u32], include: bool) -> Option<(Index
         .range(control..)
         .find_map(|(number, table)| {
             let least = local.filter(|_| *number == control).unwrap_or(0);
-            let (local, counts) = table.counts.range(least..).next()?;
+            let (local, counts) = table.table.counts.range(least..).next()?;
             Some((SmallVec::from_slice(&[*number, *local]), *counts))
         })
 }
@@ -70,7 +68,7 @@ fn distributed(probe: &mut Probe, index: &[u32], include: bool) -> Option<(Index
 /// The first row of tables whose index begins with a control row and a time mark. A walk passes through the rows of
 /// its mark once, and goes on with the next control row.
 fn marked<T>(
-    tables: &mut BTreeMap<u32, T>,
+    tables: &mut All<T>,
     clock: &Clock,
     index: &[u32],
     include: bool,
@@ -79,8 +77,8 @@ fn marked<T>(
     if clock.now() == 0 {
         return None;
     }
-    let mut at = |tables: &mut BTreeMap<u32, T>, control: u32, mark, rest: &[u32], include| {
-        let table = tables.get_mut(&control)?;
+    let mut at = |tables: &mut All<T>, control: u32, mark, rest: &[u32], include| {
+        let table = &mut tables.get_mut(&control)?.table;
         let (row, value) = find(table, rest, include, clock.stamp_of(mark))?;
         let mut index = SmallVec::from_slice(&[control, mark]);
         index.extend(row);
@@ -101,106 +99,73 @@ fn marked<T>(
     controls.find_map(|control| at(tables, control, 0, &[], true))
 }
 
-fn host_row(
-    probe: &mut Probe,
-    index: &[u32],
-    include: bool,
-    value: impl Fn(&Clock, &Row<HostKey, 5, 1>) -> Option<Value>,
-) -> Found {
-    let (tables, clock) = (&mut probe.tables.hosts, &probe.tables.clock);
-    marked(
-        tables,
-        clock,
-        index,
-        include,
-        |table: &mut HostTable, rest, include, since| {
-            let row = table.store.next(0, rest, include, since)?;
-            Some((row.key.index(0).collect(), value(clock, row)?))
-        },
-    )
-}
-
-fn pair_row(
-    probe: &mut Probe,
+/// A row of the network layer, of hosts or pairs.
+fn network_row<K: Key, const N: usize, const A: usize, const O: usize>(
+    (tables, clock): (&mut All<Store<K, N, A, O>>, &Clock),
     order: usize,
     index: &[u32],
     include: bool,
-    value: impl Fn(&Clock, &Row<PairKey, 2, 2>) -> Option<Value>,
+    value: impl Fn(&Row<K, N, O>) -> Option<Value>,
 ) -> Found {
-    let (tables, clock) = (&mut probe.tables.matrices, &probe.tables.clock);
     marked(
         tables,
         clock,
         index,
         include,
-        |table: &mut MatrixTable, rest, include, since| {
-            let row = table.store.next(order, rest, include, since)?;
-            Some((row.key.index(order).collect(), value(clock, row)?))
+        |store, rest, include, since| {
+            let row = store.next(order, rest, include, since)?;
+            Some((row.key.index(order).collect(), value(row)?))
         },
     )
 }
 
-fn host_application(
-    probe: &mut Probe,
-    index: &[u32],
-    include: bool,
-    value: impl Fn(&Clock, &Application<4>) -> Option<Value>,
-) -> Found {
-    let (tables, clock) = (&mut probe.tables.hosts, &probe.tables.clock);
-    marked(
-        tables,
-        clock,
-        index,
-        include,
-        |table: &mut HostTable, rest, include, since| {
-            let (row, application) = table.store.next_application(0, rest, include, since)?;
-            let index = row.key.index(0).chain([application.protocol]);
-            Some((index.collect(), value(clock, application)?))
-        },
-    )
-}
-
-fn pair_application(
-    probe: &mut Probe,
+/// And one of the application layer.
+fn application_row<K: Key, const N: usize, const A: usize, const O: usize>(
+    (tables, clock): (&mut All<Store<K, N, A, O>>, &Clock),
     order: usize,
     index: &[u32],
     include: bool,
-    value: impl Fn(&Clock, &Application<2>) -> Option<Value>,
+    value: impl Fn(&Application<A>) -> Option<Value>,
 ) -> Found {
-    let (tables, clock) = (&mut probe.tables.matrices, &probe.tables.clock);
     marked(
         tables,
         clock,
         index,
         include,
-        |table: &mut MatrixTable, rest, include, since| {
-            let (row, application) = table.store.next_application(order, rest, include, since)?;
+        |store, rest, include, since| {
+            let (row, application) = store.next_application(order, rest, include, since)?;
             let index = row.key.index(order).chain([application.protocol]);
-            Some((index.collect(), value(clock, application)?))
+            Some((index.collect(), value(application)?))
         },
     )
 }
 
-/// Where the counters of hosts stand, in the order of the columns of both MIBs: packets in, packets out, octets in,
-/// octets out.
-fn created(clock: &Clock, stamp: u32) -> Option<Value> {
-    Some(Value::TimeTicks(clock.up_time(stamp)))
+/// A counter, from the column `first` on, or in the last column the time of creation.
+fn counted(
+    clock: &Clock,
+    (counters, created): (&[u64], u32),
+    [first, last]: [u32; 2],
+    column: u32,
+) -> Option<Value> {
+    if column == last {
+        return Some(Value::TimeTicks(clock.up_time(created)));
+    }
+    counters.get((column - first) as usize).copied().map(low)
 }
 
 /// nlHostTable.
 pub(crate) fn nl_host(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    host_row(probe, index, include, |clock, row| match column {
-        8 => created(clock, row.created),
-        column => row
-            .counters
-            .get(column as usize - 3)
-            .map(|counter| low(*counter)),
-    })
+    let (hosts, clock) = (&mut probe.tables.hosts, &probe.tables.clock);
+    let value = |row: &Row<_, _, _>| counted(clock, (&row.counters, row.created), [3, 8], column);
+    network_row((hosts, clock), 0, index, include, value)
 }
 
 /// nlHostHighCapacityTable.
 pub(crate) fn nl_host_hc(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    host_row(probe, index, include, |_, row| high(&row.counters, column))
+    let (hosts, clock) = (&mut probe.tables.hosts, &probe.tables.clock);
+    network_row((hosts, clock), 0, index, include, |row| {
+        high(&row.counters, column)
+    })
 }
 
 /// nlMatrixSDTable, nlMatrixDSTable: by their order.
@@ -210,13 +175,9 @@ pub(crate) fn nl_matrix<const ORDER: usize>(
     include: bool,
     column: u32,
 ) -> Found {
-    pair_row(probe, ORDER, index, include, |clock, row| match column {
-        6 => created(clock, row.created),
-        column => row
-            .counters
-            .get(column as usize - 4)
-            .map(|counter| low(*counter)),
-    })
+    let (matrices, clock) = (&mut probe.tables.matrices, &probe.tables.clock);
+    let value = |row: &Row<_, _, _>| counted(clock, (&row.counters, row.created), [4, 6], column);
+    network_row((matrices, clock), ORDER, index, include, value)
 }
 
 /// nlMatrixSDHighCapacityTable, nlMatrixDSHighCapacityTable.
@@ -226,25 +187,25 @@ pub(crate) fn nl_matrix_hc<const ORDER: usize>(
     include: bool,
     column: u32,
 ) -> Found {
-    pair_row(probe, ORDER, index, include, |_, row| {
+    let (matrices, clock) = (&mut probe.tables.matrices, &probe.tables.clock);
+    network_row((matrices, clock), ORDER, index, include, |row| {
         high(&row.counters, column)
     })
 }
 
 /// alHostTable.
 pub(crate) fn al_host(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    host_application(probe, index, include, |clock, row| match column {
-        6 => created(clock, row.created),
-        column => row
-            .counters
-            .get(column as usize - 2)
-            .map(|counter| low(*counter)),
-    })
+    let (hosts, clock) = (&mut probe.tables.hosts, &probe.tables.clock);
+    let value = |row: &Application<_>| counted(clock, (&row.counters, row.created), [2, 6], column);
+    application_row((hosts, clock), 0, index, include, value)
 }
 
 /// alHostHighCapacityTable.
 pub(crate) fn al_host_hc(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    host_application(probe, index, include, |_, row| high(&row.counters, column))
+    let (hosts, clock) = (&mut probe.tables.hosts, &probe.tables.clock);
+    application_row((hosts, clock), 0, index, include, |row| {
+        high(&row.counters, column)
+    })
 }
 
 /// alMatrixSDTable, alMatrixDSTable.
@@ -254,13 +215,9 @@ pub(crate) fn al_matrix<const ORDER: usize>(
     include: bool,
     column: u32,
 ) -> Found {
-    pair_application(probe, ORDER, index, include, |clock, row| match column {
-        4 => created(clock, row.created),
-        column => row
-            .counters
-            .get(column as usize - 2)
-            .map(|counter| low(*counter)),
-    })
+    let (matrices, clock) = (&mut probe.tables.matrices, &probe.tables.clock);
+    let value = |row: &Application<_>| counted(clock, (&row.counters, row.created), [2, 4], column);
+    application_row((matrices, clock), ORDER, index, include, value)
 }
 
 /// alMatrixSDHighCapacityTable, alMatrixDSHighCapacityTable.
@@ -270,7 +227,8 @@ pub(crate) fn al_matrix_hc<const ORDER: usize>(
     include: bool,
     column: u32,
 ) -> Found {
-    pair_application(probe, ORDER, index, include, |_, row| {
+    let (matrices, clock) = (&mut probe.tables.matrices, &probe.tables.clock);
+    application_row((matrices, clock), ORDER, index, include, |row| {
         high(&row.counters, column)
     })
 }
@@ -384,7 +342,7 @@ pub(crate) fn within<T>(
     tables: impl Iterator<Item = (u32, T)>,
     index: &[u32],
     include: bool,
-    find: impl Fn(u32, &T, &[u32], bool) -> Found,
+    mut find: impl FnMut(u32, T, &[u32], bool) -> Found,
 ) -> Found {
     let (control, rest) = index.split_first().unwrap_or((&0, &[]));
     let mut tables = tables.filter(|(number, _)| number >= control);
@@ -393,7 +351,7 @@ pub(crate) fn within<T>(
             true => (rest, include || rest.is_empty()),
             false => (&[][..], true),
         };
-        let (row, value) = find(number, &table, rest, include)?;
+        let (row, value) = find(number, table, rest, include)?;
         let mut found = SmallVec::from_slice(&[number]);
         found.extend(row);
         Some((found, value))
@@ -413,28 +371,8 @@ fn gauge(number: u64) -> Value {
     Value::Gauge32(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// Reports: those whose rates are of 32 bits, or the others.
-fn report_row(
-    probe: &Probe,
-    (control, is_high): (Control, bool),
-    index: &[u32],
-    include: bool,
-    value: impl Fn(&TopRow) -> Option<Value>,
-) -> Found {
-    let first_high = if control == Control::NlTopN { 3 } else { 5 };
-    let reports = probe.jobs.reports.iter();
-    let reports = reports.filter(|((other, _), _)| *other == control);
-    let reports = reports.map(|((_, number), report)| (*number, report));
-    let reports = reports.filter(|(_, report)| (report.rate_base >= first_high) == is_high);
-    within(reports, index, include, |_, report, rest, include| {
-        let place = least(rest, include).max(1);
-        let row = report.rows.get(place as usize - 1)?;
-        Some((SmallVec::from_slice(&[place]), value(row)?))
-    })
-}
-
 /// What identifies a row of a report; al has the application behind the addresses.
-fn top_names(row: &TopRow, column: u32) -> Option<Value> {
+fn top_name(row: &TopRow, column: u32) -> Option<Value> {
     let pair = &row.pair;
     Some(match column {
         0 => Value::Integer(pair.network as i32),
@@ -443,34 +381,6 @@ fn top_names(row: &TopRow, column: u32) -> Option<Value> {
         3 => Value::Integer(row.application as i32),
         _ => return None,
     })
-}
-
-/// nlMatrixTopNTable.
-pub(crate) fn nl_top_n(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    report_row(
-        probe,
-        (Control::NlTopN, false),
-        index,
-        include,
-        |row| match column {
-            2..=4 => top_names(row, column - 2),
-            column => Some(gauge(*row.rates.get(column as usize - 5)?)),
-        },
-    )
-}
-
-/// alMatrixTopNTable.
-pub(crate) fn al_top_n(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    report_row(
-        probe,
-        (Control::AlTopN, false),
-        index,
-        include,
-        |row| match column {
-            2..=5 => top_names(row, column - 2),
-            column => Some(gauge(*row.rates.get(column as usize - 6)?)),
-        },
-    )
 }
 
 /// A rate in the three columns of HC-RMON-MIB: the low part, what is above it, all of it.
@@ -483,32 +393,32 @@ fn wide(rates: &[u64], column: u32) -> Option<Value> {
     })
 }
 
-/// nlMatrixTopNHighCapacityTable.
-pub(crate) fn nl_top_n_hc(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    report_row(
-        probe,
-        (Control::NlTopN, true),
-        index,
-        include,
-        |row| match column {
-            1..=3 => top_names(row, column - 1),
-            column => wide(&row.rates, column - 4),
-        },
-    )
-}
-
-/// alMatrixTopNHighCapacityTable.
-pub(crate) fn al_top_n_hc(probe: &mut Probe, index: &[u32], include: bool, column: u32) -> Found {
-    report_row(
-        probe,
-        (Control::AlTopN, true),
-        index,
-        include,
-        |row| match column {
-            1..=4 => top_names(row, column - 1),
-            column => wide(&row.rates, column - 5),
-        },
-    )
+/// nlMatrixTopNTable, alMatrixTopNTable, and those of reports whose rates have 64 bits.
+pub(crate) fn top_n<const APPLICATIONS: bool, const HIGH: bool>(
+    probe: &mut Probe,
+    index: &[u32],
+    include: bool,
+    column: u32,
+) -> Found {
+    let (control, first_high) = match APPLICATIONS {
+        true => (Control::AlTopN, 5),
+        false => (Control::NlTopN, 3),
+    };
+    let (names, column) = (3 + u32::from(APPLICATIONS), column + u32::from(HIGH) - 2);
+    let reports = probe.jobs.reports.iter();
+    let reports = reports
+        .filter(|((other, _), it)| *other == control && (it.rate_base >= first_high) == HIGH);
+    let reports = reports.map(|((_, number), report)| (*number, report));
+    within(reports, index, include, |_, report, rest, include| {
+        let place = least(rest, include).max(1);
+        let row = report.rows.get(place as usize - 1)?;
+        let value = match column.checked_sub(names) {
+            None => top_name(row, column),
+            Some(rate) if HIGH => wide(&row.rates, rate),
+            Some(rate) => row.rates.get(rate as usize).copied().map(gauge),
+        };
+        Some((SmallVec::from_slice(&[place]), value?))
+    })
 }
 
 fn user_sample(

@@ -21,6 +21,7 @@ use toml::Value as Cell;
 use crate::control::{Control, ControlRow};
 use crate::keys::IF_INDEX;
 use crate::mib::{Column, RMON, Syntax, Table};
+use crate::others;
 use crate::probe::Probe;
 use crate::{Oid, SetError, Value};
 
@@ -128,6 +129,20 @@ pub enum LoadError {
         index: String,
         /// The name.
         interface: String,
+    },
+    /// The row names an object of another agent, and none is read.
+    #[error(
+        "row {row}: {table} {index}: {column} is an object of another agent\nhint: --snmp FILE (snmp in a sensor's [rmon]) says as which SNMP user it is read"
+    )]
+    Unasked {
+        /// Number of the row in the file, from 1.
+        row: usize,
+        /// The table.
+        table: String,
+        /// The index.
+        index: String,
+        /// The column.
+        column: String,
     },
     /// The row is refused, as it would be if a manager set it.
     #[error("row {row}: {table} {index} is refused ({error}){hint}")]
@@ -291,11 +306,16 @@ impl Probe {
             (_, true) => statuses[1],
             (_, false) => statuses[0],
         };
+        let are_asked = self.questions.are_asked;
         let refused = |error, column: Option<&Column>| {
             let cell = column.and_then(|column| Some((column, row.values.get(column.name)?)));
             match (error, cell) {
                 (SetError::WrongValue | SetError::WrongLength, Some((column, cell))) => {
                     row.bad_cell(number, column, cell)
+                }
+                (SetError::InconsistentValue, _) if !are_asked => {
+                    let unasked = row.unasked(number);
+                    unasked.unwrap_or_else(|| row.refused(number, error))
                 }
                 _ => row.refused(number, error),
             }
@@ -367,10 +387,29 @@ impl SavedRow {
         }
     }
 
+    /// That it names an object of another agent, if it does.
+    fn unasked(&self, number: usize) -> Option<LoadError> {
+        let is_of_others = |cell: &Cell| {
+            let name = cell.as_str().and_then(|text| text.parse().ok());
+            name.is_some_and(|name| others::is_of_others(&name))
+        };
+        let mut variables = self.values.iter();
+        let (column, _) =
+            variables.find(|(column, cell)| column.ends_with("Variable") && is_of_others(cell))?;
+        Some(LoadError::Unasked {
+            row: number,
+            table: self.table.clone(),
+            index: self.index.clone(),
+            column: column.clone(),
+        })
+    }
+
     fn bad_cell(&self, number: usize, column: &Column, cell: &Cell) -> LoadError {
         let takes = match column.syntax {
             _ if column.names_interface() => "the name of an interface, in quotes".to_owned(),
-            Syntax::Integer(least, most) => format!("a number of {least} to {most}"),
+            Syntax::Integer(least, most) => {
+                format!("a number of {} to {most}", least.max(column.least))
+            }
             Syntax::Octets(least, most) => {
                 format!("{least} to {most} octets, as text in quotes or as \"0x...\"")
             }

@@ -68,7 +68,7 @@ impl Probe {
         self.settle();
         let tables = self.tables.dists.values();
         let rows = tables.flat_map(|table| {
-            let counts = table.counts.iter();
+            let counts = table.table.counts.iter();
             counts.map(|(local, counts)| ProtocolCounts {
                 interface: table.interface,
                 protocol: self.name(*local),
@@ -82,9 +82,9 @@ impl Probe {
     /// Rows of hosts and conversations that were given up for others, as the tables were full.
     pub fn evicted(&self) -> u64 {
         let hosts = self.tables.hosts.values();
-        let hosts = hosts.map(|table| (&table.store.network, &table.store.application));
+        let hosts = hosts.map(|it| (&it.table.network, &it.table.application));
         let pairs = self.tables.matrices.values();
-        let pairs = pairs.map(|table| (&table.store.network, &table.store.application));
+        let pairs = pairs.map(|it| (&it.table.network, &it.table.application));
         let both = hosts.chain(pairs);
         both.map(|(network, application)| network.deletes + application.deletes)
             .sum()
@@ -95,7 +95,7 @@ impl Probe {
         self.settle();
         let mut hosts = Vec::new();
         for table in self.tables.hosts.values() {
-            for row in table.store.rows() {
+            for row in table.table.rows() {
                 let [in_packets, out_packets, in_octets, out_octets, _] = row.counters;
                 let all = HostCounts {
                     interface: table.interface,
@@ -107,7 +107,7 @@ impl Probe {
                     in_octets,
                     out_octets,
                 };
-                for application in table.store.applications(row) {
+                for application in table.table.applications(row) {
                     let [in_packets, out_packets, in_octets, out_octets] = application.counters;
                     if application.protocol != row.key.network {
                         hosts.push(HostCounts {
@@ -131,7 +131,7 @@ impl Probe {
         self.settle();
         let mut pairs = Vec::new();
         for table in self.tables.matrices.values() {
-            for row in table.store.rows() {
+            for row in table.table.rows() {
                 let version = if row.key.is_v4 { 4 } else { 6 };
                 let all = PairCounts {
                     interface: table.interface,
@@ -142,7 +142,7 @@ impl Probe {
                     packets: row.counters[0],
                     octets: row.counters[1],
                 };
-                for application in table.store.applications(row) {
+                for application in table.table.applications(row) {
                     if application.protocol != row.key.network {
                         pairs.push(PairCounts {
                             protocol: self.name(application.protocol),

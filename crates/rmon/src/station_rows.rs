@@ -4,7 +4,6 @@ use smallvec::SmallVec;
 
 use crate::Value;
 use crate::control::Control;
-use crate::mib::Index;
 use crate::probe::Probe;
 use crate::rows::{Found, augment, high_counter, least, within};
 use crate::stations::{Station, StationPair};
@@ -40,20 +39,19 @@ fn by_address(
     include: bool,
     value: impl Fn(InRow<'_>) -> Option<Value>,
 ) -> Found {
-    let (control, rest) = index.split_first().unwrap_or((&0, &[]));
-    let tables = probe.tables.stations.range_mut(control..);
-    tables.into_iter().find_map(|(number, table)| {
-        let (rest, include) = match number == control {
-            true => (rest, include),
-            false => (&[][..], true),
-        };
-        let deletes = table.store.network.deletes;
-        let row = table.store.next(0, rest, include, 0)?;
-        let value = value((*number, row.used + 1 - deletes, row))?;
-        let mut found: Index = SmallVec::from_slice(&[*number]);
-        found.extend(Key::index(&row.key, 0));
-        Some((found, value))
-    })
+    let tables = probe.tables.stations.iter_mut();
+    let tables = tables.map(|(number, it)| (*number, &mut it.table.store));
+    within(
+        tables,
+        index,
+        include,
+        |control, stations, rest, include| {
+            let deletes = stations.network.deletes;
+            let row = stations.next(0, rest, include, 0)?;
+            let value = value((control, row.used + 1 - deletes, row))?;
+            Some((Key::index(&row.key, 0).collect(), value))
+        },
+    )
 }
 
 /// By order of creation.
@@ -64,7 +62,7 @@ fn by_time(
     value: impl Fn(InRow<'_>) -> Option<Value>,
 ) -> Found {
     let tables = probe.tables.stations.iter();
-    let tables = tables.map(|(number, table)| (*number, table));
+    let tables = tables.map(|(number, it)| (*number, &it.table));
     within(tables, index, include, |control, table, rest, include| {
         let place = least(rest, include).max(1);
         let station = table.created.get(place as usize - 1)?;
@@ -105,17 +103,11 @@ fn pair(
     include: bool,
     value: impl Fn(u32, &Row<StationPair, 2, 2>) -> Option<Value>,
 ) -> Found {
-    let (control, rest) = index.split_first().unwrap_or((&0, &[]));
-    let tables = probe.tables.station_pairs.range_mut(control..);
-    tables.into_iter().find_map(|(number, table)| {
-        let (rest, include) = match number == control {
-            true => (rest, include),
-            false => (&[][..], true),
-        };
-        let row = table.store.next(order, rest, include, 0)?;
-        let mut found: Index = SmallVec::from_slice(&[*number]);
-        found.extend(row.key.index(order));
-        Some((found, value(*number, row)?))
+    let tables = probe.tables.station_pairs.iter_mut();
+    let tables = tables.map(|(number, it)| (*number, &mut it.table.store));
+    within(tables, index, include, |control, pairs, rest, include| {
+        let row = pairs.next(order, rest, include, 0)?;
+        Some((row.key.index(order).collect(), value(control, row)?))
     })
 }
 

@@ -11,7 +11,7 @@ use crate::jobs::Timer;
 use crate::observe::Gathered;
 use crate::probe::Probe;
 use crate::store::{Account, Handle, Key, Moment, Snapshot, Store};
-use crate::tables::Tables;
+use crate::tables::{Of, Tables, of, of_mut};
 
 /// Stations, or pairs of them, of a table at most.
 const LIMIT: u32 = 65_535;
@@ -113,7 +113,6 @@ pub(crate) type StationPairs = Store<StationPair, 2, 0, 2>;
 /// Stations of one control row.
 #[derive(Clone, Debug)]
 pub(crate) struct StationTable {
-    pub(crate) interface: u32,
     pub(crate) store: Stations,
     /// In the order of their creation.
     pub(crate) created: VecDeque<Station>,
@@ -124,15 +123,13 @@ pub(crate) struct StationTable {
 /// Pairs of stations of one control row.
 #[derive(Clone, Debug)]
 pub(crate) struct StationPairTable {
-    pub(crate) interface: u32,
     pub(crate) store: StationPairs,
     pub(crate) deleted: u32,
 }
 
 impl StationTable {
-    pub(crate) fn new(interface: u32) -> StationTable {
+    pub(crate) fn new() -> StationTable {
         StationTable {
-            interface,
             store: Stations::first_in_first_out(Account::new(-1, LIMIT)),
             created: VecDeque::new(),
             deleted: 0,
@@ -145,7 +142,7 @@ impl StationTable {
             stamp,
             used: inserts,
         };
-        let handle = self.store.resolve(&station, &[], at);
+        let handle = self.store.resolve(&station, &[], at, Handle::NONE);
         if self.store.network.deletes != deletes {
             self.created.pop_front();
             self.deleted = stamp;
@@ -158,11 +155,10 @@ impl StationTable {
 }
 
 impl StationPairTable {
-    pub(crate) fn new(interface: u32) -> StationPairTable {
+    pub(crate) fn new() -> StationPairTable {
         // Each pair counts in both orders.
         let account = Account::new(-1, 2 * LIMIT);
         StationPairTable {
-            interface,
             store: StationPairs::first_in_first_out(account),
             deleted: 0,
         }
@@ -171,7 +167,8 @@ impl StationPairTable {
     fn resolve(&mut self, pair: &StationPair, stamp: u32) -> Handle {
         let deletes = self.store.network.deletes;
         let used = self.store.network.inserts;
-        let handle = self.store.resolve(pair, &[], Moment { stamp, used });
+        let at = Moment { stamp, used };
+        let handle = self.store.resolve(pair, &[], at, Handle::NONE);
         if self.store.network.deletes != deletes {
             self.deleted = stamp;
         }
@@ -182,15 +179,7 @@ impl StationPairTable {
 impl Tables {
     /// How many rows a frame's stations have.
     pub(crate) fn station_rows(&self, interface: u32) -> usize {
-        let stations = self
-            .stations
-            .values()
-            .filter(|it| it.interface == interface);
-        let pairs = self
-            .station_pairs
-            .values()
-            .filter(|it| it.interface == interface);
-        2 * stations.count() + pairs.count()
+        2 * of(&self.stations, interface).count() + of(&self.station_pairs, interface).count()
     }
 
     /// Finds or makes the rows of a frame's stations, in the order in which [`Tables::deliver_stations`] takes them.
@@ -203,8 +192,7 @@ impl Tables {
         let mut gone = 0;
         let [destination, source] = [&macs[..6], &macs[6..]].map(Station::of);
         let stamp = self.clock.stamp;
-        let tables = self.stations.values_mut();
-        for table in tables.filter(|table| table.interface == interface) {
+        for table in of_mut(&mut self.stations, interface) {
             let before = table.store.deletes();
             rows.extend([source, destination].map(|station| table.resolve(station, stamp)));
             gone += table.store.deletes() - before;
@@ -213,8 +201,7 @@ impl Tables {
             source,
             destination,
         };
-        let tables = self.station_pairs.values_mut();
-        for table in tables.filter(|table| table.interface == interface) {
+        for table in of_mut(&mut self.station_pairs, interface) {
             let before = table.store.deletes();
             rows.extend([table.resolve(&pair, stamp)]);
             gone += table.store.deletes() - before;
@@ -244,18 +231,12 @@ impl Tables {
         let broadcasts = if destination == BROADCAST { packets } else { 0 };
         let groups = if destination.is_group() { packets } else { 0 };
         let out = [0, packets, 0, octets, broadcasts, groups - broadcasts];
-        for table in self
-            .stations
-            .values_mut()
-            .filter(|table| table.interface == interface)
-        {
+        let received = [packets, 0, octets, 0, 0, 0];
+        for table in of_mut(&mut self.stations, interface) {
             table.store.add(next(), &[], &out, at);
-            table
-                .store
-                .add(next(), &[], &[packets, 0, octets, 0, 0, 0], at);
+            table.store.add(next(), &[], &received, at);
         }
-        let tables = self.station_pairs.values_mut();
-        for table in tables.filter(|table| table.interface == interface) {
+        for table in of_mut(&mut self.station_pairs, interface) {
             table.store.add(next(), &[], &[packets, octets], at);
         }
     }
@@ -290,7 +271,7 @@ impl StationReport {
         let table = tables.stations.get(&hosts);
         let before = table
             .filter(|_| duration != 0)
-            .map(|table| table.store.snapshot());
+            .map(|it| it.table.store.snapshot());
         StationReport {
             hosts,
             rate_base,
@@ -311,7 +292,7 @@ impl Probe {
             return;
         };
         report.timer.interval = 0;
-        let Some(table) = self.tables.stations.get(&report.hosts) else {
+        let Some(Of { table, .. }) = self.tables.stations.get(&report.hosts) else {
             return;
         };
         let rate = |counters: [u64; 6]| match report.rate_base {

@@ -258,18 +258,24 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
     }
 
     fn place(&self, key: &K) -> Option<u32> {
-        let hash = FoldedState::default().hash_one(key);
+        self.place_of(key, FoldedState::default().hash_one(key))
+    }
+
+    fn place_of(&self, key: &K, hash: u64) -> Option<u32> {
         let same = |row: &u32| self.rows[*row as usize].key == *key;
         self.index.find(hash, same).copied()
     }
 
-    /// Has the CPU fetch the row with this key, and its first applications, if it is there.
-    pub(crate) fn prefetch_key(&self, key: &K) {
-        if let Some(row) = self.place(key) {
-            let handle = Handle { row, generation: 0 };
-            self.prefetch(handle, 0);
-            self.prefetch(handle, 1);
-        }
+    /// Has the CPU fetch the row with this key, and its first applications, if it is there. Tells where it is for
+    /// [`Store::resolve`].
+    pub(crate) fn prefetch_key(&self, key: &K) -> Handle {
+        let Some(row) = self.place(key) else {
+            return Handle::NONE;
+        };
+        let handle = Handle { row, generation: 0 };
+        self.prefetch(handle, 0);
+        self.prefetch(handle, 1);
+        handle
     }
 
     /// Has the CPU fetch a row; at the next step, when that is there, its first applications.
@@ -292,16 +298,25 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
     }
 
     /// The row with this key, which is made if need be; and those of its `applications`, in order of their
-    /// LocalIndex. [`Handle::NONE`] if there is no room for it: the bound is 0.
-    pub(crate) fn resolve(&mut self, key: &K, applications: &[u32], at: Moment) -> Handle {
-        let hash = FoldedState::default().hash_one(key);
-        let same = |row: &u32| self.rows[*row as usize].key == *key;
-        let row = match self.index.find(hash, same) {
-            Some(row) => *row,
-            None => match self.insert(key, hash, at) {
-                Some(row) => row,
-                None => return Handle::NONE,
-            },
+    /// LocalIndex. It is looked for in the `likely` place first. [`Handle::NONE`] if there is no room for it: the bound is 0.
+    pub(crate) fn resolve(
+        &mut self,
+        key: &K,
+        applications: &[u32],
+        at: Moment,
+        likely: Handle,
+    ) -> Handle {
+        let found = self.rows.get(likely.row as usize);
+        let found = match found.is_some_and(|row| row.is_live() && row.key == *key) {
+            true => Some(likely.row),
+            false => {
+                let hash = FoldedState::default().hash_one(key);
+                let known = self.place_of(key, hash);
+                known.or_else(|| self.insert(key, hash, at))
+            }
+        };
+        let Some(row) = found else {
+            return Handle::NONE;
         };
         let generation = self.rows[row as usize].generation;
         if !self.first_in_first_out {
@@ -579,6 +594,15 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
         application.next = self.free_application;
         self.free_application = at;
         self.application.deletes += O as u64;
+    }
+
+    /// Lets rows be changed at the first stamp, or before any if they were so up to `before`.
+    pub(crate) fn purge(&mut self, before: u32) {
+        let renew = |stamp: &mut u32| *stamp = u32::from(*stamp > before);
+        self.rows.iter_mut().for_each(|row| renew(&mut row.stamp));
+        let applications = self.applications.iter_mut();
+        applications.for_each(|application| renew(&mut application.stamp));
+        self.fresh = [const { None }; O];
     }
 
     /// Deletes the rows of a protocol: those of its addresses, and those of it as an application.

@@ -20,7 +20,7 @@ pub(crate) const APPLICATION_LIMIT: u32 = 8_000_000;
 pub(crate) struct Clock {
     /// When the first packet came, or the tables were made.
     origin: Option<Ticks>,
-    /// Ticks since then, from 1.
+    /// Ticks since then, from 1; they begin anew after [`ROUND`].
     pub(crate) stamp: u32,
     /// The end of this tick.
     end: Nanos,
@@ -30,6 +30,9 @@ pub(crate) struct Clock {
 
 /// Nanoseconds of a tick.
 const TICK: u64 = 10_000_000;
+
+/// Ticks after which sysUpTime is 0 again: 497 days.
+const ROUND: Ticks = 1 << u32::BITS;
 
 impl Clock {
     /// Goes on to `now`, if that is later.
@@ -42,10 +45,16 @@ impl Clock {
 
     #[cold]
     fn set(&mut self, now: Ticks) {
-        let origin = *self.origin.get_or_insert(now);
-        let stamp = now.saturating_sub(origin).saturating_add(1);
-        self.stamp = u32::try_from(stamp).unwrap_or(u32::MAX);
+        let origin = self.origin.get_or_insert(now);
+        let passed = now.saturating_sub(*origin);
+        *origin += passed / ROUND * ROUND;
+        self.stamp = (passed as u32).saturating_add(1);
         self.end = Nanos((now + 1).saturating_mul(TICK));
+    }
+
+    /// When stamps begin anew, which rows are to know before: now, if they have not begun.
+    pub(crate) fn turn(&self) -> Ticks {
+        self.origin.map_or(0, |origin| origin.saturating_add(ROUND))
     }
 
     /// sysUpTime is 0 at `zero`.
@@ -53,9 +62,12 @@ impl Clock {
         self.zero = zero;
     }
 
-    /// sysUpTime of a stamp.
+    /// sysUpTime of a stamp, of the round before this one if it is yet to come.
     pub(crate) fn up_time(&self, stamp: u32) -> u32 {
-        let ticks = self.origin.unwrap_or(0) + u64::from(stamp.saturating_sub(1));
+        let mut ticks = self.origin.unwrap_or(0) + u64::from(stamp.saturating_sub(1));
+        if stamp > self.stamp {
+            ticks = ticks.saturating_sub(ROUND);
+        }
         ticks.saturating_sub(self.zero) as u32
     }
 
@@ -76,8 +88,8 @@ impl Clock {
 
     /// The stamp of a time.
     pub(crate) fn stamp_at(&self, ticks: Ticks) -> u32 {
-        let stamp = ticks.saturating_sub(self.origin.unwrap_or(0)) + 1;
-        u32::try_from(stamp).unwrap_or(u32::MAX)
+        let passed = ticks.wrapping_sub(self.origin.unwrap_or(0));
+        (passed as u32).saturating_add(1)
     }
 
     /// sysUpTime now.
@@ -90,30 +102,43 @@ impl Clock {
         if up_time == 0 {
             return 0;
         }
-        let ticks = u64::from(up_time) + self.zero + 1;
+        let ticks = u64::from(up_time) + self.began(self.ticks()) + 1;
         let stamp = ticks.saturating_sub(self.origin.unwrap_or(0));
-        u32::try_from(stamp).unwrap_or(u32::MAX)
+        u32::try_from(stamp).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// When sysUpTime was 0 last before a time: what changed before that is purged.
+    fn began(&self, now: Ticks) -> Ticks {
+        self.zero + now.saturating_sub(self.zero) / ROUND * ROUND
     }
 }
 
-/// Hosts of one control row.
+/// The table of one control row, and the interface that it is of.
 #[derive(Clone, Debug)]
-pub(crate) struct HostTable {
+pub(crate) struct Of<T> {
     pub(crate) interface: u32,
-    pub(crate) store: Hosts,
+    pub(crate) table: T,
 }
 
-/// Pairs of one control row.
-#[derive(Clone, Debug)]
-pub(crate) struct MatrixTable {
-    pub(crate) interface: u32,
-    pub(crate) store: Pairs,
+/// By number of the control row.
+pub(crate) type All<T> = BTreeMap<u32, Of<T>>;
+
+/// Those of an interface.
+pub(crate) fn of<T>(all: &All<T>, interface: u32) -> impl Iterator<Item = &T> {
+    let all = all.values().filter(move |it| it.interface == interface);
+    all.map(|it| &it.table)
 }
 
-/// Packets and octets of protocols, by LocalIndex, of one control row.
+/// Those of an interface, to be changed.
+pub(crate) fn of_mut<T>(all: &mut All<T>, interface: u32) -> impl Iterator<Item = &mut T> {
+    let all = all.values_mut();
+    let all = all.filter(move |it| it.interface == interface);
+    all.map(|it| &mut it.table)
+}
+
+/// Packets and octets of protocols, by LocalIndex.
 #[derive(Clone, Debug)]
 pub(crate) struct DistTable {
-    pub(crate) interface: u32,
     pub(crate) created: u32,
     pub(crate) counts: BTreeMap<u32, [u64; 2]>,
 }
@@ -126,15 +151,14 @@ pub(crate) struct Tables {
     pub(crate) packets: u64,
     /// Grows when rows went or tables came: what holds rows has to find them again.
     pub(crate) epoch: u64,
-    /// By number of the control row.
-    pub(crate) hosts: BTreeMap<u32, HostTable>,
-    pub(crate) matrices: BTreeMap<u32, MatrixTable>,
-    pub(crate) dists: BTreeMap<u32, DistTable>,
-    /// Interface and frames not mapped of the address map's control rows.
-    pub(crate) maps: BTreeMap<u32, (u32, u64)>,
+    pub(crate) hosts: All<Hosts>,
+    pub(crate) matrices: All<Pairs>,
+    pub(crate) dists: All<DistTable>,
+    /// Frames not mapped of the address map's control rows.
+    pub(crate) maps: All<u64>,
     pub(crate) map: Map,
-    pub(crate) stations: BTreeMap<u32, StationTable>,
-    pub(crate) station_pairs: BTreeMap<u32, StationPairTable>,
+    pub(crate) stations: All<StationTable>,
+    pub(crate) station_pairs: All<StationPairTable>,
 }
 
 impl Default for Tables {
@@ -161,23 +185,25 @@ impl Tables {
             2 * group.host_applications.len(),
             group.matrix_applications.len(),
         );
-        let hosts = || {
-            let mut tables = self
-                .hosts
-                .values()
-                .filter(|table| table.interface == interface);
-            tables.any(|table| table.store.is_full(2, ends))
-        };
-        let matrices = || {
-            let mut tables = self
-                .matrices
-                .values()
-                .filter(|table| table.interface == interface);
-            tables.any(|table| table.store.is_full(1, pairs))
-        };
+        let hosts = || of(&self.hosts, interface).any(|hosts| hosts.is_full(2, ends));
+        let matrices = || of(&self.matrices, interface).any(|all| all.is_full(1, pairs));
         group.host && hosts()
             || group.matrix && matrices()
             || group.map && self.map.network.is_full(1)
+    }
+
+    /// Lets rows be changed at the first stamp at most, as stamps begin anew at a time; not at all before sysUpTime was 0.
+    pub(crate) fn purge(&mut self, now: Ticks) {
+        let passed = self
+            .clock
+            .began(now)
+            .saturating_sub(self.clock.origin.unwrap_or(0));
+        let before = u32::try_from(passed).unwrap_or(u32::MAX);
+        self.map.purge(before);
+        let hosts = self.hosts.values_mut();
+        hosts.for_each(|it| it.table.purge(before));
+        let pairs = self.matrices.values_mut();
+        pairs.for_each(|it| it.table.purge(before));
     }
 
     /// The interfaces that tables are of.
@@ -185,7 +211,7 @@ impl Tables {
         let hosts = self.hosts.values_mut().map(|it| &mut it.interface);
         let matrices = self.matrices.values_mut().map(|it| &mut it.interface);
         let dists = self.dists.values_mut().map(|it| &mut it.interface);
-        let maps = self.maps.values_mut().map(|(interface, _)| interface);
+        let maps = self.maps.values_mut().map(|it| &mut it.interface);
         let stations = self.stations.values_mut().map(|it| &mut it.interface);
         let pairs = self.station_pairs.values_mut().map(|it| &mut it.interface);
         let tables = hosts.chain(matrices).chain(dists).chain(maps);
@@ -194,14 +220,20 @@ impl Tables {
 
     /// Whether addresses of this interface are mapped.
     pub(crate) fn maps(&self, interface: u32) -> bool {
-        self.maps.values().any(|(mapped, _)| *mapped == interface)
+        of(&self.maps, interface).next().is_some()
     }
 
     /// Notes the physical address of an address. One that changes may be in other conversations, too, which note theirs
     /// with their next packets.
-    pub(crate) fn map_address(&mut self, key: &MapKey, mac: u64, at: Moment) -> Handle {
+    pub(crate) fn map_address(
+        &mut self,
+        key: &MapKey,
+        mac: u64,
+        at: Moment,
+        likely: Handle,
+    ) -> Handle {
         let (inserts, deletes) = (self.map.network.inserts, self.map.deletes());
-        let handle = self.map.resolve(key, &[], at);
+        let handle = self.map.resolve(key, &[], at, likely);
         let is_new = self.map.network.inserts != inserts;
         let is_other = self.map.set(handle, [mac], at.stamp);
         if is_other && !is_new || self.map.deletes() != deletes {
@@ -235,15 +267,12 @@ impl Tables {
         if group.map && outermost && self.maps(interface) {
             self.map.touch(next(), used);
             if self.map.network.most() == 0 {
-                let maps = self.maps.values_mut();
-                maps.filter(|(mapped, _)| *mapped == interface)
-                    .for_each(|(_, dropped)| *dropped += packets);
+                of_mut(&mut self.maps, interface).for_each(|dropped| *dropped += packets);
             }
         }
         if group.host {
             let applications = &group.host_applications;
-            let tables = self.hosts.values_mut();
-            for HostTable { store, .. } in tables.filter(|table| table.interface == interface) {
+            for store in of_mut(&mut self.hosts, interface) {
                 let out = [0, packets, 0, octets, gathered.group_packets];
                 store.add(next(), applications, &out, at);
                 store.add(next(), applications, &[packets, 0, octets, 0, 0], later);
@@ -252,8 +281,7 @@ impl Tables {
         }
         if group.matrix {
             let applications = &group.matrix_applications;
-            let tables = self.matrices.values_mut();
-            for MatrixTable { store, .. } in tables.filter(|table| table.interface == interface) {
+            for store in of_mut(&mut self.matrices, interface) {
                 store.add(next(), applications, &[packets, octets], at);
                 store.drop_frames(packets);
             }
@@ -273,21 +301,18 @@ impl Tables {
         if group.map && outermost && self.maps(interface) {
             self.map.prefetch(next(), step);
         }
-        let hosts = self.hosts.values().filter(|_| group.host);
-        for table in hosts.filter(|table| table.interface == interface) {
-            table.store.prefetch(next(), step);
-            table.store.prefetch(next(), step);
+        for hosts in of(&self.hosts, interface).filter(|_| group.host) {
+            hosts.prefetch(next(), step);
+            hosts.prefetch(next(), step);
         }
-        let matrices = self.matrices.values().filter(|_| group.matrix);
-        for table in matrices.filter(|table| table.interface == interface) {
-            table.store.prefetch(next(), step);
+        for pairs in of(&self.matrices, interface).filter(|_| group.matrix) {
+            pairs.prefetch(next(), step);
         }
     }
 
     /// Adds packets and octets to what is known of these protocols.
     pub(crate) fn distribute(&mut self, interface: u32, nodes: &[u32], counted: [u64; 2]) {
-        let tables = self.dists.values_mut();
-        for table in tables.filter(|table| table.interface == interface) {
+        for table in of_mut(&mut self.dists, interface) {
             for node in nodes {
                 let counts = table.counts.entry(*node).or_default();
                 counts[0] += counted[0];

@@ -359,7 +359,7 @@ fn what_a_channel_cannot_be() {
     assert_eq!(refused("7.2", 12, &[(2, Value::Integer(1))]), Ok(()));
     assert_eq!(refused("8.1", 13, &[(2, Value::Integer(4))]), inconsistent);
     let offset = [(2, Value::Integer(1)), (3, Value::Integer(-1))];
-    assert_eq!(refused("7.1", 11, &offset), inconsistent);
+    assert_eq!(refused("7.1", 11, &offset), Err(SetError::WrongValue));
 }
 
 /// RFC 4502, filter2Table: a filter looks at packets from the beginning of a protocol on, wherever that is.

@@ -385,6 +385,18 @@ fn bad_files_are_refused_with_what_and_where() {
             ),
             "hlHostControlNlMaxDesiredEntries = -2 cannot be",
         ),
+        (
+            row(
+                "alarmTable",
+                "9",
+                "alarmVariable = \"1.3.6.1.2.1.16.1.1.1.5.1\"\nalarmInterval = 0",
+            ),
+            "alarmTable 9: alarmInterval = 0 cannot be\nhint: it takes a number of 1 to 2147483647",
+        ),
+        (
+            row("alarmTable", "9", "alarmVariable = \"1.3.6.1.2.1.1.3.0\""),
+            "alarmTable 9: alarmVariable is an object of another agent\nhint: --snmp FILE",
+        ),
     ] {
         // It alone is refused, and kept as it is for whoever mends it.
         let others = ["1", "3"].map(|index| row("eventTable", index, "eventType = 2"));

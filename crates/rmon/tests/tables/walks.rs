@@ -64,6 +64,53 @@ fn worked_examples_of_the_rfc() {
     assert_eq!(probe.get(&row(7)), Err(flowgauge_rmon::Missing::Instance));
 }
 
+/// RFC 4502, TimeFilter and LastCreateTime: when sysUpTime is 0 again after 497 days, what changed before is at mark 0 alone, and
+/// times of creation stay.
+#[test]
+fn time_marks_are_purged_when_sys_up_time_wraps() {
+    const ROUND: u64 = 1 << 32;
+    let mut probe = Probe::new();
+    probe.add_interface(1, SPEED);
+    probe.set_zero(ZERO);
+    let at = |probe: &mut Probe, time: u64, row: u8| {
+        send(probe, 0, ZERO + time, 1, &udp(true, (row, 9), 9999));
+    };
+    let created = |probe: &mut Probe| -> Vec<Value> {
+        let all = walk(probe, "15.2.1.6.1.0");
+        all.into_iter().map(|(_, value)| value).collect()
+    };
+    at(&mut probe, 5, 1);
+    at(&mut probe, ROUND - 1, 2);
+    let last = u32::MAX;
+    assert_eq!(marked(&mut probe, last), [(last, 2, 1)]);
+    assert_eq!(marked(&mut probe, 5), [(5, 1, 1), (5, 2, 1)]);
+    // Stamps begin anew at 5.
+    at(&mut probe, ROUND + 1, 3);
+    for time in [2, 4, 5, 10] {
+        tick(&mut probe, ZERO + ROUND + time);
+        assert_eq!(marked(&mut probe, 1), [(1, 3, 1)], "{time}");
+        assert_eq!(marked(&mut probe, 0).len(), 3, "{time}");
+        assert_eq!(
+            created(&mut probe),
+            [5, last, 1].map(Value::TimeTicks),
+            "{time}"
+        );
+    }
+    at(&mut probe, ROUND + 20, 1);
+    assert_eq!(marked(&mut probe, 1), [(1, 1, 2), (1, 3, 1)]);
+    assert_eq!(marked(&mut probe, 20), [(20, 1, 2)]);
+    assert_eq!(marked(&mut probe, 21), []);
+    assert_eq!(created(&mut probe), [5, last, 1].map(Value::TimeTicks));
+    // A clock that first jumps that far.
+    let mut probe = Probe::new();
+    probe.add_interface(1, SPEED);
+    at(&mut probe, 0, 1);
+    probe.set_zero(ZERO + 3 * ROUND);
+    at(&mut probe, 3 * ROUND + 7, 2);
+    assert_eq!(marked(&mut probe, 7), [(7, 2, 1)]);
+    assert_eq!(marked(&mut probe, 8), []);
+}
+
 /// LocalIndex of IPv4 over Ethernet, which is the same in each probe.
 fn probe_network() -> u32 {
     let name: Oid = "1.3.6.1.2.1.16.11.2.1.3.8.0.0.0.1.0.0.8.0.2.0.0"
