@@ -1,13 +1,11 @@
 //! Whether the declared objects are those of the MIB modules: names, types, ranges, access, and that none is missing.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::declared::TABLES;
 use crate::mib::{Access, Syntax};
-
-#[path = "../../../tests/shared/skipped.rs"]
-mod skipped;
+use crate::modules::modules;
 
 /// Objects that are not there, by the beginning of their identifiers.
 const MISSING: &[&[u32]] = &[
@@ -21,20 +19,6 @@ struct Object {
     name: String,
     syntax: Vec<String>,
     access: String,
-}
-
-/// The folder of the modules: `FLOWGAUGE_MIBS`, or `../shared/reference/mibs` beside the repository.
-fn modules() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference/mibs");
-    let folder = std::env::var_os("FLOWGAUGE_MIBS").map_or(beside, PathBuf::from);
-    if folder.join("RMON2-MIB.txt").is_file() {
-        return Some(folder);
-    }
-    let folder = folder.display();
-    skipped::skipped(format_args!(
-        "no RMON2-MIB.txt in {folder} (set FLOWGAUGE_MIBS)"
-    ));
-    None
 }
 
 /// The words of a module, without comments and texts.

@@ -52,6 +52,9 @@ mod jobs;
 mod keys;
 mod layers;
 mod mib;
+#[cfg(test)]
+#[path = "../../../tests/shared/modules.rs"]
+mod modules;
 mod observe;
 mod oid;
 mod order;
@@ -63,6 +66,9 @@ mod reports;
 mod rows;
 mod saved;
 mod shown;
+#[cfg(test)]
+#[path = "../../../tests/shared/skipped.rs"]
+mod skipped;
 mod smon;
 mod station_rows;
 mod stations;
@@ -70,6 +76,8 @@ mod store;
 mod tables;
 mod tree;
 mod value;
+#[cfg(test)]
+mod writable;
 
 pub use control::Change;
 pub use mib::declared;

@@ -6,6 +6,8 @@
 mod harness;
 
 mod codec;
+#[path = "../../../../tests/shared/modules.rs"]
+mod modules;
 #[allow(dead_code, reason = "tests of the command use more of it")]
 #[path = "../../../../tests/shared/net_snmp.rs"]
 mod net_snmp;

@@ -155,6 +155,49 @@ fn objects_of_other_agents_are_sampled_as_the_users_view_allows() {
     assert!(why.contains(&snmpd.address()), "{why}");
 }
 
+/// SNMPv2c: a community, and one that the agent does not know.
+#[test]
+fn a_community_reads_objects_of_other_agents() {
+    if !is_there() {
+        return;
+    }
+    let snmpd = Snmpd::start();
+    let folder = tempfile::tempdir().unwrap();
+    for (community, is_known) in [("public", true), ("unknown", false)] {
+        let text = format!(
+            "address = \"{}\"\ncommunity = \"{community}\"\n",
+            snmpd.address()
+        );
+        let account = User::read(&secret(folder.path(), &text)).unwrap();
+        let tables = Mutex::new(probe());
+        let is_over = AtomicBool::new(false);
+        let told = Mutex::new(Vec::new());
+        let mut time = 1_000_000_000_000;
+        thread::scope(|scope| {
+            scope.spawn(|| others::run(&account, &tables, &is_over, |why| told.lock().push(why)));
+            wait(
+                &tables,
+                &mut time,
+                &[3, 1, 1, 5, 8],
+                |value| match is_known {
+                    true => matches!(value, Value::Integer(1..)),
+                    false => !told.lock().is_empty(),
+                },
+            );
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let told = told.into_inner();
+        let silent = format!(
+            "no objects of the SNMP agent at {}: it does not answer",
+            snmpd.address()
+        );
+        let expected = if is_known { vec![] } else { vec![Some(silent)] };
+        assert_eq!(told, expected);
+        let value = tables.into_inner().get(&root().child(&[3, 1, 1, 5, 8]));
+        assert_eq!(value != Ok(Value::Integer(0)), is_known, "{value:?}");
+    }
+}
+
 #[test]
 fn accounts_that_cannot_be_are_refused() {
     let folder = tempfile::tempdir().unwrap();

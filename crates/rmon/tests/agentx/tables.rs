@@ -1,6 +1,10 @@
 //! The tables under `snmpd`.
 
+use std::collections::BTreeMap;
 use std::io::Cursor;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use flowgauge_capture::PacketSource as _;
 use flowgauge_generate::{Config, Preset, generate};
@@ -13,7 +17,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::harness::fuzz_tree;
-use crate::net_snmp::{READER, Snmpd, WRITER, is_there};
+use crate::modules::modules;
+use crate::net_snmp::{READER, Snmpd, V3, WRITER, is_there};
 use crate::session::{Agent, now, root};
 
 /// A probe that has counted a trace, just now.
@@ -22,9 +27,23 @@ fn probe() -> Probe {
     probe.add_interface(1, 0);
     let mut file = Vec::new();
     generate(&Config::new(Preset::Zoo).with_packets(2_000), &mut file).unwrap();
-    let mut source = flowgauge_capture::open_reader(Cursor::new(file), "").unwrap();
+    count(
+        &file,
+        || true,
+        |batch, decoded| probe.observe(batch, decoded),
+    );
+    probe
+}
+
+/// Counts the packets of a trace as if they came now, batch by batch, as long as that is `wanted`.
+fn count(
+    file: &[u8],
+    wanted: impl Fn() -> bool,
+    mut observe: impl FnMut(&Batch<'_>, &DecodedBatch),
+) {
+    let mut source = flowgauge_capture::open_reader(Cursor::new(file.to_vec()), "").unwrap();
     let (mut decoder, mut decoded) = (Decoder::default(), DecodedBatch::new());
-    while let Some(batch) = source.next_batch().unwrap() {
+    while let Some(batch) = source.next_batch().unwrap().filter(|_| wanted()) {
         // The tables' clock is the subagent's.
         let time = Nanos(now() * 10_000_000);
         let packets = batch
@@ -34,9 +53,8 @@ fn probe() -> Probe {
         let packets: Vec<_> = packets.collect();
         let batch = Batch::new(batch.memory, &packets);
         decoder.decode_batch(&batch, &mut decoded);
-        probe.observe(&batch, &decoded);
+        observe(&batch, &decoded);
     }
-    probe
 }
 
 /// The names of all objects below one.
@@ -128,6 +146,153 @@ fn managers_make_and_destroy_control_rows_also_across_a_restart() {
     snmpd.lines("snmpset", WRITER, &[&status, "i", "6"]);
     let gone = snmpd.lines("snmpget", READER, &["-Oqv", &status]);
     assert!(gone[0].contains("No Such Instance"), "{gone:?}");
+}
+
+/// Rows that come, and go for want of room, under walks: names go on in order, and rows that are there all the time are shown.
+#[test]
+fn walks_go_on_while_rows_come_and_go() {
+    if !is_there() {
+        return;
+    }
+    let snmpd = Snmpd::start();
+    let mut tables = Probe::new();
+    tables.add_interface(1, 0);
+    let entry = |table: u32, column: u32| root().child(&[table, 1, 1, column, 1]);
+    for table in [14, 15] {
+        for (column, value) in [(12, 2), (6, 120), (10, 300), (12, 1)] {
+            let set = [(entry(table, column), Value::Integer(value))];
+            let mut change = tables.test(&set).unwrap();
+            tables.commit(&mut change).unwrap();
+        }
+    }
+    let agent = Agent::start(Address::Unix(snmpd.socket()), 127, None, tables);
+    agent.wait_until_registered();
+    let deletes = || match agent.tree.lock().get(&entry(14, 5)) {
+        Ok(Value::Counter32(deletes)) => deletes,
+        other => panic!("{other:?}"),
+    };
+    let (mut trace, mut steady) = (Vec::new(), Vec::new());
+    generate(&Config::new(Preset::Small).with_packets(20_000), &mut trace).unwrap();
+    generate(&Config::new(Preset::Small).with_packets(1), &mut steady).unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let is_wanted = || !is_over.load(Ordering::Relaxed);
+            while is_wanted() {
+                count(&trace, is_wanted, |batch, decoded| {
+                    agent.tree.lock().observe(batch, decoded);
+                    // It is used again before it can go.
+                    count(
+                        &steady,
+                        || true,
+                        |batch, decoded| {
+                            agent.tree.lock().observe(batch, decoded);
+                        },
+                    );
+                    thread::sleep(Duration::from_millis(1));
+                });
+            }
+        });
+        let mut probe = Probe::new();
+        probe.add_interface(1, 0);
+        count(
+            &steady,
+            || true,
+            |batch, decoded| probe.observe(batch, decoded),
+        );
+        for access in [READER, V3] {
+            for tool in [&["snmpwalk"][..], &["snmpbulkwalk", "-Cr20"]] {
+                for table in [[14, 2, 1, 4], [16, 1, 1, 3], [15, 2, 1, 4], [17, 2, 1, 2]] {
+                    let table = root().child(&table);
+                    let below = format!(".{table}");
+                    let arguments = [&["-Oq"][..], &tool[1..], &[below.as_str()]].concat();
+                    let before = deletes();
+                    let lines = snmpd.lines(tool[0], access, &arguments);
+                    let walked: Vec<Oid> = lines
+                        .iter()
+                        .map(|line| line.split(' ').next().unwrap()[1..].parse().unwrap())
+                        .collect();
+                    assert!(walked.is_sorted_by(|one, other| one < other), "{lines:?}");
+                    for name in names(&mut probe, &table) {
+                        let name: Oid = name[1..].parse().unwrap();
+                        assert!(walked.contains(&name), "{name} is not in {lines:?}");
+                    }
+                    wait_until_more(&deletes, before);
+                }
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Rows went meanwhile.
+fn wait_until_more(deletes: &impl Fn() -> u32, before: u32) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while deletes() == before {
+        assert!(Instant::now() < end, "no row goes");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Net-SNMP's tables, by the modules: a line for each row, with the numbers of ours.
+#[test]
+fn tables_are_those_of_snmptable() {
+    let (true, Some(folder)) = (is_there(), modules()) else {
+        return;
+    };
+    let snmpd = Snmpd::start();
+    let agent = Agent::start(Address::Unix(snmpd.socket()), 127, None, probe());
+    agent.wait_until_registered();
+    let folder = folder.display().to_string();
+    let modules = ["-M", &folder, "-m", "RMON-MIB:RMON2-MIB", "-Cf", "|"];
+    let declared: BTreeMap<Oid, Vec<u32>> = flowgauge_rmon::declared().into_iter().collect();
+    for table in [
+        [1, 1],
+        [4, 2],
+        [12, 1],
+        [12, 2],
+        [14, 1],
+        [14, 2],
+        [15, 3],
+        [16, 1],
+        [17, 1],
+    ] {
+        let columns = &declared[&Oid::new(&table).child(&[1])];
+        let below = root().child(&table);
+        // Numbers by index and place of the column.
+        let mut expected: BTreeMap<(String, usize), String> = BTreeMap::new();
+        for (place, column) in (1..).zip(columns) {
+            let column = below.child(&[1, *column]);
+            let mut tree = agent.tree.lock();
+            for name in names(&mut tree, &column) {
+                let name: Oid = name[1..].parse().unwrap();
+                let number = match tree.get(&name).unwrap() {
+                    Value::Integer(number) => i64::from(number),
+                    Value::Counter32(number) | Value::Gauge32(number) => number.into(),
+                    _ => continue,
+                };
+                let index = Oid::new(&name.numbers()[column.numbers().len()..]);
+                expected.insert((index.to_string(), place), number.to_string());
+            }
+        }
+        assert!(!expected.is_empty(), "{table:?}");
+        for access in [READER, V3] {
+            let below = format!(".{below}");
+            let options = ["-OSbeU", "-Ci", &below];
+            let lines = snmpd.lines("snmptable", &[access, &modules].concat(), &options);
+            let rows = lines.iter().skip_while(|line| !line.starts_with("index|"));
+            let mut found = BTreeMap::new();
+            for row in rows.skip(1) {
+                let cells: Vec<&str> = row.split('|').collect();
+                assert_eq!(cells.len(), columns.len() + 1, "{row}");
+                for (place, cell) in cells.iter().enumerate().skip(1) {
+                    found.insert((cells[0].to_owned(), place), (*cell).to_owned());
+                }
+            }
+            found.retain(|at, _| expected.contains_key(at));
+            assert_eq!(found, expected, "{table:?}");
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Captures to count.
 
 use std::io::Cursor;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_rmon::{Oid, Probe, Tree, Value};
@@ -29,6 +29,23 @@ pub(crate) fn traces() -> Vec<(String, Vec<u8>)> {
         traces.push((format!("{preset:?}"), file));
     }
     let stride = std::env::var("FLOWGAUGE_STRIDE").map_or(23, |text| text.parse().unwrap());
+    for path in captures().into_iter().step_by(stride) {
+        if let Some(file) = readable(&path).filter(|file| file.len() < 1 << 20) {
+            traces.push((path.display().to_string(), file));
+        }
+    }
+    traces
+}
+
+/// A file, if it is a capture.
+pub(crate) fn readable(path: &Path) -> Option<Vec<u8>> {
+    let file = std::fs::read(path).unwrap();
+    let opened = flowgauge_capture::open_reader(Cursor::new(file.clone()), "");
+    opened.is_ok().then_some(file)
+}
+
+/// All captures of the corpora, by their names.
+pub(crate) fn captures() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = corpora().into_iter().collect();
     let mut captures = Vec::new();
     while let Some(folder) = folders.pop() {
@@ -43,15 +60,7 @@ pub(crate) fn traces() -> Vec<(String, Vec<u8>)> {
         }
     }
     captures.sort();
-    for path in captures.into_iter().step_by(stride) {
-        let file = std::fs::read(&path).unwrap();
-        if file.len() < 1 << 20
-            && flowgauge_capture::open_reader(Cursor::new(file.clone()), "").is_ok()
-        {
-            traces.push((path.display().to_string(), file));
-        }
-    }
-    traces
+    captures
 }
 
 /// Counts a trace, batch by batch; `between` may look at the probe after each. Tells the packets.
