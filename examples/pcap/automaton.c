@@ -5,20 +5,24 @@
 
 #include "nids.h"
 
-#define LINE 16 /* elements of the table in a cache line */
-#define FOUND INT32_MIN
-
 struct automaton {
-    /* By state (its first element) and class: the next state, with the sign set where a pattern ends there. */
-    int32_t *table;
-    uint32_t *first; /* by state: its first element in `outputs`, 0 if no pattern ends there */
+    void *table;     /* by state and class: the next state */
+    bool narrow;     /* whether elements have 16 bits, otherwise 32 */
+    int only;        /* the byte that all patterns begin with, or negative */
+    uint32_t ends;   /* the first state in which a pattern ends; in all behind it some do, too */
+    uint32_t *first; /* by state from `ends` on: its first element in `outputs` */
     struct output {
         uint32_t id;
         uint32_t next;
     } *outputs; /* from 1 on */
     size_t stride, states;
-    int only; /* the byte that all patterns begin with, or negative */
     unsigned char classes[256];
+};
+
+/* The automaton as it is made: states are numbered as patterns come. */
+struct draft {
+    uint32_t *table, *first, *queue;
+    size_t states;
 };
 
 static void classify(struct automaton *made, const struct pattern *patterns, size_t count)
@@ -36,53 +40,78 @@ static void classify(struct automaton *made, const struct pattern *patterns, siz
             }
         }
     }
-    made->stride = (classes + LINE - 1) / LINE * LINE;
+    made->stride = classes;
 }
 
 /* The state of a pattern's end, with the states that lead to it. */
-static size_t insert(struct automaton *made, const struct pattern *pattern)
+static size_t insert(const struct automaton *made, struct draft *draft, const struct pattern *pattern)
 {
     size_t state = 0;
     for (size_t at = 0; at < pattern->length; at++) {
-        int32_t *next = &made->table[state * made->stride + made->classes[pattern->bytes[at]]];
+        uint32_t *next = &draft->table[state * made->stride + made->classes[pattern->bytes[at]]];
         if (*next == 0)
-            *next = (int32_t)made->states++;
-        state = (size_t)*next;
+            *next = (uint32_t)draft->states++;
+        state = *next;
     }
     return state;
 }
 
 /* States by their distance from the first one: what is missing in one is as in the longest suffix that is a state. */
-static void complete(struct automaton *made)
+static void complete(const struct automaton *made, struct draft *draft)
 {
-    uint32_t *suffix = allocated(made->states * sizeof *suffix);
-    uint32_t *queue = allocated(made->states * sizeof *queue);
+    uint32_t *suffix = allocated(draft->states * sizeof *suffix);
     size_t length = 1;
-    suffix[0] = queue[0] = 0;
+    draft->queue = allocated(draft->states * sizeof *draft->queue);
     for (size_t turn = 0; turn < length; turn++) {
-        uint32_t state = queue[turn];
-        int32_t *row = made->table + state * made->stride;
-        const int32_t *shorter = made->table + suffix[state] * made->stride;
-        uint32_t *end = &made->first[state];
+        uint32_t state = draft->queue[turn];
+        uint32_t *row = draft->table + state * made->stride;
+        const uint32_t *shorter = draft->table + suffix[state] * made->stride;
+        uint32_t *end = &draft->first[state];
         while (*end != 0)
             end = &made->outputs[*end].next;
         if (state != 0)
-            *end = made->first[suffix[state]];
+            *end = draft->first[suffix[state]];
         for (size_t class = 0; class < made->stride; class++) {
             if (row[class] == 0) {
                 row[class] = shorter[class];
             } else {
-                suffix[row[class]] = state == 0 ? 0 : (uint32_t)shorter[class];
-                queue[length++] = (uint32_t)row[class];
+                suffix[row[class]] = state == 0 ? 0 : shorter[class];
+                draft->queue[length++] = row[class];
             }
         }
     }
     free(suffix);
-    free(queue);
-    for (size_t at = 0; at < made->states * made->stride; at++) {
-        size_t state = (size_t)made->table[at];
-        made->table[at] = (int32_t)(state * made->stride) | (made->first[state] ? FOUND : 0);
+}
+
+/* The table, by states in the draft's order but for those in which a pattern ends, which are last: what is near the first state, and
+ * looked at most, lies together. */
+static void lay_out(struct automaton *made, const struct draft *draft)
+{
+    uint32_t *numbers = allocated(draft->states * sizeof *numbers), number = 0;
+    made->states = draft->states;
+    made->narrow = made->states <= UINT16_MAX;
+    made->table = allocated(automaton_bytes(made));
+    for (int is_end = 0; is_end <= 1; is_end++) {
+        if (is_end)
+            made->ends = number;
+        for (size_t turn = 0; turn < draft->states; turn++)
+            if ((draft->first[draft->queue[turn]] != 0) == is_end)
+                numbers[draft->queue[turn]] = number++;
     }
+    made->first = allocated((number - made->ends) * sizeof *made->first);
+    for (size_t state = 0; state < draft->states; state++) {
+        const uint32_t *row = draft->table + state * made->stride;
+        size_t to = numbers[state] * made->stride;
+        for (size_t class = 0; class < made->stride; class++) {
+            if (made->narrow)
+                ((uint16_t *)made->table)[to + class] = (uint16_t)numbers[row[class]];
+            else
+                ((uint32_t *)made->table)[to + class] = numbers[row[class]];
+        }
+        if (numbers[state] >= made->ends)
+            made->first[numbers[state] - made->ends] = draft->first[state];
+    }
+    free(numbers);
 }
 
 struct automaton *automaton_new(const struct pattern *patterns, size_t count)
@@ -92,42 +121,59 @@ struct automaton *automaton_new(const struct pattern *patterns, size_t count)
     size_t most = 1;
     for (size_t i = 0; i < count; i++)
         most += patterns[i].length;
-    if (most > (size_t)INT32_MAX / made->stride)
+    if (most > UINT32_MAX / made->stride)
         return NULL;
-    made->states = 1;
-    made->table = allocated(most * made->stride * sizeof *made->table);
-    made->first = allocated(most * sizeof *made->first);
+    struct draft draft = {.states = 1};
+    draft.table = allocated(most * made->stride * sizeof *draft.table);
+    draft.first = allocated(most * sizeof *draft.first);
     made->outputs = allocated((count + 1) * sizeof *made->outputs);
     for (size_t i = 0; i < count; i++) {
-        uint32_t *first = &made->first[insert(made, &patterns[i])];
+        uint32_t *first = &draft.first[insert(made, &draft, &patterns[i])];
         made->outputs[i + 1] = (struct output){patterns[i].id, *first};
         *first = (uint32_t)i + 1;
     }
-    complete(made);
+    complete(made, &draft);
+    lay_out(made, &draft);
+    free(draft.table);
+    free(draft.first);
+    free(draft.queue);
     return made;
+}
+
+/* For elements of one size. */
+static inline __attribute__((always_inline)) void search(const struct automaton *automaton, bool narrow, const unsigned char *text,
+                                                         size_t length, void (*found)(void *user, uint32_t id), void *user)
+{
+    const uint16_t *narrow_table = automaton->table;
+    const uint32_t *wide_table = automaton->table;
+    const unsigned char *classes = automaton->classes, *end = text + length;
+    /* The first state is left by a search for the byte, if there is one. */
+    uint32_t state = 0, stop = automaton->only >= 0, ends = automaton->ends;
+    size_t stride = automaton->stride;
+    while (text < end) {
+        if (stop && state == 0 && (text = memchr(text, automaton->only, (size_t)(end - text))) == NULL)
+            return;
+        do {
+            size_t at = state * stride + classes[*text++];
+            state = narrow ? narrow_table[at] : wide_table[at];
+        } while (state - stop < ends - stop && text < end);
+        if (state < ends)
+            continue;
+        for (uint32_t i = automaton->first[state - ends]; i != 0; i = automaton->outputs[i].next)
+            found(user, automaton->outputs[i].id);
+    }
 }
 
 void automaton_search(const struct automaton *automaton, const unsigned char *text, size_t length,
                       void (*found)(void *user, uint32_t id), void *user)
 {
-    const int32_t *table = automaton->table;
-    const unsigned char *classes = automaton->classes, *end = text + length;
-    int64_t state = 0, stop = automaton->only >= 0;
-    while (text < end) {
-        if (stop && state == 0 && (text = memchr(text, automaton->only, (size_t)(end - text))) == NULL)
-            return;
-        do
-            state = table[state + classes[*text++]];
-        while (state >= stop && text < end);
-        if (state >= 0)
-            continue;
-        state &= ~FOUND;
-        for (uint32_t i = automaton->first[(size_t)state / automaton->stride]; i != 0; i = automaton->outputs[i].next)
-            found(user, automaton->outputs[i].id);
-    }
+    if (automaton->narrow)
+        search(automaton, true, text, length, found, user);
+    else
+        search(automaton, false, text, length, found, user);
 }
 
 size_t automaton_bytes(const struct automaton *automaton)
 {
-    return automaton->states * automaton->stride * sizeof *automaton->table;
+    return automaton->states * automaton->stride * (automaton->narrow ? sizeof(uint16_t) : sizeof(uint32_t));
 }

@@ -1,4 +1,4 @@
-/* Intrusion detection by rules in Snort's syntax: a libpcap program that knows nothing of locality buffering, and gains by it.
+/* Intrusion detection by rules in Snort's syntax: a libpcap program that knows nothing of locality buffering.
  *
  *   nids [-q] [-c PACKETS] [-B MEGABYTES] -r FILE | -i INTERFACE RULES
  *
@@ -6,6 +6,7 @@
  * payload goes through that of its destination port, of its source port, and that of any. Each packet is looked at for itself.
  * Prints an alert per rule and packet: time, rule, protocol, addresses and ports. With -q, only counts, on standard error. */
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <netinet/in.h>
 #include <pcap/pcap.h>
 #include <signal.h>
@@ -19,7 +20,7 @@
 #define PORTS 65536
 #define WIDE 1024 /* rules for more ports than these are with those for any */
 #define PROTOCOLS 2
-#define SEARCHED 20 /* bytes of a content that automata have, as of Snort with max-pattern-len */
+#define TAIL 4 /* bytes of a content that automata have behind those by which it differs from the others */
 
 /* Rules that payloads are compared with together. */
 struct group {
@@ -55,6 +56,37 @@ static void group_add(struct group *group, uint32_t id)
     group->sum = (group->sum ^ id) * 1099511628211U + id;
 }
 
+static size_t in_common(const struct pattern *one, const struct pattern *other)
+{
+    size_t same = 0, most = one->length < other->length ? one->length : other->length;
+    while (same < most && tolower(one->bytes[same]) == tolower(other->bytes[same]))
+        same++;
+    return same;
+}
+
+static int by_bytes(const void *first, const void *second)
+{
+    const struct pattern *one = first, *other = second;
+    size_t same = in_common(one, other);
+    if (same == one->length || same == other->length)
+        return one->length < other->length ? -1 : one->length > other->length;
+    return tolower(one->bytes[same]) - tolower(other->bytes[same]);
+}
+
+/* Leaves of each pattern what tells it from the others: the rest is compared when that is there. */
+static void shorten(struct pattern *patterns, size_t count)
+{
+    qsort(patterns, count, sizeof *patterns, by_bytes);
+    size_t before = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t behind = i + 1 < count ? in_common(&patterns[i], &patterns[i + 1]) : 0;
+        size_t needed = (before > behind ? before : behind) + TAIL;
+        if (patterns[i].length > needed)
+            patterns[i].length = needed;
+        before = behind;
+    }
+}
+
 /* Makes the automaton of a group, or takes that of an equal one. */
 static void group_finish(struct group *group)
 {
@@ -66,19 +98,12 @@ static void group_finish(struct group *group)
             return;
         }
     struct pattern *patterns = allocated(group->count * sizeof *patterns);
-    bool alike = true;
     for (size_t i = 0; i < group->count; i++) {
         const struct rule *rule = &rules.list[group->ids[i]];
         const struct content *content = &rule->contents[rule->longest];
         patterns[i] = (struct pattern){content->bytes, content->length, group->ids[i]};
-        alike &= content->bytes[0] == patterns[0].bytes[0];
     }
-    /* The last bytes differ more, but a byte that all begin with is found quickly. */
-    for (size_t i = 0; i < group->count; i++)
-        if (patterns[i].length > SEARCHED) {
-            patterns[i].bytes += alike ? 0 : patterns[i].length - SEARCHED;
-            patterns[i].length = SEARCHED;
-        }
+    shorten(patterns, group->count);
     group->automaton = automaton_new(patterns, group->count);
     free(patterns);
     if (group->automaton == NULL) {
