@@ -3,14 +3,16 @@
 without, from a file in the page cache and, for root, from a virtual cable. The difference of CPU time per packet is the cost.
 
     make shim
-    bench/figures/locality.py target/release/libflowgauge_pcap.so [PACKETS]
+    bench/figures/locality.py target/release/libflowgauge_pcap.so [file|interface|instructions [PACKETS]]
 
-Prints tables. Packets have 700 bytes, to so many ports in no order. On the cable 100,000 come in a second; a run that loses some
-is done again.
+Prints tables; instructions are those of a packet, by callgrind. Packets have 700 bytes, to so many ports in no order. On the cable 100,000 come in a second, the
+sender has the first core and the program the second; a run that loses some is done again.
 """
 import os
 import random
+import re
 import resource
+import statistics
 import struct
 import subprocess
 import sys
@@ -18,8 +20,11 @@ import tempfile
 import time
 
 LEN = 700
-ROUNDS = 7
+ROUNDS = 5
+FILE_BUFFERS = 1000, 4000, 16000
+CABLE_BUFFERS = 4000, 1000
 RATE = 100000
+VARIANTS = "zero-copy", "simple", "threaded"
 PROGRAM = """
 #include <pcap/pcap.h>
 #include <stdlib.h>
@@ -121,18 +126,31 @@ def trace(path, packets, ports):
             file.write(head + b"\2\0\0\0\0\1\2\0\0\0\0\2\x08\0" + ip + udp + payload)
 
 
-def nanoseconds(command, environment, packets):
-    """The least CPU time of a run, per packet."""
-    best = None
+def seconds(command, environment, packets):
+    """CPU time of a run."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if int(done.stdout) != packets:
+        sys.exit(f"{done.stdout.strip()} of {packets} packets")
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def row(library, buffer, variants, nanoseconds):
+    """Nanoseconds of a packet without the library, and what it adds by variant: medians of rounds in which all have their turn, as
+    the machine is not equally fast all the time."""
+    rounds = []
     for _ in range(ROUNDS):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if int(done.stdout) != packets:
-            sys.exit(f"{done.stdout.strip()} of {packets} packets")
-        took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        best = min(best or took, took)
-    return best * 1e9 / packets
+        plain = nanoseconds({})
+        rounds.append([plain])
+        for variant in variants:
+            environment = {
+                "LD_PRELOAD": library,
+                "FLOWGAUGE_LOCALITY_BUFFER": str(buffer),
+                "FLOWGAUGE_LOCALITY_VARIANT": variant,
+            }
+            rounds[-1].append(nanoseconds(environment) - plain)
+    return " | ".join(f"{statistics.median(column):.0f}" for column in zip(*rounds))
 
 
 def compiled(folder, name, text):
@@ -164,63 +182,91 @@ class Cable:
 
     def nanoseconds(self, program, sender, paths, environment, packets):
         """CPU time of a program that captures, per packet: what more packets of the second path take."""
-        times = [self.seconds(program, sender, path, environment, count) for path, count in zip(paths, packets)]
+        times = []
+        for path, count in zip(paths, packets):
+            usage, _ = self.run([program], sender, path, environment, count, RATE)
+            times.append(usage.ru_utime + usage.ru_stime)
         return (times[1] - times[0]) * 1e9 / (packets[1] - packets[0])
 
-    def seconds(self, program, sender, path, environment, packets):
-        """The least CPU time of a program that captures so many."""
-        best, rounds = None, 0
-        for _ in range(3 * ROUNDS):
-            if rounds == ROUNDS:
-                break
+    def run(self, program, sender, path, environment, packets, rate):
+        """Has a program capture so many. Returns what it used, and what it said on standard error."""
+        for _ in range(3):
             variables = [f"{name}={value}" for name, value in environment.items()]
-            command = [*self.inside, "env", *variables, program, "live", str(packets)]
-            reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-            reader.stdout.readline()
-            subprocess.run([*self.inside, sender, path, str(RATE)], check=True)
-            # One that has lost packets would wait for them.
-            ends = time.monotonic() + 5
-            done, usage = 0, None
-            while done == 0 and time.monotonic() < ends:
-                done, _, usage = os.wait4(reader.pid, os.WNOHANG)
-                time.sleep(0.01)
-            if done == 0:
-                reader.kill()
-                reader.wait()
-                continue
-            took = usage.ru_utime + usage.ru_stime
-            best = min(best or took, took)
-            rounds += 1
-        if best is None:
-            sys.exit("packets are lost each time: is the machine quiet?")
-        return best
+            command = [*self.inside, "env", *variables, "taskset", "-c", "1", *program, "live", str(packets)]
+            with tempfile.TemporaryFile() as said:
+                reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True)
+                reader.stdout.readline()
+                subprocess.run([*self.inside, "taskset", "-c", "0", sender, path, str(rate)], check=True)
+                # One that has lost packets would wait for them.
+                ends = time.monotonic() + 10
+                done, usage = 0, None
+                while done == 0 and time.monotonic() < ends:
+                    done, _, usage = os.wait4(reader.pid, os.WNOHANG)
+                    time.sleep(0.01)
+                said.seek(0)
+                if done != 0:
+                    return usage, said.read().decode()
+            reader.kill()
+            reader.wait()
+        sys.exit("packets are lost each time: is the machine quiet?")
 
 
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     library = os.path.abspath(sys.argv[1])
-    packets = int(sys.argv[2]) if len(sys.argv) > 2 else 500000
+    only = sys.argv[2] if len(sys.argv) > 2 else None
+    packets = int(sys.argv[3]) if len(sys.argv) > 3 else 250000
     with tempfile.TemporaryDirectory() as folder:
         program = compiled(folder, "nothing", "#include <stdio.h>\n" + PROGRAM)
-        print("| ports | buffer | libpcap, ns | simple, ns more | threaded, ns more |")
-        print("|---|---|---|---|---|")
-        for ports in 1, 16, 256, 4096, 65536:
-            path = os.path.join(folder, "trace.pcap")
-            trace(path, packets, ports)
-            plain = nanoseconds([program, path], {}, packets)
-            for buffer in 1000, 4000, 16000:
-                more = []
-                for variant in "simple", "threaded":
-                    environment = {
-                        "LD_PRELOAD": library,
-                        "FLOWGAUGE_LOCALITY_BUFFER": str(buffer),
-                        "FLOWGAUGE_LOCALITY_VARIANT": variant,
-                    }
-                    more.append(nanoseconds([program, path], environment, packets) - plain)
-                print(f"| {ports} | {buffer} | {plain:.0f} | {more[0]:.0f} | {more[1]:.0f} |", flush=True)
-        if os.geteuid() == 0:
+        if only == "instructions":
+            return instructions(folder, program, library)
+        if only != "interface":
+            offline(folder, program, library, packets)
+        if only != "file" and os.geteuid() == 0:
             live(folder, program, library, packets)
+
+
+def offline(folder, program, library, packets):
+    print("| ports | buffer | libpcap, ns | simple, ns more | threaded, ns more |")
+    print("|---|---|---|---|---|")
+    for ports in 1, 16, 256, 4096, 65536:
+        path = os.path.join(folder, "trace.pcap")
+        trace(path, packets, ports)
+
+        def once(environment):
+            return seconds([program, path], environment, packets) * 1e9 / packets
+
+        for buffer in FILE_BUFFERS:
+            print(f"| {ports} | {buffer} | {row(library, buffer, VARIANTS[1:], once)} |", flush=True)
+
+
+def instructions(folder, program, library):
+    counts = 20000, 80000
+    callgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program]
+    sender, cable = compiled(folder, "sender", SENDER), Cable()
+    try:
+        print("| from, ports | libpcap | " + " | ".join(VARIANTS[:2]) + " |\n|---|---|---|---|")
+        for ports in 256, 65536:
+            paths = [os.path.join(folder, f"{count}.pcap") for count in counts]
+            for path, count in zip(paths, counts):
+                trace(path, count, ports)
+            for place in "interface", "file":
+                cells = []
+                for variant in (None, *VARIANTS[:2]):
+                    environment = {"LD_PRELOAD": library, "FLOWGAUGE_LOCALITY_VARIANT": variant} if variant else {}
+                    found = []
+                    for path, count in zip(paths, counts):
+                        if place == "interface":
+                            said = cable.run(callgrind, sender, path, environment, count, RATE // 7)[1]
+                        else:
+                            all_of_it = {**os.environ, **environment}
+                            said = subprocess.run([*callgrind, path], env=all_of_it, capture_output=True, text=True, check=True).stderr
+                        found.append(int(re.search(r"Collected : (\d+)", said)[1]))
+                    cells.append(f"{(found[1] - found[0]) / (counts[1] - counts[0]):.0f}")
+                print(f"| {place}, {ports} | " + " | ".join(cells) + " |", flush=True)
+    finally:
+        cable.remove()
 
 
 def live(folder, program, library, packets):
@@ -234,17 +280,12 @@ def live(folder, program, library, packets):
             paths = [os.path.join(folder, f"{count}.pcap") for count in counts]
             for path, count in zip(paths, counts):
                 trace(path, count, ports)
-            plain = cable.nanoseconds(program, sender, paths, {}, counts)
-            for buffer in 1000, 4000:
-                more = []
-                for variant in "zero-copy", "simple", "threaded":
-                    environment = {
-                        "LD_PRELOAD": library,
-                        "FLOWGAUGE_LOCALITY_BUFFER": str(buffer),
-                        "FLOWGAUGE_LOCALITY_VARIANT": variant,
-                    }
-                    more.append(cable.nanoseconds(program, sender, paths, environment, counts) - plain)
-                print(f"| {ports} | {buffer} | {plain:.0f} | " + " | ".join(f"{it:.0f}" for it in more) + " |", flush=True)
+
+            def once(environment):
+                return cable.nanoseconds(program, sender, paths, environment, counts)
+
+            for buffer in CABLE_BUFFERS:
+                print(f"| {ports} | {buffer} | {row(library, buffer, VARIANTS, once)} |", flush=True)
     finally:
         cable.remove()
 

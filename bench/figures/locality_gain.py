@@ -6,14 +6,15 @@
     bench/figures/locality_gain.py traces CORPORA RULES FOLDER
     bench/figures/locality_gain.py misses|time FLOWGAUGE LIBRARY NIDS RULES TRACE [PROGRAM...]
     bench/figures/locality_gain.py peer FLOWGAUGE LIBRARY NIDS RULES TRACE PEER
-    sudo bench/figures/locality_gain.py cable|live|loss FLOWGAUGE LIBRARY NIDS RULES TRACE
+    sudo bench/figures/locality_gain.py cable|live FLOWGAUGE LIBRARY NIDS RULES TRACE [PROGRAM...]
+    sudo bench/figures/locality_gain.py loss FLOWGAUGE LIBRARY NIDS RULES TRACE
 
 traces  makes two: `real`, the captures of test suites, merged so closely that many are under way at once; `services`, their payloads
         of text, each once after the other, to and from the 40 ports that have most rules, by chance
 misses  instructions, cache misses and cycles as cachegrind estimates them, offline, by size of the buffer
 time    processor time, offline, by size of the buffer
 peer    processor time of NIDS and of the same by crate aho-corasick (crates/matcher/examples/nids)
-cable   as misses, of NIDS on an interface, where also the program without the library reads packets from the kernel's ring
+cable   as misses, on an interface, where also the program without the library reads packets from the kernel's ring
 live    processor time of programs on an interface, by size of the buffer
 loss    packets that NIDS on one core loses, by rate
 
@@ -21,6 +22,7 @@ Each prints tables; misses and loss write plots into docs/figures. The last thre
 core, the program the second.
 """
 import collections
+import itertools
 import json
 import os
 import random
@@ -28,6 +30,7 @@ import re
 import resource
 import shutil
 import signal
+import statistics
 import struct
 import subprocess
 import sys
@@ -51,6 +54,8 @@ CACHES = {
     "2 MB": ["--I1=32768,8,64", "--D1=49152,12,64", "--LL=2097152,16,64"],
 }
 ROUNDS = 3
+# A trace comes so often where its time is measured.
+TIMES = 10
 # What else runs on the machine takes no part of the cores.
 REAL_TIME = ["chrt", "-f", "10"]
 NAMESPACE = f"fg-locality-{os.getpid()}"
@@ -140,6 +145,19 @@ def first(place):
     return path
 
 
+def repeated(place):
+    """The trace several times in one file."""
+    path = place.file("repeated.pcap")
+    if not os.path.exists(path):
+        shutil.copy(place.trace, path)
+        with open(path, "ab") as out:
+            for _ in range(TIMES - 1):
+                with open(place.trace, "rb") as file:
+                    file.seek(24)
+                    shutil.copyfileobj(file, out)
+    return path
+
+
 def records(path):
     """The headers and bytes of a trace's packets."""
     with open(path, "rb") as file:
@@ -223,6 +241,11 @@ class Simulation:
         return [(one - other) / (place.packets - 1) for one, other in zip(found, self.start[shimmed])]
 
 
+def kinds(name):
+    """Classes that a program is measured with."""
+    return KINDS if name == "NIDS" else KINDS[:1]
+
+
 WHAT = [("instructions", ".0f"), ("misses", ".1f"), ("cycles", ".0f")]
 
 
@@ -236,7 +259,7 @@ def misses(place, *programs):
         for name in programs or place.offline(""):
             simulation = Simulation(place, name, cache)
             plain = simulation.per_packet(os.environ)
-            for kind in KINDS if name == "NIDS" else KINDS[:1]:
+            for kind in kinds(name):
                 found = [simulation.per_packet(place.environment(it, kind=kind)) for it in BUFFERS]
                 best = simulation.per_packet(os.environ, files[kind])
                 for at, (what, digits) in enumerate(WHAT):
@@ -253,27 +276,27 @@ def misses(place, *programs):
 
 
 def seconds(place, command, environment):
-    """The least processor time of a run."""
-    best = None
+    """Processor time of a run, the median of rounds."""
+    times = []
     for _ in range(ROUNDS):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         place.run(command, environment)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        best = min(best or took, took)
-    return best
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return statistics.median(times)
 
 
 def nanoseconds(place, name, environment):
-    long, short = (seconds(place, place.offline(path)[name], environment) for path in (place.trace, first(place)))
-    return (long - short) * 1e9 / place.packets
+    """What the trace takes when it comes again: beginnings take long, and differ."""
+    long, short = (seconds(place, place.offline(path)[name], environment) for path in (repeated(place), place.trace))
+    return (long - short) * 1e9 / place.packets / (TIMES - 1)
 
 
 def offline_time(place, *programs):
     rows = []
     for name in programs or place.offline(""):
         plain = nanoseconds(place, name, os.environ)
-        for kind in KINDS if name == "NIDS" else KINDS[:1]:
+        for kind in kinds(name):
             for variant in ("simple", "threaded"):
                 row = [nanoseconds(place, name, place.environment(it, variant, kind)) for it in BUFFERS]
                 rows.append([f"{name}, {kind}", variant, *(f"{it:.0f}" for it in (plain, *row))])
@@ -328,11 +351,12 @@ def at_rate(place, rate, length):
     return ["--rate", f"{rate}mbit", "--loop", str(max(1, round(passes + 0.5))), "-c", str(max(1, round(passes * place.packets)))]
 
 
-def live_run(place, command, environment, options):
-    """Has the trace sent. Returns what was sent, what the program said at its end, and its processor time meanwhile."""
+def live_run(place, command, environment, options, patience=0):
+    """Has the trace sent, and waits until the program has nothing to do, where nothing is timed for so many seconds before. Returns what was sent, what the program said at its end, and its processor time meanwhile."""
     place.clear()
+    priority = [] if patience else REAL_TIME
     child = subprocess.Popen(
-        inside(*REAL_TIME, "taskset", "-c", "1", *command), env=environment, cwd=place.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        inside(*priority, "taskset", "-c", "1", *command), env=environment, cwd=place.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     while sockets() == 0:
         if child.poll() is not None:
@@ -340,8 +364,9 @@ def live_run(place, command, environment, options):
         time.sleep(0.05)
     time.sleep(0.3)
     begun = cpu_of(child.pid)
-    words = [*REAL_TIME, "taskset", "-c", "0", place.flowgauge, "replay", "-q", "--json", "-r", place.trace, "-i", "fg0"]
+    words = [*priority, "taskset", "-c", "0", place.flowgauge, "replay", "-q", "--json", "-r", place.trace, "-i", "fg0"]
     sent = json.loads(subprocess.run(inside(*words, *options), check=True, capture_output=True).stdout)
+    time.sleep(patience)
     took = 0
     for _ in range(20):
         before, took = took, cpu_of(child.pid) - begun
@@ -361,22 +386,25 @@ def cpu_of(pid):
     return sum(int(open(f"{tasks}/{task}/schedstat", encoding="ascii").read().split()[0]) for task in os.listdir(tasks)) / 1e9
 
 
-def live(place, rate="200"):
+def live(place, *programs, rate=200):
     rows = []
     with Cable():
-        for name, command in place.live().items():
-            plain = live_cost(place, command, os.environ, float(rate))
-            for variant in VARIANTS:
-                row = [live_cost(place, command, place.environment(it, variant, timeout="100ms"), float(rate)) for it in BUFFERS]
-                rows.append([name, variant, f"{plain:.0f}", *(f"{it:.0f}" for it in row)])
-                print(rows[-1], file=sys.stderr, flush=True)
+        for name in programs or place.live():
+            command = place.live()[name]
+            plain = live_cost(place, command, os.environ, rate)
+            for kind in kinds(name):
+                for variant in VARIANTS:
+                    row = [live_cost(place, command, place.environment(it, variant, kind, "100ms"), rate) for it in BUFFERS]
+                    rows.append([f"{name}, {kind}", variant, *(f"{it:.0f}" for it in (plain, *row))])
+                    print(rows[-1], file=sys.stderr, flush=True)
     print(f"Processor time at {rate} Mbit/s, ns per packet:\n")
-    print(plot.table(["program", "variant", "without", *map(str, BUFFERS)], rows))
+    print(plot.table(["program, class", "variant", "without", *map(str, BUFFERS)], rows))
 
 
 def live_cost(place, command, environment, rate):
-    sent, _, took = live_run(place, command, environment, at_rate(place, rate, 2))
-    return took * 1e9 / sent["packets"]
+    """The median of rounds, per packet."""
+    runs = [live_run(place, command, environment, at_rate(place, rate, 1)) for _ in range(ROUNDS)]
+    return statistics.median(took * 1e9 / sent["packets"] for sent, _, took in runs)
 
 
 def lost(place, ways, way, rate, length=2):
@@ -414,28 +442,31 @@ def loss(place, buffer="4000", kind="lower-port"):
     plot.lines(os.path.join(FIGURES, "locality-loss.svg"), "Loss of the NIDS on one core", "Mbit/s", "packets lost, %", series, log_x=True)
 
 
-def cable(place, pps="2500"):
-    """Misses of NIDS on an interface: the start is what a run without packets takes."""
+def cable(place, *programs, pps="2500"):
+    """Misses on an interface: the start is what a run with one packet takes."""
     rows = []
+    ways = {"without": None}
+    for variant, buffer in ("zero-copy", 1000), ("zero-copy", 4000), ("zero-copy", 16000), ("simple", 4000):
+        ways[f"{variant}, {buffer}"] = (buffer, variant)
     with Cable():
-        for cache in CACHES:
+        for cache, name in itertools.product(CACHES, programs or place.live()):
             valgrind = ["valgrind", "--tool=cachegrind", "--cache-sim=yes", "--cachegrind-out-file=/dev/null", *CACHES[cache]]
-            command = [*valgrind, *place.live()["NIDS"]]
-            ways = {"without": os.environ}
-            for variant, buffer in ("zero-copy", 1000), ("zero-copy", 4000), ("zero-copy", 16000), ("simple", 4000):
-                ways[f"{variant}, {buffer}"] = place.environment(buffer, variant, "lower-port", "10s")
+            command = [*valgrind, *place.live()[name]]
             row = []
-            for environment in ways.values():
-                start = figures(live_run(place, command, environment, ["--pps", pps, "-c", "1"])[1])
-                sent, said, _ = live_run(place, command, environment, ["--pps", pps])
-                seen = int(re.search(r"(\d+) packets, ", said)[1])
+            for way in ways.values():
+                # So long it takes until a buffer of the largest size is full.
+                environment = place.environment(*way, kinds(name)[-1], "10s") if way else os.environ
+                start = figures(live_run(place, command, environment, ["--pps", pps, "-c", "1"], 11)[1])
+                sent, said, _ = live_run(place, command, environment, ["--pps", pps], 11)
+                seen = re.search(r"(\d+) packets, ", said)
+                seen = int(seen[1]) if seen else sent["packets"]
                 if seen < 0.9 * sent["packets"]:
                     sys.exit(f"of {sent['packets']} packets {seen} were seen: take a lower rate")
                 row.append([(one - other) / (seen - 1) for one, other in zip(figures(said), start)])
             for at, (what, digits) in enumerate(WHAT):
-                rows.append([cache, what, *(f"{it[at]:{digits}}" for it in row)])
+                rows.append([f"{name}, {cache}", what, *(f"{it[at]:{digits}}" for it in row)])
                 print(rows[-1], file=sys.stderr, flush=True)
-    print(plot.table(["cache", "", *ways], rows))
+    print(plot.table(["program, cache", "", *ways], rows))
 
 
 def main():

@@ -12,26 +12,23 @@ const NONE: u32 = u32::MAX;
 /// The packets of a class.
 #[derive(Clone, Copy, Debug)]
 struct List {
+    class: u32,
     head: u32,
     tail: u32,
 }
 
-const EMPTY: List = List {
-    head: NONE,
-    tail: NONE,
-};
-
 /// The order in which gathered packets are delivered: class after class, each in the order of arrival.
 ///
-/// Packets are numbered from 0 as they are [added](Index::push). Adding one and taking one cost the same for any number of
-/// classes; [`Index::clear`] costs as much as there were classes.
+/// Packets are numbered from 0 as they are [added](Index::push). Adding one, taking one and [`Index::clear`] cost the same for any
+/// number of classes.
 #[derive(Clone, Debug)]
 pub struct Index {
-    lists: Box<[List; CLASSES]>,
+    /// For each class the place of its list; that of another one, or none, where it has no packets.
+    places: Box<[u32; CLASSES]>,
+    /// Lists of classes that have packets, in the order of their first ones.
+    lists: Vec<List>,
     /// For each packet the one that follows it in its class.
     next: Vec<u32>,
-    /// Classes that have packets, in the order of their first ones.
-    used: Vec<u32>,
     /// How many classes delivery has come to.
     begun: usize,
     /// The packet that is delivered next; `NONE` where the class in turn is exhausted.
@@ -45,14 +42,14 @@ pub struct Index {
 impl Index {
     /// An index with room for so many packets. (It takes more: then it grows.)
     pub fn new(capacity: usize) -> Index {
-        let lists: Box<[List]> = vec![EMPTY; CLASSES].into_boxed_slice();
-        let Ok(lists) = lists.try_into() else {
+        let places: Box<[u32]> = vec![0; CLASSES].into_boxed_slice();
+        let Ok(places) = places.try_into() else {
             unreachable!("so many were made");
         };
         Index {
-            lists,
+            places,
+            lists: Vec::with_capacity(capacity.min(CLASSES)),
             next: Vec::with_capacity(capacity),
-            used: Vec::with_capacity(capacity.min(CLASSES)),
             begun: 0,
             current: NONE,
             taken: 0,
@@ -69,23 +66,31 @@ impl Index {
         self.next.push(NONE);
         self.runs += usize::from(class != self.last);
         self.last = class;
-        let list = &mut self.lists[class as usize];
-        if list.head == NONE {
-            list.head = number;
-            self.used.push(class);
-        } else if let Some(before) = self.next.get_mut(list.tail as usize) {
-            *before = number;
+        let place = &mut self.places[class as usize];
+        match self.lists.get_mut(*place as usize) {
+            Some(list) if list.class == class => {
+                if let Some(before) = self.next.get_mut(list.tail as usize) {
+                    *before = number;
+                }
+                list.tail = number;
+            }
+            _ => {
+                *place = self.lists.len() as u32;
+                self.lists.push(List {
+                    class,
+                    head: number,
+                    tail: number,
+                });
+            }
         }
-        list.tail = number;
     }
 
     /// Takes the packet whose turn it is.
     #[inline]
     pub fn pop(&mut self) -> Option<usize> {
         if self.current == NONE {
-            let class = *self.used.get(self.begun)?;
+            self.current = self.lists.get(self.begun)?.head;
             self.begun += 1;
-            self.current = self.lists[class as usize].head;
         }
         let number = self.current as usize;
         self.current = *self.next.get(number)?;
@@ -118,7 +123,7 @@ impl Index {
 
     /// How many classes the packets are in.
     pub fn classes(&self) -> usize {
-        self.used.len()
+        self.lists.len()
     }
 
     /// How often the class changed from packet to packet as they arrived, the first one included.
@@ -128,10 +133,7 @@ impl Index {
 
     /// Forgets all packets, keeps the memory.
     pub fn clear(&mut self) {
-        for &class in &self.used {
-            self.lists[class as usize] = EMPTY;
-        }
-        self.used.clear();
+        self.lists.clear();
         self.next.clear();
         (self.begun, self.current, self.taken) = (0, NONE, 0);
         (self.last, self.runs) = (NONE, 0);
