@@ -205,7 +205,7 @@ impl Pair {
 
     /// Finds out which way a flow goes: to where its TTL is less; where both directions passed, the way in which the second clock's
     /// time is later by more (a round trip takes time); where the clocks' offset is known, by that. If it must be decided (`last`):
-    /// against the other direction, else as others to the same address went, else from the point that saw more.
+    /// against the other direction, else as others to the same address went of which that is known, else from the point that saw more.
     fn decide(
         &self,
         paired: &mut Paired,
@@ -234,8 +234,9 @@ impl Pair {
         };
         let at_last = || {
             let back = other.and_then(|other| other.pairing.goes_on());
-            let known = back.map(|back| !back).or(route);
-            known.unwrap_or(sides[0].counts().all() >= sides[1].counts().all())
+            let [first, second] = sides.map(|side| side.counts().all());
+            let by_loss = (first != second).then_some(first > second);
+            back.map(|back| !back).or(route).or(by_loss)
         };
         let must = must || pairing.is_full();
         let found = one_way.or(ttl).or_else(both_ways).or_else(by_offset);
@@ -334,7 +335,7 @@ impl Pair {
                 let route = self.routes.get(&to).copied();
                 let sides = [first, second];
                 let goes_on = self.compared(&mut paired, sides, other, route, answers, points);
-                if self.routes.len() < MOST_ROUTES {
+                if !paired.pairing.is_blind() && self.routes.len() < MOST_ROUTES {
                     self.routes.insert(to, goes_on);
                 }
                 self.sizes[size(paired.sums.sent)][0] += 1;

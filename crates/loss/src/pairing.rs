@@ -220,6 +220,7 @@ pub(crate) struct Pairing {
     /// Whether it goes from the first point to the second; not known at first.
     goes_on: Option<bool>,
     is_guessed: bool,
+    is_blind: bool,
     steps: Vec<Step>,
 }
 
@@ -363,10 +364,16 @@ impl Pairing {
         self.goes_on.get_or_insert(goes_on);
     }
 
-    /// Which way it goes is likely, but delays must not rely on it.
-    pub(crate) fn guess(&mut self, goes_on: bool) {
-        self.decide(goes_on);
+    /// Which way it goes is likely, but delays must not rely on it; without a guess nothing says so, and no other flow must either.
+    pub(crate) fn guess(&mut self, goes_on: Option<bool>) {
+        self.decide(goes_on.unwrap_or(true));
         self.is_guessed = true;
+        self.is_blind = goes_on.is_none();
+    }
+
+    /// Whether nothing has told which way it goes.
+    pub(crate) fn is_blind(&self) -> bool {
+        self.is_blind
     }
 
     /// Whether so many steps wait for that that it has to be guessed.

@@ -375,6 +375,28 @@ proptest! {
     }
 }
 
+/// A flow of which both points saw the same says nothing of the way in which others to its address went.
+#[test]
+fn a_way_that_nothing_tells_is_no_evidence() {
+    let path = Path {
+        seed: 8_245_665_065_951_374_402,
+        flows: 8,
+        packets: 2,
+        lost: 68,
+        copied: 0,
+        delay: 1,
+        jitter: 0,
+        shift: 0,
+        routers: 0,
+        marks: 1,
+        is_text: false,
+    };
+    let interval = Nanos(SECOND);
+    let (seen, truth) = travel(&path);
+    let told = [0, 1].map(|point| observe(&path, &seen[point], interval));
+    check(&path, &compare(told, interval, None), &truth).unwrap_or_else(|error| panic!("{error}"));
+}
+
 /// What sensors tell while flows go on leads to the same as all at once.
 #[test]
 fn flows_are_compared_while_they_last() {
