@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use crate::lab::Lab;
-use crate::live::Cable;
+use crate::live::{Cable, captured};
 use crate::support::{
     Settings, compiled, compiled_as_cpp, counts, folder, limited, run, shimmed, text, trace,
 };
@@ -33,14 +33,8 @@ fn a_child_may_ask_and_close() {
     let Some(lab) = Lab::new(1500) else { return };
     let cable = Cable::new(&lab);
     for variant in VARIANTS {
-        let mut command = lab.inside("timeout");
-        command.arg("60").arg(compiled("threads"));
-        command.args(["fork", "fg1"]);
         let settings = [("VARIANT", variant), ("BUFFER", "20"), ("TIMEOUT", "50ms")];
-        shimmed(&mut command, Settings(&settings));
-        let child = command.stdout(Stdio::piped()).spawn().unwrap();
-        cable.send(&lab, crate::live::sockets(variant));
-        let output = child.wait_with_output().unwrap();
+        let (output, _) = captured(&lab, &cable, "threads", &["fork", "fg1"], &settings);
         assert_eq!(text(&output.stdout), "forked\n", "{variant}");
     }
 }

@@ -1,7 +1,7 @@
 //! Interfaces: frames sent over a virtual cable.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use flowgauge_sys::transmit::TransmitSocket;
 
 use crate::lab::Lab;
 use crate::support::{
-    Counts, Settings, compiled, counts, folder, limited, run, shimmed, text, trace,
+    Counts, Settings, compiled, counts, limited, packets, run, shimmed, text, trace,
 };
 use crate::wait::wait_until;
 
@@ -67,29 +67,29 @@ pub(crate) fn sockets(variant: &str) -> usize {
 /// What `polls.c` prints of the trace, in order.
 pub(crate) fn expected() -> Vec<String> {
     let mut command = limited(compiled("reads"));
-    let output = text(&run(command.arg("-r").arg(trace()).arg("l:-1")).stdout);
-    let packets = output
-        .lines()
-        .filter_map(|line| line.strip_prefix("packet "));
-    let mut packets: Vec<String> = packets
-        .map(|line| line.split_once(' ').unwrap().1.to_owned())
-        .collect();
-    packets.sort_unstable();
-    packets
+    packets(&text(
+        &run(command.arg("-r").arg(trace()).arg("l:-1")).stdout,
+    ))
 }
 
-/// Ends a program as a user would.
-pub(crate) fn interrupt(mut child: Child) {
-    let pid = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
-    let status = child.wait().unwrap();
-    assert!(status.success(), "{status}");
+/// What a program of `tests/c` prints that captures while all is sent, and what is told of its handles.
+pub(crate) fn captured(
+    lab: &Lab,
+    cable: &Cable,
+    name: &str,
+    arguments: &[&str],
+    settings: &[(&str, &str)],
+) -> (Output, Vec<Counts>) {
+    let mut command = lab.inside("timeout");
+    command.arg("60").arg(compiled(name)).args(arguments);
+    let told = shimmed(&mut command, Settings(settings));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let variant = settings.iter().find(|(name, _)| *name == "VARIANT");
+    cable.send(lab, variant.map_or(1, |(_, variant)| sockets(variant)));
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    (output, counts(&told))
 }
 
 /// A loop that counts, one that a thread breaks, and both variants.
@@ -97,7 +97,6 @@ pub(crate) fn interrupt(mut child: Child) {
 fn loops_get_every_packet() {
     let Some(lab) = Lab::new(1500) else { return };
     let cable = Cable::new(&lab);
-    let program = compiled("reads");
     let expected = expected();
     let all = format!("l:{}", cable.frames.len());
     // The thread gathers for a dispatch; where packets are counted the reader does.
@@ -114,26 +113,11 @@ fn loops_get_every_packet() {
             ("VARIANT", variant),
             ("TIMEOUT", "50ms"),
         ];
-        let mut command = lab.inside("timeout");
-        command
-            .arg("60")
-            .arg(&program)
-            .args(["-i", "fg1"])
-            .args(&steps);
-        let told = shimmed(&mut command, Settings(&settings));
-        let child = command.stdout(Stdio::piped()).spawn().unwrap();
-        cable.send(&lab, sockets(variant));
-        let output = child.wait_with_output().unwrap();
-        let output = text(&output.stdout);
-        let packets = output
-            .lines()
-            .filter_map(|line| line.strip_prefix("packet "));
-        let mut packets: Vec<&str> = packets
-            .map(|line| line.split_once(' ').unwrap().1)
-            .collect();
-        packets.sort_unstable();
-        assert!(packets == expected, "{variant}: {steps:?}");
-        counts(&told)[0].assert_grouped(&format!("live, {variant}"));
+        let arguments = [&["-i", "fg1"], &steps[..]].concat();
+        let (output, told) = captured(&lab, &cable, "reads", &arguments, &settings);
+        let got = packets(&text(&output.stdout));
+        assert!(got == expected, "{variant}: {steps:?}");
+        told[0].assert_grouped(&format!("live, {variant}"));
     }
 }
 
@@ -168,50 +152,5 @@ fn a_signal_ends_an_idle_loop() {
         std::io::Read::read_to_string(&mut out, &mut line).unwrap();
         child.wait().unwrap();
         assert_eq!(line, "captures\nsignal -2\nthread -2\n", "{variant}");
-    }
-}
-
-/// tcpdump writes what comes, in an order that is grouped.
-#[test]
-fn tcpdump_captures_all() {
-    let Some(lab) = Lab::new(1500) else { return };
-    let cable = Cable::new(&lab);
-    let hashes = |file: &str| {
-        let mut command = limited(compiled("reads"));
-        let output = text(&run(command.args(["-r", file, "l:-1"])).stdout);
-        let packets = output
-            .lines()
-            .filter_map(|line| line.strip_prefix("packet "));
-        let hashes = packets.map(|line| line.split_once(' ').unwrap().1.to_owned());
-        hashes.collect::<Vec<String>>()
-    };
-    let expected = expected();
-    for variant in ["simple", "threaded", "zero-copy"] {
-        let file = folder().join(format!("tcpdump-{variant}.pcap"));
-        let path = file.to_str().unwrap();
-        let mut command = lab.inside("timeout");
-        command.args(["60", "tcpdump"]);
-        command.args([
-            "-i", "fg1", "-n", "-U", "-Z", "root", "-B", "65536", "-w", path,
-        ]);
-        let settings = [("BUFFER", "1000"), ("VARIANT", variant)];
-        let told = shimmed(&mut command, Settings(&settings));
-        let child = command.stderr(Stdio::null()).spawn().unwrap();
-        cable.send(&lab, sockets(variant));
-        let len = 24
-            + cable
-                .frames
-                .iter()
-                .map(|frame| 16 + frame.len() as u64)
-                .sum::<u64>();
-        wait_until("tcpdump has written all", || {
-            fs::metadata(&file).is_ok_and(|file| file.len() >= len)
-        });
-        interrupt(child);
-        let mut got = hashes(path);
-        got.sort_unstable();
-        assert!(got == expected, "{variant}");
-        let told: Vec<Counts> = counts(&told);
-        told[0].assert_grouped(&format!("live, {variant}"));
     }
 }

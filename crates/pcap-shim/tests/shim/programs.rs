@@ -3,13 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::UdpSocket;
-use std::process::Stdio;
 use std::time::Duration;
 
-use crate::lab::Lab;
-use crate::live::{Cable, interrupt, sockets};
 use crate::support::{Settings, counts, folder, limited, run, shimmed, sorted, text, trace};
-use crate::wait::wait_until;
 
 /// What of a program's files and output is compared: `$TRACE` is read, `.` is an empty folder.
 struct Program {
@@ -200,46 +196,5 @@ fn softflowd_exports_the_same() {
             softflowd(variant, Some(Settings(&settings))) == expected,
             "{variant}"
         );
-    }
-}
-
-/// ngrep on an interface shows every match, also that of the last packets.
-#[test]
-fn ngrep_sees_all_of_an_interface() {
-    let Some(lab) = Lab::new(1500) else { return };
-    let cable = Cable::new(&lab);
-    let packets = cable.frames.len() as u64;
-    let matching = |text: &str| {
-        let lines = text.lines().filter(|line| line.starts_with("T "));
-        lines.map(str::to_owned).collect::<Vec<String>>()
-    };
-    let script = "ngrep -I $TRACE -q -W single 'GET|HTTP'";
-    let expected = matching(&shell("ngrep-file", script, None).0);
-    assert!(expected.len() > 100);
-    for variant in ["simple", "threaded", "zero-copy"] {
-        let file = folder().join(format!("ngrep-{variant}"));
-        let script = format!(
-            "exec ngrep -d fg1 -q -W single -l 'GET|HTTP' >{}",
-            file.display()
-        );
-        let mut command = lab.inside("timeout");
-        command.args(["60", "sh", "-c", &script]);
-        let settings = [("BUFFER", "1000"), ("CLASS", "flow"), ("VARIANT", variant)];
-        let told = shimmed(&mut command, Settings(&settings));
-        let child = command.stderr(Stdio::null()).spawn().unwrap();
-        cable.send(&lab, sockets(variant));
-        let mut got = Vec::new();
-        wait_until("ngrep has seen all", || {
-            let text = fs::read(&file).unwrap_or_default();
-            got = matching(&String::from_utf8_lossy(&text));
-            got.len() >= expected.len()
-        });
-        interrupt(child);
-        got.sort_unstable();
-        assert!(got == expected, "{variant}");
-        let told = counts(&told);
-        let told = told.iter().find(|it| it.of("gathered") > 0).unwrap();
-        told.assert_grouped(&format!("live, {variant}, flow"));
-        assert!(told.of("gathered") <= packets, "{told:?}");
     }
 }

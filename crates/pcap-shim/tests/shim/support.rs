@@ -149,6 +149,15 @@ pub(crate) fn run(command: &mut Command) -> Output {
     output
 }
 
+/// The packets that `reads.c` prints, without their times and in order.
+pub(crate) fn packets(output: &str) -> Vec<String> {
+    let lines = output.lines();
+    let packets = lines.filter_map(|line| Some(line.strip_prefix("packet ")?.split_once(' ')?.1));
+    let mut packets: Vec<String> = packets.map(str::to_owned).collect();
+    packets.sort_unstable();
+    packets
+}
+
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -4,8 +4,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Stdio};
 
 use crate::lab::Lab;
-use crate::live::{Cable, sockets};
-use crate::support::{Counts, Settings, compiled, counts, shimmed, text};
+use crate::live::{Cable, captured, sockets};
+use crate::support::{Counts, Settings, compiled, counts, packets, shimmed, text};
 
 /// All ways of reading an interface; the first is libpcap's own.
 const WAYS: [Option<&str>; 4] = [None, Some("simple"), Some("threaded"), Some("zero-copy")];
@@ -70,18 +70,6 @@ impl Reading {
         let told = self.told.map(|told| counts(&told).remove(0));
         (rest, told)
     }
-}
-
-/// The packets without their times.
-fn packets(output: &str) -> Vec<String> {
-    let lines = output
-        .lines()
-        .filter_map(|line| line.strip_prefix("packet "));
-    let mut packets: Vec<String> = lines
-        .map(|line| line.split_once(' ').unwrap().1.to_owned())
-        .collect();
-    packets.sort_unstable();
-    packets
 }
 
 /// An Ethernet frame with these tags around a UDP packet of so many bytes.
@@ -327,17 +315,12 @@ fn a_fallback_is_told() {
     let Some(lab) = Lab::new(1500) else { return };
     let cable = Cable::of(&lab, (0..300).map(|at| frame(&[], at % 3, at)).collect());
     let captured = |interface: &str, timeout: &str| {
-        let mut command = lab.inside("timeout");
-        command.arg("60").arg(compiled("reads"));
-        command.args(["-i", interface, "l:300"]);
-        let told = shimmed(&mut command, Settings(&[("TIMEOUT", timeout)]));
-        let child = command.stdout(Stdio::piped()).spawn().unwrap();
-        cable.send(&lab, 1);
-        let output = child.wait_with_output().unwrap();
+        let arguments = ["-i", interface, "l:300"];
+        let (output, mut told) =
+            captured(&lab, &cable, "reads", &arguments, &[("TIMEOUT", timeout)]);
         assert_eq!(packets(&text(&output.stdout)).len(), 300);
-        let told = counts(&told).remove(0);
-        assert_eq!(told.of("delivered"), 300);
-        told.what
+        assert_eq!(told[0].of("delivered"), 300);
+        told.remove(0).what
     };
     assert_eq!(
         captured("any", "100ms"),
