@@ -6,7 +6,7 @@
 
 A link of two virtual cables in a network namespace of its own; between them an eBPF program drops packets at random and counts
 (loss_dropper.c, the only source of truth). Both ends are captured into files, of which one gets another clock, and watched by two
-sensors with their agents. Needs clang, tc with libbpf, and root. With a RATE only that one is tried, as tests/live.rs does. Exits with 1 where
+sensors with their agents, and by two stacks whose records go over links. Needs clang, tc with libbpf, and root. With a RATE only that one is tried, as tests/live.rs does. Exits with 1 where
 what is said differs from the truth, and with 77 where there is no such link.
 """
 import collections
@@ -46,6 +46,7 @@ def main():
         for rate in rates:
             good &= files(program, folder, link, rate, flows)
             good &= sensors(program, folder, link, rate, flows, False)
+        good &= stacks(program, folder, link, rates[-1], flows)
         if len(sys.argv) <= 3:
             good &= sensors(program, folder, link, 0.01, flows, True)
         sys.exit(0 if good else 1)
@@ -198,7 +199,7 @@ def shift(path):
 
 
 def keys(program, folder):
-    for words in (["authority"], ["add", "user"], ["add", "s1", "--host", "127.0.1.1"], ["add", "s2", "--host", "127.0.1.2"]):
+    for words in (["authority"], ["add", "user"], ["add", "hub", "--host", "127.0.0.1"], ["add", "s1", "--host", "127.0.1.1"], ["add", "s2", "--host", "127.0.1.2"]):
         subprocess.run([program, "keys", *words, "--keys", f"{folder}/keys"], check=True, capture_output=True)
 
 
@@ -223,7 +224,7 @@ def sensors(program, folder, link, rate, flows, drops):
             loss = subprocess.Popen([program, *words], stdout=out, stderr=said)
         time.sleep(2)
         before = backlog_drops()
-        blinker = subprocess.Popen([sys.executable, "-c", BLINK, str(watched[1].pid)]) if drops else None
+        blinker = subprocess.Popen([sys.executable, "-c", BLINK, str(watched[1].pid), "0.9"]) if drops else None
         sent = send(flows)
         if blinker:
             blinker.send_signal(signal.SIGINT)
@@ -246,12 +247,63 @@ def sensors(program, folder, link, rate, flows, drops):
             process.wait()
 
 
+def stacks(program, folder, link, rate, flows):
+    """Two stacks that observe, of which one is stopped again and again, and one that compares their records, which come over links."""
+    link.begin(0)
+    processes, points = [], []
+    hub, names = "127.0.0.1:2234", ("left", "right")
+    compared = f'loss {{ points = "{", ".join(names)}", flows = yes, interval = 1s }}'
+    text = f"input {{ listen = {hub}, identity = hub, keys = {folder}/keys, senders = 2, type = record }} - {compared} - output"
+    try:
+        with open(f"{folder}/rows", "w", encoding="utf-8") as out:
+            loss = subprocess.Popen([program, "stack", "run", "--json", "-e", text], stdout=out)
+        processes.append(loss)
+        for number, device in ((1, "fg1"), (2, "fg3")):
+            observe = f"observe {{ point = {names[number - 1]}, interval = 1s }}"
+            text = f"{observe} - output {{ to = {hub}, identity = s{number}, keys = {folder}/keys }}"
+            buffer = "256" if number == 2 else "262144"
+            points.append(subprocess.Popen([program, "stack", "run", "-q", "-i", device, "-B", buffer, "-e", text, "ip"]))
+        processes += points
+        while capturing() < 2:
+            if any(process.poll() is not None for process in processes):
+                sys.exit("a stack has ended")
+            time.sleep(0.05)
+        # They observe from their first packet on, and what is next to it is not compared.
+        send(1)
+        time.sleep(0.5)
+        link.begin(rate)
+        before = backlog_drops()
+        blinker = subprocess.Popen([sys.executable, "-c", BLINK, str(points[1].pid), "0.05"])
+        sent = send(flows)
+        blinker.send_signal(signal.SIGINT)
+        blinker.wait()
+        time.sleep(3)
+        for point in points:
+            point.send_signal(signal.SIGINT)
+        for process in processes:
+            process.wait()
+        with open(f"{folder}/rows", encoding="utf-8") as file:
+            rows = [json.loads(line) for line in file]
+        return report(f"links, one stopped, {rate:.1%}", rows, link.truth(), sent, backlog_drops() - before, "", True)
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+
+
+def capturing():
+    """How many sockets capture."""
+    with open("/proc/net/packet", encoding="ascii") as file:
+        return len(file.readlines()) - 1
+
+
 # A process stands still, again and again.
 BLINK = """
 import os, signal, sys, time
 try:
     while True:
-        time.sleep(0.9); os.kill(int(sys.argv[1]), signal.SIGSTOP)
+        time.sleep(float(sys.argv[2])); os.kill(int(sys.argv[1]), signal.SIGSTOP)
         time.sleep(0.1); os.kill(int(sys.argv[1]), signal.SIGCONT)
 except KeyboardInterrupt:
     os.kill(int(sys.argv[1]), signal.SIGCONT)
@@ -277,7 +329,7 @@ def report(name, rows, truth, sent, elsewhere, more, drops=False):
         print(f"  {elsewhere} packets were lost in the kernel's backlog, which the link did not count")
     if drops:
         captures = max(row["to_dropped"] + row["from_dropped"] for row in total)
-        print(f"  the stopped sensor lost {captures} packets ({captures / sent:.1%})")
+        print(f"  the stopped point lost {captures} packets ({captures / sent:.1%})")
         return captures > 0 and of("least") <= dropped <= of("most")
     # What the kernel itself dropped before the link counts as lost to it, rightly.
     return wrong <= elsewhere
