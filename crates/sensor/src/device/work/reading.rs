@@ -8,6 +8,10 @@ use super::super::{State, open_live};
 use super::{Work, programs};
 use crate::rings::Rings;
 
+/// What a sensor needs that has given up root, to open an interface that is back.
+const KEEPS: &str = "root was given up when the sensor began; hint: let it keep CAP_NET_RAW \
+                     (AmbientCapabilities in its unit), or start it anew";
+
 impl Work {
     /// Takes a batch through the stacks, or looks what workers do that read themselves.
     pub(super) fn read(&mut self) {
@@ -88,6 +92,7 @@ impl Work {
                     self.tell_of_backends();
                 }
             }
+            Err(error) if error.is_about_rights() => self.note(format!("{error}; {KEEPS}")),
             Err(error) => self.note(&error),
         }
     }
