@@ -6,11 +6,11 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process::Command;
 
 use flowgauge_capture::{FileFormat, FileSink, PacketSink as _, SinkOptions};
-use flowgauge_locality::{Classifier, Index};
+use flowgauge_locality::{Classifier, Filters, FiltersError, Index};
 use flowgauge_sys::{privileges, process};
 use flowgauge_wire::{Batch, PacketDescriptor};
 
@@ -43,7 +43,7 @@ fn start(options: &LocalityRunOptions) -> Result<(), Failure> {
     let Some((name, arguments)) = options.program.split_first() else {
         return Err(Failure::usage("no program is given", "name it after --"));
     };
-    read_filters(&options.class)?;
+    read_filters(&options.class)?.check().map_err(wrong)?;
     let program = find(name)?;
     refuse_unsuitable(&program)?;
     let library = library()?;
@@ -61,17 +61,24 @@ fn start(options: &LocalityRunOptions) -> Result<(), Failure> {
     command.env(set("CLASS"), options.class.class().name());
     command.env(set("VARIANT"), variant(options));
     match &options.class.filters {
-        Some(file) => command.env(set("FILTERS"), fs::canonicalize(file).unwrap_or_default()),
+        Some(file) => command.env(set("FILTERS"), absolute(file)),
         None => command.env_remove(set("FILTERS")),
     };
-    if options.stats {
-        command.env(set("COUNTS"), "1");
-    }
+    match &options.stats {
+        Some(Some(file)) => command.env(set("COUNTS"), absolute(file)),
+        Some(None) => command.env(set("COUNTS"), "1"),
+        None => &mut command,
+    };
     let error = process::replace(&mut command);
     Err(Failure::usage(
         format!("cannot start {}: {error}", program.display()),
         "is it a program of this machine?",
     ))
+}
+
+/// Where the program finds a file, too, if it goes to another folder.
+fn absolute(file: &Path) -> PathBuf {
+    path::absolute(file).unwrap_or_else(|_| file.to_owned())
 }
 
 fn variant(options: &LocalityRunOptions) -> &'static str {
@@ -129,10 +136,6 @@ fn library() -> Result<PathBuf, Failure> {
 
 /// The program's file, looked for as a shell does.
 fn find(name: &OsStr) -> Result<PathBuf, Failure> {
-    let mode = |path: &Path| {
-        let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file);
-        metadata.map(|metadata| metadata.permissions().mode())
-    };
     let folders = env::var_os("PATH").unwrap_or_default();
     let paths: Vec<PathBuf> = match name.as_bytes().contains(&b'/') {
         true => vec![PathBuf::from(name)],
@@ -140,20 +143,29 @@ fn find(name: &OsStr) -> Result<PathBuf, Failure> {
             .map(|folder| folder.join(name))
             .collect(),
     };
-    let found: Vec<(&PathBuf, u32)> = paths
-        .iter()
-        .filter_map(|path| Some((path, mode(path)?)))
-        .collect();
-    if let Some((path, _)) = found.iter().find(|(_, mode)| mode & 0o111 != 0) {
-        return Ok((*path).clone());
+    let known = paths.into_iter();
+    let known = known.filter_map(|path| fs::metadata(&path).ok().map(|metadata| (path, metadata)));
+    let mut other: Option<(PathBuf, bool)> = None;
+    for (path, metadata) in known {
+        let is_folder = metadata.is_dir();
+        if !is_folder && metadata.permissions().mode() & 0o111 != 0 {
+            return Ok(path);
+        }
+        if other.as_ref().is_none_or(|(_, is_folder)| *is_folder) {
+            other = Some((path, is_folder));
+        }
     }
-    Err(match found.first() {
-        Some((path, _)) => Failure::usage(
+    Err(match other {
+        Some((path, false)) => Failure::usage(
             format!(
                 "{}: it is no program: nobody may execute it",
                 path.display()
             ),
             "chmod +x makes it one; a script can also be named after its interpreter: -- sh FILE",
+        ),
+        Some((path, true)) => Failure::usage(
+            format!("{}: it is a folder, and no program", path.display()),
+            "name the program in it",
         ),
         None => Failure::usage(
             format!("{}: there is no such program", name.display()),
@@ -226,19 +238,16 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// The filters that say the class, if there are any.
-fn read_filters(options: &ClassOptions) -> Result<Vec<String>, Failure> {
+fn read_filters(options: &ClassOptions) -> Result<Filters, Failure> {
     let Some(path) = &options.filters else {
-        return Ok(Vec::new());
+        return Ok(Filters::default());
     };
     let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
-    let filters = flowgauge_locality::filters(&text);
-    if filters.is_empty() {
-        return Err(Failure::usage(
-            format!("{} has no filter in it", path.display()),
-            "each line is a filter in pcap-filter(7) syntax",
-        ));
-    }
-    Ok(filters)
+    Filters::of(path.clone(), &text).map_err(wrong)
+}
+
+fn wrong(error: FiltersError) -> Failure {
+    Failure::usage(error.to_string(), error.hint())
 }
 
 /// The packets of a capture in one piece of memory each.
@@ -272,7 +281,7 @@ fn sort(options: &LocalitySortOptions) -> Result<(), Failure> {
                     }
                     none => {
                         let made = Classifier::by_filters(&filters, first.unwrap_or_default());
-                        none.insert(made.map_err(opening)?)
+                        none.insert(made.map_err(wrong)?)
                     }
                 };
                 classifier.add(&batch, &mut index);

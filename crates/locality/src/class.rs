@@ -3,12 +3,13 @@
 use core::fmt;
 use core::str::FromStr;
 
-use flowgauge_capture::{Error, Filter};
+use flowgauge_capture::Filter;
 use flowgauge_wire::{
     BATCH_SIZE, Batch, DecodeFlags, DecodeOptions, Decoded, DecodedBatch, Decoder, HashSeed,
     LinkType, PacketDescriptor, Problem, scattered,
 };
 
+use crate::filters::{Filters, FiltersError};
 use crate::index::{Index, NO_PORT};
 
 const TCP: u8 = 6;
@@ -95,19 +96,14 @@ impl Classifier {
         }
     }
 
-    /// By a table of filters in pcap-filter(7) syntax for packets of this link type: the first that matches is the class,
+    /// By filters for packets of this link type: the first that matches is the class,
     /// and those that match none are one more.
     ///
     /// # Errors
-    /// [`Error::Filter`] of one that does not compile.
-    pub fn by_filters<S: AsRef<str>>(filters: &[S], link: LinkType) -> Result<Classifier, Error> {
-        const WHOLE: u32 = 262_144;
-        let compiled = filters
-            .iter()
-            .map(|expression| Filter::compile(expression.as_ref(), link, WHOLE));
-        let filters = compiled.collect::<Result<_, _>>()?;
+    /// Of one that does not compile.
+    pub fn by_filters(filters: &Filters, link: LinkType) -> Result<Classifier, FiltersError> {
         Ok(Classifier {
-            filters,
+            filters: filters.compile(link)?,
             ..Classifier::new(Class::DstPort)
         })
     }

@@ -17,9 +17,11 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod class;
+mod filters;
 mod index;
 mod limits;
 
 pub use class::{Class, Classifier, NotAClass};
+pub use filters::{Filters, FiltersError};
 pub use index::{CLASSES, Index, NO_PORT};
-pub use limits::{DEFAULT_PACKETS, DEFAULT_TIMEOUT, MAX_PACKETS, filters, packets, timeout};
+pub use limits::{DEFAULT_PACKETS, DEFAULT_TIMEOUT, MAX_PACKETS, packets, timeout};

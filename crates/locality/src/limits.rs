@@ -53,25 +53,9 @@ pub fn timeout(text: &str) -> Result<Option<Duration>, String> {
     }
 }
 
-/// The filters in a text, one in each line; empty lines and those that begin with `#` are none.
-pub fn filters(text: &str) -> Vec<String> {
-    let lines = text.lines().map(str::trim);
-    let filters = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    filters.map(str::to_owned).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn filters_are_lines() {
-        assert_eq!(
-            filters("# web\n tcp port 80 \n\nudp\n"),
-            ["tcp port 80", "udp"]
-        );
-        assert_eq!(filters("#\n\n"), [""; 0]);
-    }
 
     #[test]
     fn limits_are_read() {

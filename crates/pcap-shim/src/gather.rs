@@ -270,7 +270,7 @@ fn classifier(settings: &Settings, link: c_int) -> Classifier {
         Ok(classifier) => classifier,
         Err(error) => crate::settings::refuse(
             &format!("FLOWGAUGE_LOCALITY_FILTERS: {error}"),
-            "each line of the file is a filter in pcap-filter(7) syntax",
+            &error.hint(),
         ),
     }
 }

@@ -3,11 +3,11 @@
 use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{self, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use flowgauge_locality::{Class, DEFAULT_PACKETS, DEFAULT_TIMEOUT, packets, timeout};
+use flowgauge_locality::{Class, DEFAULT_PACKETS, DEFAULT_TIMEOUT, Filters, packets, timeout};
 
 /// How packets are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub(crate) struct Settings {
     pub(crate) timeout: Option<Duration>,
     pub(crate) class: Class,
     /// Filters that say the class instead.
-    pub(crate) filters: Vec<String>,
+    pub(crate) filters: Filters,
     pub(crate) variant: Variant,
     pub(crate) counts: Told,
 }
@@ -106,18 +106,14 @@ fn counts(text: &str) -> Result<Told, String> {
     Ok(match text {
         "0" => Told::Nowhere,
         "1" => Told::StandardError,
-        path => Told::File(path.into()),
+        // The program may go to another folder.
+        path => Told::File(path::absolute(path).map_err(|error| error.to_string())?),
     })
 }
 
-/// The filters in a file, one in each line.
-fn filters(path: &str) -> Result<Vec<String>, String> {
+fn filters(path: &str) -> Result<Filters, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    let filters = flowgauge_locality::filters(&text);
-    if filters.is_empty() {
-        return Err(format!("{path} has no filter in it"));
-    }
-    Ok(filters)
+    Filters::of(path.into(), &text).map_err(|error| error.to_string())
 }
 
 fn value<T>(name: &str, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {

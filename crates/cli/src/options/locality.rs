@@ -40,9 +40,9 @@ pub(crate) struct LocalityRunOptions {
     /// Copy the packets of an interface into the buffer, too; otherwise the kernel gathers them where they are delivered from
     #[arg(long, conflicts_with = "threaded")]
     pub(crate) copy: bool,
-    /// Print on standard error at the end how many packets went through buffers
-    #[arg(long)]
-    pub(crate) stats: bool,
+    /// Print at the end how many packets went through buffers; programs that leave the terminal need a file for it
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub(crate) stats: Option<Option<PathBuf>>,
     /// The program that uses libpcap, and its arguments
     #[arg(value_name = "PROGRAM", last = true, required = true, num_args = 1..)]
     pub(crate) program: Vec<OsString>,

@@ -99,6 +99,20 @@ fn it_becomes_the_program() {
     assert_eq!(stdout(&said), format!("{this} 12\n"));
 }
 
+/// A program that leaves its folder and the terminal, as daemons do.
+#[test]
+fn counts_go_to_a_file() {
+    let folder = Folder::new("locality-counts");
+    let (trace, truth) = folder.trace();
+    let script = "cd / && exec tcpdump -Z root -r \"$0\" -w /dev/null 2>/dev/null";
+    let mut reading = command(&["locality", "--stats=counts", "--", "sh", "-c", script]);
+    let output = reading.arg(trace).current_dir(&folder.0).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty());
+    let told = fs::read_to_string(folder.file("counts")).unwrap();
+    let packets = format!(": gathered {}, buffers ", truth["packets"]);
+    assert!(told.contains(&packets), "{told}");
+}
+
 #[test]
 fn what_cannot_be_served_is_refused() {
     let folder = Folder::new("locality-refused");
@@ -116,6 +130,15 @@ fn what_cannot_be_served_is_refused() {
     let mut spaces = command(&["locality", "--", "true"]);
     spaces.env("FLOWGAUGE_PCAP_SHIM", &library);
     refused(spaces, "spaces or colons");
+    let place = folder.0.to_str().unwrap();
+    let is_folder = format!("{place}: it is a folder");
+    refused(command(&["locality", "--", place]), &is_folder);
+    let filters = folder.file("filters");
+    fs::write(&filters, "tcp\n\ntcp prot 80\n").unwrap();
+    let path = filters.to_str().unwrap();
+    let third = format!("{path}:3: bad filter \"tcp prot 80\"");
+    let given = ["locality", "--filters", path, "--", "true"];
+    refused(command(&given), &third);
     let (source, program) = (folder.file("fixed.c"), folder.file("fixed"));
     fs::write(&source, "int main(void) { return 0; }\n").unwrap();
     let made = Command::new("gcc")

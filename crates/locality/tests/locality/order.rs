@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use flowgauge_capture::open_reader;
 use flowgauge_generate::{Config, Preset, generate};
-use flowgauge_locality::{CLASSES, Class, Classifier, Index, NO_PORT};
+use flowgauge_locality::{CLASSES, Class, Classifier, Filters, Index, NO_PORT};
 use flowgauge_wire::{
     Batch, DecodeFlags, DecodeOptions, DecodedBatch, Decoder, LinkType, PacketDescriptor, Problem,
 };
@@ -260,12 +260,13 @@ proptest! {
 #[test]
 fn filters_say_the_class() {
     let frames = frames();
-    let table = ["udp port 53", "tcp"];
-    let classifier = Classifier::by_filters(&table, LinkType::ETHERNET).unwrap();
+    let table = |text: &str| Filters::of("table".into(), text).unwrap();
+    let filters = table("udp port 53\ntcp");
+    let classifier = Classifier::by_filters(&filters, LinkType::ETHERNET).unwrap();
     // A filter on a port matches the first fragment, and sees nothing behind a tag or an extension header.
     let expected = [0, 1, 10, 2, 6, 3, 4, 5, 7, 8, 9, 11, 12];
     assert_eq!(classified(classifier, &frames), expected);
-    let failure = Classifier::by_filters(&["tcp prot"], LinkType::ETHERNET).unwrap_err();
+    let failure = Classifier::by_filters(&table("tcp prot"), LinkType::ETHERNET).unwrap_err();
     assert!(failure.to_string().contains("tcp prot"), "{failure}");
 }
 
