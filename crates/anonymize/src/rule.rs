@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use flowgauge_record::words::instead_of;
+
 use crate::field::{Class, Field, Protocol, ftp_name, http_name};
 
 /// What is done with a field, by MAPI's names.
@@ -215,7 +217,7 @@ impl Subject {
         };
         Err(RuleError::new(
             format!("{} has no field \"{field}\"", protocol.name()),
-            format!("it has {}", names.join(", ")),
+            instead_of(field, names, "docs/anonymization.md lists its fields"),
         ))
     }
 

@@ -21,7 +21,7 @@ pub use error::Error;
 pub use file::{MultiSource, bound_windows, expand, is_mapped, open, open_all, open_reader};
 pub use filter::{Filter, Filtered};
 pub use gathered::Gathered;
-pub use limit::{Limit, SnapLen};
+pub use limit::{Between, Limit, SnapLen};
 pub use memory::{MemoryPool, SharedMemory};
 pub use sink::{FileFormat, FileSink, PacketSink, RingSink, SinkOptions};
 pub use source::{Interface, PacketSource};

@@ -1,9 +1,10 @@
-//! Sources that narrow another one: [`Limit`] (`-c`) and [`SnapLen`] (`-s`).
+//! Sources that narrow another one: [`Limit`] (`-c`), [`SnapLen`] (`-s`) and [`Between`] (`--from`, `--to`).
 
+use core::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flowgauge_wire::{BATCH_SIZE, Batch, Ledger, PacketDescriptor};
+use flowgauge_wire::{BATCH_SIZE, Batch, Ledger, Nanos, PacketDescriptor, Place};
 
 use crate::as_source_within;
 use crate::error::Error;
@@ -70,6 +71,52 @@ impl<S: PacketSource> PacketSource for Limit<S> {
     fn ledger(&mut self) -> Ledger {
         let mut ledger = self.inner.ledger();
         ledger.leave_out(self.unwanted, self.unwanted_bytes);
+        ledger
+    }
+}
+
+/// Keeps packets that were captured from one time on and before another (`--from`, `--to`); the others count as filtered.
+pub struct Between<S> {
+    inner: S,
+    times: Range<Nanos>,
+    packets: Vec<PacketDescriptor>,
+    refused: u64,
+    refused_bytes: u64,
+}
+
+impl<S: PacketSource> Between<S> {
+    /// The packets of `inner` at these times.
+    pub fn new(inner: S, times: Range<Nanos>) -> Between<S> {
+        Between {
+            inner,
+            times,
+            packets: Vec::with_capacity(BATCH_SIZE),
+            refused: 0,
+            refused_bytes: 0,
+        }
+    }
+}
+
+impl<S: PacketSource> PacketSource for Between<S> {
+    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+        let Some(mut batch) = self.inner.next_batch()? else {
+            return Ok(None);
+        };
+        let packets = batch.packets.iter();
+        self.packets.clear();
+        self.packets
+            .extend(packets.filter(|packet| self.times.contains(&packet.time)));
+        self.refused += (batch.packets.len() - self.packets.len()) as u64;
+        self.refused_bytes += wire_bytes(batch.packets) - wire_bytes(&self.packets);
+        batch.packets = &self.packets;
+        Ok(Some(batch))
+    }
+
+    as_source_within!(inner);
+
+    fn ledger(&mut self) -> Ledger {
+        let mut ledger = self.inner.ledger();
+        ledger.refuse(Place::Filter, self.refused, self.refused_bytes);
         ledger
     }
 }

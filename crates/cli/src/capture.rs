@@ -49,11 +49,11 @@ pub(crate) fn write_packets(
             "give -w FILE (flowgauge packets prints packets)",
         ));
     };
-    let rotates = options.files.file_size.is_some() || options.files.rotate_seconds.is_some();
-    if options.files.file_count.is_some() && !rotates && options.ring_limits().is_none() {
+    let rotates = options.files.rotate_size.is_some() || options.files.rotate_time.is_some();
+    if options.files.rotate_files.is_some() && !rotates && options.ring_limits().is_none() {
         return Err(Failure::usage(
             "-W without rotation",
-            "say when a new file begins: -C SIZE, -G SECONDS, --ring-seconds or --ring-bytes",
+            "say when a new file begins: -C SIZE, -G DURATION, --ring-time or --ring-size",
         ));
     }
     if let Some(limits) = options.ring_limits() {
@@ -130,12 +130,12 @@ fn check_ring(limits: RingLimits) -> Result<(), Failure> {
     let bytes = OptionValue::Size(bytes);
     Err(Failure::usage(
         format!(
-            "--ring-bytes {bytes} is too little for a ring of {files} files: each has 128K at least"
+            "--ring-size {bytes} is too little for a ring of {files} files: each has 128K at least"
         ),
         match limits.files {
-            Some(_) => format!("give --ring-bytes {least} at least, or fewer files with -W"),
+            Some(_) => format!("give --ring-size {least} at least, or fewer files with -W"),
             None => {
-                format!("give --ring-bytes {least} at least, or with -W fewer files than {files}")
+                format!("give --ring-size {least} at least, or with -W fewer files than {files}")
             }
         },
     ))
@@ -193,9 +193,9 @@ fn create_sink(
         format,
         unbuffered: options.packet_buffered,
         rotation: Rotation {
-            bytes: options.files.file_size,
-            seconds: options.files.rotate_seconds,
-            files: options.files.file_count,
+            bytes: options.files.rotate_size,
+            seconds: options.files.rotate_time,
+            files: options.files.rotate_files,
         },
         ..SinkOptions::default()
     };

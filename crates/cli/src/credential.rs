@@ -245,12 +245,12 @@ fn check_filter(expression: &str) -> Result<(), Failure> {
     wrong.map_or(Ok(()), |error| Err(Failure::opening(&error)))
 }
 
-/// When a credential ends.
-fn end(text: &str) -> Result<u64, Failure> {
+/// When a credential or certificate expires.
+pub(crate) fn end(text: &str) -> Result<u64, Failure> {
     let now = now();
     let date = date_of(text, Some(now)).map_err(unusable)?;
     if date <= now {
-        let what = format!("--expires {text} has passed: nobody could use the credential");
+        let what = format!("--expires {text} has passed");
         return Err(Failure::usage(what, "give a date to come, or 30d, 12h"));
     }
     Ok(date)

@@ -10,6 +10,7 @@ use flowgauge_sys::machine::{self, Check, Status};
 
 use crate::failure::{self, Failure};
 use crate::options::{DEFAULT_MASTER, DoctorOptions};
+use crate::say::instead_of;
 use crate::sinks;
 
 /// Runs the command.
@@ -21,12 +22,13 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<(), Failure> {
     checks.extend(shared_captures());
     checks.push(agentx());
     let checks = wanted(checks, &options.interface)?;
-    let format = if options.json {
-        Format::Json
-    } else {
-        Format::Table
+    // Advice is for people, who may read it through a pipe.
+    let format = match sinks::given_format(&options.output) {
+        Some(_) => sinks::format(&options.output),
+        None => Format::Table,
     };
-    let output = Output::new(sinks::target(None)?, format, CHECK_SCHEMA, None);
+    let target = sinks::target(options.output.write.as_deref())?;
+    let output = Output::new(target, format, CHECK_SCHEMA, None);
     let mut writer = RecordWriter::new(output, format, CHECK_SCHEMA);
     for check in &checks {
         writer.write(&CheckRow {
@@ -37,7 +39,7 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<(), Failure> {
         });
     }
     failure::of_writer(&mut writer)?;
-    if options.json {
+    if format != Format::Table || options.output.write.is_some() {
         return Ok(());
     }
     let mut advice = String::new();
@@ -65,10 +67,10 @@ fn wanted(checks: Vec<Check>, interfaces: &[String]) -> Result<Vec<Check>, Failu
     let known = flowgauge_sys::interfaces::list().unwrap_or_default();
     for name in interfaces {
         if !known.iter().any(|interface| interface.name == *name) {
-            let names: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
+            let names = known.iter().map(|known| known.name.as_str());
             return Err(Failure::usage(
                 format!("no interface \"{name}\""),
-                format!("there are {}", names.join(", ")),
+                instead_of(name, names, "flowgauge capture -D lists the interfaces"),
             ));
         }
     }

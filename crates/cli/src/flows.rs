@@ -29,6 +29,7 @@ pub(crate) fn run(options: &FlowsOptions) -> Result<(), Failure> {
     preset.track("flows", engine);
     preset.pass("flows", &options.records);
     preset.pass("flows", &options.classify);
+    preset.select(&options.select);
     if let Some((keys, sums)) = aggregation {
         preset.insert("output", "aggregate");
         preset.set("aggregate", "by", keys.join(", "));
@@ -39,6 +40,7 @@ pub(crate) fn run(options: &FlowsOptions) -> Result<(), Failure> {
             preset.set("flows", "memory", OptionValue::Size(all - results));
         }
     }
+    preset.pick(&options.select);
     preset.write(&options.output)?;
     preset.run(
         options.preset.show_stack,

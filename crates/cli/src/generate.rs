@@ -11,7 +11,7 @@ use flowgauge_sys::files::{self, How};
 use crate::capture::names_pcapng;
 use crate::failure::Failure;
 use crate::options::GenerateOptions;
-use crate::say::{count, say};
+use crate::say::{count, instead_of, say};
 
 const MIN_DURATION: Duration = Duration::from_millis(1);
 const MAX_DURATION: Duration = Duration::from_secs(31_536_000);
@@ -67,10 +67,10 @@ fn configuration(options: &GenerateOptions) -> Result<Config, Failure> {
     let given = options.preset_word.as_deref().or(options.preset.as_deref());
     let name = given.unwrap_or(Preset::Mix.name());
     let preset = name.parse().map_err(|_| {
-        let names: Vec<&str> = Preset::ALL.iter().map(|preset| preset.name()).collect();
+        let names = Preset::ALL.iter().map(|preset| preset.name());
         Failure::usage(
             format!("no preset \"{name}\""),
-            format!("the presets are {}", names.join(", ")),
+            instead_of(name, names, "flowgauge generate --help"),
         )
     })?;
     if !(options.scale.is_finite() && options.scale > 0.0) {
@@ -95,16 +95,14 @@ fn configuration(options: &GenerateOptions) -> Result<Config, Failure> {
             "give a smaller --scale, --flows or --packets",
         ));
     }
-    if let Some(seconds) = options.duration {
-        config.duration = Duration::try_from_secs_f64(seconds)
-            .ok()
-            .filter(|duration| (MIN_DURATION..=MAX_DURATION).contains(duration))
-            .ok_or_else(|| {
-                Failure::usage(
-                    "--duration is out of range",
-                    "give 0.001 to 31536000 seconds",
-                )
-            })?;
+    if let Some(duration) = options.duration {
+        config.duration = Duration::from_nanos(duration.0);
+        if !(MIN_DURATION..=MAX_DURATION).contains(&config.duration) {
+            return Err(Failure::usage(
+                "--duration is out of range",
+                "give 1ms to 365d",
+            ));
+        }
     }
     if options.summary {
         config.detail = Detail::Summary;

@@ -10,12 +10,14 @@ use std::sync::atomic::AtomicU64;
 
 use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
 use flowgauge_capture::live::{LiveConfig, LiveSource, MergedSource};
-use flowgauge_capture::{Deduplicated, Deduplicator, Filtered, Limit, PacketSource, SnapLen};
+use flowgauge_capture::{
+    Between, Deduplicated, Deduplicator, Filtered, Limit, PacketSource, SnapLen,
+};
 use flowgauge_offload::Backends;
 use flowgauge_sys::files;
 use flowgauge_sys::interfaces::{index_of, name_of};
 use flowgauge_sys::{privileges, process};
-use flowgauge_wire::LinkType;
+use flowgauge_wire::{LinkType, Nanos};
 
 use crate::anonymize::Forced;
 use crate::control::Control;
@@ -248,13 +250,9 @@ fn open_interfaces(
     let left = options
         .packet_count
         .map(|packets| Arc::new(AtomicU64::new(packets)));
-    if let Some(kib) = options.buffer_size {
+    if let Some(bytes) = options.buffer_size {
         let rings = workers.saturating_mul(selection.interfaces.len());
-        check_rings(
-            kib.saturating_mul(1024),
-            rings as u64,
-            process::machine_memory(),
-        )?;
+        check_rings(bytes, rings as u64, process::machine_memory())?;
     }
     let configs = selection.interfaces.iter().map(|interface| {
         let mut config = LiveConfig::new(interface);
@@ -266,8 +264,8 @@ fn open_interfaces(
         if let Some(bytes) = options.snapshot_length.filter(|&bytes| bytes > 0) {
             config.snap_len = bytes;
         }
-        if let Some(kib) = options.buffer_size {
-            config.buffer_bytes = kib.saturating_mul(1024);
+        if let Some(bytes) = options.buffer_size {
+            config.buffer_bytes = bytes;
         }
         config
     });
@@ -294,7 +292,7 @@ fn open_interfaces(
             source =
                 filtered(source, &selection.filter).map_err(|error| Failure::opening(&error))?;
         }
-        let source = deduplicated(source, options);
+        let source = deduplicated(between(source, options), options);
         Ok(match &left {
             Some(left) => Box::new(Limit::shared(source, Arc::clone(left))) as Source,
             None => source,
@@ -324,6 +322,17 @@ fn filtered(source: Source, filter: &str) -> Result<Source, flowgauge_capture::E
     Ok(Box::new(Filtered::new(source, filter)?))
 }
 
+/// Leaves out packets of other times than the options say.
+fn between(source: Source, options: &InputOptions) -> Source {
+    match (options.from, options.to) {
+        (None, None) => source,
+        (from, to) => {
+            let times = from.unwrap_or_default()..to.unwrap_or(Nanos(u64::MAX));
+            Box::new(Between::new(source, times))
+        }
+    }
+}
+
 /// Leaves out copies where the options say so.
 fn deduplicated(source: Source, options: &InputOptions) -> Source {
     match options.dedup {
@@ -340,7 +349,7 @@ fn narrow(
 ) -> Result<Source, flowgauge_capture::Error> {
     source = filtered(source, filter)?;
     // By all bytes that there are: what is cut at another place of the datagram differs.
-    source = deduplicated(source, options);
+    source = deduplicated(between(source, options), options);
     if let Some(snap_len) = options.snapshot_length.filter(|&bytes| bytes > 0) {
         source = Box::new(SnapLen::new(source, snap_len));
     }
@@ -393,6 +402,14 @@ impl Selection {
                     "check the path; words after the files are a filter",
                 ));
             }
+        }
+        if let (Some(from), Some(to)) = (options.from, options.to)
+            && to <= from
+        {
+            return Err(Failure::usage(
+                "--to is not after --from: no packet was captured between them",
+                "times are in UTC: --from '2026-11-22 10:30' --to '2026-11-22 11:00'",
+            ));
         }
         if names.is_empty() && options.interface.is_empty() {
             return Err(Failure::usage(

@@ -31,7 +31,8 @@ pub(crate) fn run(options: &KeysOptions) -> Result<(), Failure> {
         }
         KeysCommand::Add(options) => {
             let folder = folder(options.folder.keys.as_deref());
-            let made = folder.add(&options.name, &options.host, options.days);
+            let until = credential::end(&options.expires)?;
+            let made = folder.add_until(&options.name, &options.host, until);
             let made = made.map_err(|error| of_link(&error))?;
             print(&folder, &[made])?;
             let name = &options.name;

@@ -1,13 +1,11 @@
 //! `flowgauge log`
 
-use std::io::{self, IsTerminal};
-
 use flowgauge_record::Format;
 use flowgauge_stack::OptionValue;
 use flowgauge_wire::Nanos;
 
 use crate::failure::Failure;
-use crate::options::{LogFormat, LogOptions};
+use crate::options::{LogOptions, RecordFormat};
 use crate::preset::Preset;
 use crate::sinks;
 
@@ -23,33 +21,38 @@ pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
     preset.pass("transactions", &options.records);
     preset.pass("transactions", &options.logged);
     preset.pass("transactions", &options.files);
+    preset.select(&options.select);
     if options.anonymize.iter().next().is_some() {
         preset.insert("output", "anonymize");
         preset.pass("anonymize", &options.anonymize);
     }
-    let format = format(options)?;
+    let format = match sinks::given_format(&options.output) {
+        Some(format) => format,
+        None if sinks::format(&options.output) == Format::Table => RecordFormat::Table,
+        None => RecordFormat::Json,
+    };
+    let has_fields = options.select.fields.iter().next().is_some();
     let end = match format {
-        LogFormat::Json => {
-            preset.set("output", "format", "json");
+        RecordFormat::Table | RecordFormat::Csv | RecordFormat::CsvSafe | RecordFormat::Json => {
+            preset.pick(&options.select);
+            if format != RecordFormat::Json && !has_fields {
+                preset.insert("output", "brief");
+            }
+            preset.set("output", "format", format.in_stacks());
             "output"
         }
-        LogFormat::Table | LogFormat::Csv => {
-            preset.insert("output", "brief");
-            let is_table = format == LogFormat::Table;
-            preset.set("output", "format", if is_table { "table" } else { "csv" });
-            "output"
-        }
-        LogFormat::Eve | LogFormat::Zeek | LogFormat::ZeekJson => {
+        RecordFormat::Eve | RecordFormat::Zeek | RecordFormat::ZeekJson => {
+            if has_fields {
+                return Err(Failure::usage(
+                    "--fields: logs of Suricata and Zeek have the fields of their tool",
+                    "leave --fields out, or write --format json, csv or table",
+                ));
+            }
             preset.insert("output", "logs");
             preset.remove("output");
-            let name = match format {
-                LogFormat::Eve => "eve",
-                LogFormat::Zeek => "zeek",
-                _ => "zeek-json",
-            };
-            preset.set("logs", "format", name);
+            preset.set("logs", "format", format.in_stacks());
             preset.set("transactions", "each_message", "yes");
-            if format == LogFormat::Eve {
+            if format == RecordFormat::Eve {
                 if options.logged.flag("flows") && options.input.workers.unwrap_or(1) == 1 {
                     preset.set("transactions", "outer_flows", "yes");
                 }
@@ -71,37 +74,17 @@ pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
             // Zeek takes content codings away always.
             let files = &options.files;
             let has_files = files.flag("files") || files.text("digests").is_some();
-            let is_zeek = format != LogFormat::Eve;
+            let is_zeek = format != RecordFormat::Eve;
             if is_zeek && (has_files || files.text("extract").is_some()) && !files.flag("decode") {
                 preset.set("transactions", "decode", "yes");
             }
             "logs"
         }
     };
-    preset.set_file(end, options.write.as_deref())?;
-    preset.run(options.preset.show_stack, &options.input, &options.common)
-}
-
-/// The format asked for, by option or by the ending of the file's name; otherwise a table on a terminal, JSON lines
-/// elsewhere.
-fn format(options: &LogOptions) -> Result<LogFormat, Failure> {
-    let by_option = match (options.json, options.csv) {
-        (true, _) => Some(LogFormat::Json),
-        (_, true) => Some(LogFormat::Csv),
-        _ => options.format,
-    };
-    let path = options.write.as_deref();
-    match (by_option, sinks::by_name(path)) {
-        // Logs of others in lines of JSON can have such a name, too.
-        (Some(LogFormat::Table | LogFormat::Csv), Some(Format::Json)) => {
-            Err(sinks::contradiction(path))
-        }
-        (Some(format), Some(Format::Csv)) if format != LogFormat::Csv => {
-            Err(sinks::contradiction(path))
-        }
-        (Some(format), _) => Ok(format),
-        (None, Some(Format::Csv)) => Ok(LogFormat::Csv),
-        (None, None) if path.is_none() && io::stdout().is_terminal() => Ok(LogFormat::Table),
-        (None, _) => Ok(LogFormat::Json),
-    }
+    preset.set_file(end, options.output.write.as_deref())?;
+    preset.run(
+        options.preset.show_stack,
+        &options.input,
+        &options.output.common,
+    )
 }

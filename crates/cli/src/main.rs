@@ -12,8 +12,10 @@ mod doctor;
 mod element;
 mod engine;
 mod failure;
+mod fields;
 mod flows;
 mod generate;
+mod help;
 mod input;
 mod keys;
 mod locality;
@@ -42,6 +44,7 @@ mod testing;
 use std::process::ExitCode;
 
 use clap::Parser;
+use flowgauge_link::KeyFolder;
 use flowgauge_sys::{privileges, process};
 
 use crate::failure::Failure;
@@ -58,7 +61,7 @@ fn main() -> ExitCode {
     flowgauge_link::tell_notices(|line| say!("flowgauge: {line}"));
     process::allow_file_limits();
     process::explain_abort(NO_MEMORY, i32::from(failure::EXIT_FAILED));
-    let mut cli = match Cli::try_parse() {
+    let mut cli = match Cli::try_parse_from(options::words(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return failure::of_arguments(&error),
     };
@@ -70,6 +73,9 @@ fn main() -> ExitCode {
 }
 
 fn run(command: &Command) -> Result<(), Failure> {
+    if let Some(identity) = command.identity() {
+        KeyFolder::choose(identity.keys.clone(), identity.identity.clone());
+    }
     if let Some(folder) = command.folder() {
         confinement::of_process(folder)?;
     }
@@ -85,7 +91,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         }
     }
     if let Some(output) = command.output() {
-        sinks::refuse_contradiction(output)?;
+        sinks::check_name(output)?;
     }
     if command.writes_standard_output() {
         sinks::check_stdout()?;
@@ -112,5 +118,8 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Keys(options) => keys::run(options),
         Command::Credential(options) => credential::run(options),
         Command::Doctor(options) => doctor::run(options),
+        Command::Fields(options) => fields::run(options),
+        Command::Completions(options) => help::completions(options),
+        Command::Man(options) => help::man(options),
     }
 }

@@ -35,6 +35,8 @@ pub(crate) fn run(options: &MatchOptions) -> Result<(), Failure> {
     }
     preset.pass("match", &options.order);
     preset.pass("match", &options.cutoffs.settings()?);
+    preset.select(&options.select);
+    preset.pick(&options.select);
     preset.write(&options.output)?;
     preset.run(
         options.preset.show_stack,

@@ -35,6 +35,8 @@ pub(crate) fn load(input: &InputOptions) -> Result<(Backends, Vec<Verdicts>), Fa
         Some("-s")
     } else if input.packet_count.is_some() {
         Some("-c")
+    } else if input.from.is_some() || input.to.is_some() {
+        Some("a span of time (--from, --to)")
     } else if Forced::read()?.is_some() {
         Some("the policy that is forced")
     } else {

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use flowgauge_capture::PacketSource;
+use flowgauge_components::Condition;
 use flowgauge_kit::writing::lost;
 use flowgauge_record::packet::{PACKET_BYTES_SCHEMA, PACKET_SCHEMA};
+use flowgauge_record::picked::Picker;
 use flowgauge_record::text::write_hex_bytes;
 use flowgauge_record::{Format, Output, PacketRow, RecordWriter, WriterThread};
 use flowgauge_stream::is_partial;
@@ -93,6 +95,10 @@ struct Printer {
     hex: bool,
     /// Of lines for people: what is in them.
     lines: Option<Detail>,
+    /// Of which packets something is printed.
+    condition: Option<Condition>,
+    /// Which fields are.
+    picker: Option<Picker>,
     writer: RecordWriter,
     line: String,
     text: Vec<u8>,
@@ -101,7 +107,25 @@ struct Printer {
 impl Printer {
     fn open(options: &PacketsOptions, thread: Option<&WriterThread>) -> Result<Printer, Failure> {
         let format = sinks::format(&options.output);
-        let lines = (format == Format::Table).then_some(Detail {
+        let schema = match options.hex {
+            true => PACKET_BYTES_SCHEMA,
+            false => PACKET_SCHEMA,
+        };
+        let condition = options.select.condition.text("condition");
+        let condition = condition
+            .map(|text| Condition::of(text, &[schema]))
+            .transpose();
+        let condition = condition.map_err(|error| Failure::Usage {
+            what: format!("--where: {}", error.message),
+            hint: error.hint,
+        })?;
+        let fields = options.select.fields.text("fields");
+        let picker = fields
+            .map(|names| Picker::read(names, &[schema]))
+            .transpose();
+        let picker = picker
+            .map_err(|error| Failure::usage(format!("--fields: {error}"), error.hint.clone()))?;
+        let lines = (format == Format::Table && picker.is_none()).then_some(Detail {
             link: options.link,
             verbose: options.verbose > 0,
         });
@@ -109,11 +133,7 @@ impl Printer {
             let output = Output::raw(sinks::target(options.output.write.as_deref())?);
             RecordWriter::of_lines(output.by(thread, ""), &[])
         } else {
-            let schema = if options.hex {
-                PACKET_BYTES_SCHEMA
-            } else {
-                PACKET_SCHEMA
-            };
+            let schema = picker.as_ref().map_or(schema, Picker::schema);
             let output = sinks::open(&options.output, schema)?.by(thread, "");
             RecordWriter::new(output, format, schema)
         };
@@ -123,6 +143,8 @@ impl Printer {
             number: 0,
             hex: options.hex,
             lines,
+            condition,
+            picker,
             writer,
             line: String::new(),
             text: Vec::new(),
@@ -161,8 +183,14 @@ impl Printer {
                     .hex
                     .then(|| core::str::from_utf8(&self.text).unwrap_or("")),
             };
+            if self.condition.as_mut().is_some_and(|it| !it.holds(&row)) {
+                continue;
+            }
             let Some(detail) = self.lines else {
-                self.writer.write(&row);
+                match &mut self.picker {
+                    Some(picker) => self.writer.write(&picker.pick(&row)),
+                    None => self.writer.write(&row),
+                }
                 continue;
             };
             self.line.clear();

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use flowgauge_record::Format;
 use flowgauge_registry::registry;
 use flowgauge_stack::syntax::{
     Assignment, Comments, Document, Item, Name, Node, OptionSection, Shape, Value,
@@ -11,7 +10,9 @@ use flowgauge_stack::{Program, Settings, Sources, Span, format, parse};
 
 use crate::failure::Failure;
 use crate::memory;
-use crate::options::{CommonOptions, EngineOptions, InputOptions, OutputOptions};
+use crate::options::{
+    CommonOptions, DestinationOptions, EngineOptions, InputOptions, RecordFormat, SelectOptions,
+};
 use crate::sinks;
 use crate::stack::execute::{Origin, Running};
 use crate::stack::{print, read, refuse_overwriting};
@@ -145,23 +146,28 @@ impl Preset {
         self.pass(component, &options.bounds);
     }
 
-    /// Sets where records go.
-    pub(crate) fn write(&mut self, options: &OutputOptions) -> Result<(), Failure> {
-        self.write_to(options.write.as_deref())?;
-        let format = match sinks::given_format(options) {
-            Some(Format::Csv) => "csv",
-            Some(Format::SafeCsv) => "csv_safe",
-            Some(Format::Table) => "table",
-            Some(_) => "json",
-            None => return Ok(()),
-        };
-        self.set("output", "format", format);
-        Ok(())
+    /// Leaves out records for which a condition does not hold, before anything else is done with them.
+    pub(crate) fn select(&mut self, options: &SelectOptions) {
+        if options.condition.iter().next().is_some() {
+            self.insert("output", "where");
+            self.pass("where", &options.condition);
+        }
     }
 
-    /// Sets the file that records go to.
-    pub(crate) fn write_to(&mut self, path: Option<&Path>) -> Result<(), Failure> {
-        self.set_file("output", path)
+    /// Writes some fields of records only.
+    pub(crate) fn pick(&mut self, options: &SelectOptions) {
+        if options.fields.iter().next().is_some() {
+            self.insert("output", "brief");
+            self.pass("brief", &options.fields);
+        }
+    }
+
+    /// Sets where records go.
+    pub(crate) fn write(&mut self, options: &DestinationOptions) -> Result<(), Failure> {
+        self.set_file("output", options.write.as_deref())?;
+        let format = sinks::given_format(options);
+        self.set_some("output", "format", format.map(RecordFormat::in_stacks));
+        Ok(())
     }
 
     /// What the stack writes shows the ledger, which is not said again.

@@ -10,69 +10,63 @@ use flowgauge_sys::files::{self, How};
 use flowgauge_sys::process;
 
 use crate::failure::Failure;
-use crate::options::OutputOptions;
+use crate::options::{DestinationOptions, RecordFormat};
 
 /// The format asked for, by option or by the ending of the file's name; otherwise a table on a
 /// terminal, JSON lines elsewhere.
-pub(crate) fn format(options: &OutputOptions) -> Format {
-    if let Some(format) = given_format(options) {
-        format
-    } else if options.write.is_none() && io::stdout().is_terminal() {
-        Format::Table
-    } else {
-        Format::Json
+pub(crate) fn format(options: &DestinationOptions) -> Format {
+    match given_format(options) {
+        Some(RecordFormat::Table) => Format::Table,
+        Some(RecordFormat::Csv) => Format::Csv,
+        Some(RecordFormat::CsvSafe) => Format::SafeCsv,
+        None if options.write.is_none() && io::stdout().is_terminal() => Format::Table,
+        _ => Format::Json,
     }
 }
 
 /// The format asked for, by option or by the ending of the file's name.
-pub(crate) fn given_format(options: &OutputOptions) -> Option<Format> {
-    by_option(options).or_else(|| by_name(options.write.as_deref()))
+pub(crate) fn given_format(options: &DestinationOptions) -> Option<RecordFormat> {
+    let by_name = || by_name(ending(options.write.as_deref())?);
+    options.format().or_else(by_name)
 }
 
-/// Refuses a file whose name says another format than the options.
+/// Refuses a file whose name says another format than the options, or one that is not written.
 ///
 /// # Errors
-/// For `--json -w x.csv` and the like.
-pub(crate) fn refuse_contradiction(options: &OutputOptions) -> Result<(), Failure> {
-    let (Some(wanted), Some(named)) = (by_option(options), by_name(options.write.as_deref()))
-    else {
+/// For `--json -w x.csv`, `-w x.parquet` and the like.
+pub(crate) fn check_name(options: &DestinationOptions) -> Result<(), Failure> {
+    let Some(ending) = ending(options.write.as_deref()) else {
         return Ok(());
     };
-    if wanted == named || (wanted, named) == (Format::SafeCsv, Format::Csv) {
-        return Ok(());
-    }
-    Err(contradiction(options.write.as_deref()))
-}
-
-/// The file's name says another format than the options.
-pub(crate) fn contradiction(path: Option<&Path>) -> Failure {
-    let name = path.unwrap_or(Path::new("")).display();
-    Failure::usage(
-        format!("the name {name} and the format asked for contradict each other"),
-        "a name ending with .csv or .json is written in that format without any option",
-    )
-}
-
-fn by_option(options: &OutputOptions) -> Option<Format> {
-    if options.json {
-        Some(Format::Json)
-    } else if options.csv {
-        Some(Format::Csv)
-    } else if options.csv_safe {
-        Some(Format::SafeCsv)
-    } else if options.table {
-        Some(Format::Table)
-    } else {
-        None
+    let name = options.write.as_deref().unwrap_or(Path::new("")).display();
+    match (options.format(), by_name(ending)) {
+        (None, None) => Err(Failure::usage(
+            format!("{name}: no format is called .{ending}"),
+            "end the name with .json or .csv, or choose one: --format table",
+        )),
+        // Logs of other tools in JSON lines may have such a name as well.
+        (Some(RecordFormat::Csv | RecordFormat::CsvSafe), Some(RecordFormat::Csv))
+        | (Some(RecordFormat::Json | RecordFormat::Eve), Some(RecordFormat::Json))
+        | (Some(RecordFormat::Zeek | RecordFormat::ZeekJson), Some(RecordFormat::Json))
+        | (_, None)
+        | (None, _) => Ok(()),
+        (Some(_), Some(_)) => Err(Failure::usage(
+            format!("the name {name} and the format asked for contradict each other"),
+            "a name ending with .csv or .json is written in that format without any option",
+        )),
     }
 }
 
-/// The format that the ending of a file's name says.
-pub(crate) fn by_name(path: Option<&Path>) -> Option<Format> {
-    let ending = path?.extension()?.to_str()?.to_ascii_lowercase();
-    match ending.as_str() {
-        "csv" => Some(Format::Csv),
-        "json" | "jsonl" | "ndjson" => Some(Format::Json),
+/// The ending of a file's name.
+fn ending(path: Option<&Path>) -> Option<&str> {
+    path?.extension()?.to_str()
+}
+
+/// The format that the ending of a file's name stands for.
+fn by_name(ending: &str) -> Option<RecordFormat> {
+    match ending.to_ascii_lowercase().as_str() {
+        "csv" => Some(RecordFormat::Csv),
+        "json" | "jsonl" | "ndjson" => Some(RecordFormat::Json),
         _ => None,
     }
 }
@@ -81,7 +75,7 @@ pub(crate) fn by_name(path: Option<&Path>) -> Option<Format> {
 ///
 /// # Errors
 /// When the file cannot be created.
-pub(crate) fn open(options: &OutputOptions, schema: Schema) -> Result<Output, Failure> {
+pub(crate) fn open(options: &DestinationOptions, schema: Schema) -> Result<Output, Failure> {
     let format = format(options);
     let target = target(options.write.as_deref())?;
     Ok(Output::new(target, format, schema, terminal_width(options)))
@@ -122,7 +116,7 @@ pub(crate) fn check_stdout() -> Result<(), Failure> {
     ))
 }
 
-fn terminal_width(options: &OutputOptions) -> Option<usize> {
+fn terminal_width(options: &DestinationOptions) -> Option<usize> {
     if options.write.is_some() || !io::stdout().is_terminal() {
         return None;
     }

@@ -24,6 +24,8 @@ pub(crate) fn run(options: &StreamsOptions) -> Result<(), Failure> {
         preset.set("streams", "list", "no");
         preset.remove("output");
     } else {
+        preset.select(&options.select);
+        preset.pick(&options.select);
         preset.write(&options.output)?;
     }
     preset.run(

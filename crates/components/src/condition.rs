@@ -11,6 +11,7 @@ use core::cmp::Ordering;
 
 use flowgauge_record::aggregate::halves;
 use flowgauge_record::any::AnyRecord;
+use flowgauge_record::picked::field_instead_of;
 use flowgauge_record::schema::{Field, FieldKind, Schema};
 use flowgauge_record::{FieldVisitor, ValueRef};
 use flowgauge_stack::{
@@ -21,6 +22,7 @@ use memchr::memmem::Finder;
 use regex::bytes::Regex;
 
 use self::literal::Literal;
+pub use self::literal::time;
 use self::read::test;
 use crate::boolean::{self, Tree};
 use crate::words::{Order, Trouble, Words};
@@ -54,11 +56,8 @@ struct Where {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let of = |trouble: Trouble| trouble.of("condition");
-    let condition = Condition::read(&Options::read(settings).condition).map_err(of)?;
-    condition.check(settings.kinds()).map_err(of)?;
     Ok(Box::new(Where {
-        condition,
+        condition: Condition::of(&Options::read(settings).condition, settings.kinds())?,
         passed: 0,
     }))
 }
@@ -100,7 +99,7 @@ impl Component for Where {
 
 /// A condition on records of any kind.
 #[derive(Clone)]
-struct Condition {
+pub struct Condition {
     tree: Tree<usize>,
     tests: Vec<Test>,
     /// For each kind of record that came: which tests look at which field.
@@ -163,6 +162,16 @@ struct Found {
 }
 
 impl Condition {
+    /// One on records of these kinds. Of no kinds nothing is known.
+    ///
+    /// # Errors
+    /// It is not a condition, or on fields that they do not have.
+    pub fn of(text: &str, kinds: &[Schema]) -> Result<Condition, SettingError> {
+        let condition = Condition::read(text);
+        let checked = condition.and_then(|it| it.check(kinds).map(|()| it));
+        checked.map_err(|trouble| trouble.of("condition"))
+    }
+
     fn read(text: &str) -> Result<Condition, Trouble> {
         let mut words = Words::of(text)?;
         let mut tests = Vec::new();
@@ -219,7 +228,8 @@ impl Condition {
         self.bound.push(Bound { schema, steps });
     }
 
-    fn holds(&mut self, record: &dyn AnyRecord) -> bool {
+    /// Whether it holds of a record.
+    pub fn holds(&mut self, record: &dyn AnyRecord) -> bool {
         let schema = record.schema();
         let is_it = |bound: &Bound| core::ptr::eq(bound.schema, schema);
         let index = match self.bound.iter().position(is_it) {
@@ -471,14 +481,8 @@ fn is_in((low, high): &(Literal, Literal), field: &Field, value: ValueRef<'_>) -
 }
 
 fn unknown(test: &Test, kinds: &[Schema]) -> Trouble {
-    let mut names: Vec<&str> = Vec::new();
-    for field in kinds.iter().copied().flatten() {
-        if !names.contains(&field.name) {
-            names.push(field.name);
-        }
-    }
     Trouble {
-        hint: Some(format!("they have {}", names.join(", "))),
+        hint: Some(field_instead_of(&test.name, kinds, |_| true)),
         ..Trouble::at(
             test.column,
             format!("the records have no field {}", test.name),

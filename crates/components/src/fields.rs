@@ -214,7 +214,7 @@ impl Field {
 
     /// Names that look like this one, or begin so.
     pub(crate) fn near(name: &str) -> Vec<&'static str> {
-        let mut found = flowgauge_stack::near(name, FIELDS.iter().map(|field| field.name));
+        let mut found = flowgauge_record::words::near(name, FIELDS.iter().map(|field| field.name));
         if found.is_empty() {
             let protocol = name.split('.').next().unwrap_or(name);
             let of_protocol = FIELDS.iter().map(|field| field.name).filter(|field| {

@@ -6,6 +6,7 @@ mod messages;
 use std::path::Path;
 
 use flowgauge_kit::writing::{Stop, account, begun, stop};
+use flowgauge_record::words::instead_of;
 use flowgauge_record::{Output, OutputError, RecordWriter, WholeWrites, WriterThread};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, Input, ItemType, Items, Outlet, Parallel,
@@ -90,11 +91,10 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         for name in names.split([',', ' ']).filter(|name| !name.is_empty()) {
             let wrong = |what: String| SettingError::of(option, what);
             let element = find(name).ok_or_else(|| {
-                let known: Vec<&str> = elements::ELEMENTS.iter().map(|it| it.name).collect();
-                wrong(format!(
-                    "{name} is no element; there are {}",
-                    known.join(", ")
-                ))
+                let known = elements::ELEMENTS.iter().map(|it| it.name);
+                let listed = "names are those of IANA's registry of IPFIX elements";
+                wrong(format!("{name} is not an element"))
+                    .with_hint(instead_of(name, known, listed))
             })?;
             if all.iter().any(|known| known.name == element.name) {
                 return Err(wrong(format!("{name} is there twice")));

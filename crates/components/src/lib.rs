@@ -181,5 +181,7 @@ pub static STREAMS: &[&ComponentInfo] = &[&streams::INFO, &patterns::INFO];
 /// What goes on in a thread of its own.
 pub static THREADS: &[&ComponentInfo] = &[&thread::INFO];
 
+pub use condition::{Condition, time};
+
 #[doc(hidden)]
 pub use network::fuzz as fuzz_items;

@@ -161,11 +161,12 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         }
         nanos => nanos.map(|nanos| nanos / 1_000_000_000),
     };
+    refuse_ending(settings, path, options.format)?;
     let format = match options.format {
         Some("csv") => Format::Csv,
         Some("csv_safe") => Format::SafeCsv,
         Some("table") => Format::Table,
-        None if path.ends_with(".csv") => Format::Csv,
+        None if path.to_ascii_lowercase().ends_with(".csv") => Format::Csv,
         None if path == "-" && io::stdout().is_terminal() => Format::Table,
         _ => Format::Json,
     };
@@ -257,6 +258,31 @@ fn only_records(
     let mut error = SettingError::of(option, format!("is for records: {message}"));
     error.hint = hint.map(str::to_owned);
     Err(error)
+}
+
+/// Refuses a file of records whose name ends as of another format.
+fn refuse_ending(
+    settings: &Settings,
+    path: &str,
+    format: Option<&str>,
+) -> Result<(), SettingError> {
+    let are_records =
+        matches!(settings.input(), Some(Port::Items(item)) if item.is_a(ItemType::Record));
+    let ending = Path::new(path)
+        .extension()
+        .and_then(|ending| ending.to_str());
+    let Some(ending) = ending.filter(|_| are_records && format.is_none()) else {
+        return Ok(());
+    };
+    let known = ["csv", "json", "jsonl", "ndjson"];
+    // A field such as %{key} may have a point in it.
+    if ending.contains(['%', '}']) || known.iter().any(|it| ending.eq_ignore_ascii_case(it)) {
+        return Ok(());
+    }
+    Err(
+        SettingError::of("file", format!("{path}: no format is called .{ending}"))
+            .with_hint("end the name with .json or .csv, or set format"),
+    )
 }
 
 /// Refuses options that mean nothing here.

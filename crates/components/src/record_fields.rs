@@ -3,6 +3,7 @@
 use core::ops::Range;
 
 use flowgauge_record::any::AnyRecord;
+use flowgauge_record::picked::field_instead_of;
 use flowgauge_record::schema::{Field, FieldKind, Schema};
 use flowgauge_record::{FieldVisitor, ValueRef};
 use flowgauge_stack::{SettingError, Settings};
@@ -41,15 +42,9 @@ pub(crate) fn check(
     let Some(name) = unknown.filter(|_| fields().next().is_some()) else {
         return Ok(());
     };
-    let mut known: Vec<&str> = Vec::new();
-    for field in fitting().filter(|field| field.kind != FieldKind::Object) {
-        if !known.contains(&field.name) {
-            known.push(field.name);
-        }
-    }
     Err(
         SettingError::of(option, format!("the records have no field {name}"))
-            .with_hint(format!("they have {}", known.join(", "))),
+            .with_hint(field_instead_of(name, settings.kinds(), |_| false)),
     )
 }
 

@@ -69,10 +69,12 @@ impl When {
     }
 }
 
-/// Nanoseconds since 1970 of `YYYY-MM-DD HH:MM:SS` in UTC.
+/// Nanoseconds since 1970 of `YYYY-MM-DD HH:MM:SS` in UTC; seconds, or the time of day, may be left out.
 pub(crate) fn date(text: &str) -> Option<u64> {
     let text = text.trim_end_matches('Z').replace('T', " ");
-    let date = NaiveDateTime::parse_from_str(&text, "%Y-%m-%d %H:%M:%S").ok()?;
+    let whole = ["", ":00", " 00:00:00"].map(|rest| format!("{text}{rest}"));
+    let mut whole = whole.iter();
+    let date = whole.find_map(|it| NaiveDateTime::parse_from_str(it, "%Y-%m-%d %H:%M:%S").ok())?;
     let date = date.and_utc();
     let nanos = u64::try_from(date.timestamp())
         .ok()?

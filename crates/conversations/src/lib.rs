@@ -17,6 +17,7 @@ mod skipped;
 
 use flowgauge_stack::ComponentInfo;
 
+pub use logs::names_elsewhere;
 pub use protocols::contents::Contents;
 
 /// Components of application protocols, and the one that writes their records as other tools do.

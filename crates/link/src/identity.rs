@@ -19,7 +19,7 @@ use std::env;
 use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use data_encoding::HEXLOWER;
 use flowgauge_sys::files::{self, Folder, How};
@@ -80,6 +80,9 @@ pub struct KeyFile {
     pub has_key: bool,
 }
 
+/// What [`KeyFolder::choose`] was told.
+static CHOSEN: OnceLock<(Option<PathBuf>, Option<String>)> = OnceLock::new();
+
 impl KeyFolder {
     /// The environment's variable that names the folder.
     pub const VARIABLE: &str = "FLOWGAUGE_KEYS";
@@ -92,9 +95,18 @@ impl KeyFolder {
         }
     }
 
-    /// Where keys are if nothing else is said: `$FLOWGAUGE_KEYS`, else
+    /// Sets which folder is the [usual](KeyFolder::usual) one of this process, and which name this machine has where none
+    /// is given; once, at the start.
+    pub fn choose(path: Option<PathBuf>, name: Option<String>) {
+        let _ = CHOSEN.set((path, name));
+    }
+
+    /// Where keys are if nothing else is said: the [chosen](KeyFolder::choose) folder, else `$FLOWGAUGE_KEYS`, else
     /// `$XDG_CONFIG_HOME/flowgauge/keys`, else `~/.config/flowgauge/keys`.
     pub fn usual() -> KeyFolder {
+        if let Some((Some(path), _)) = CHOSEN.get() {
+            return KeyFolder::of_machine(path.clone());
+        }
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
         if let Some(path) = variable(KeyFolder::VARIABLE) {
             return KeyFolder::of_machine(path.into());
@@ -140,7 +152,23 @@ impl KeyFolder {
     /// # Errors
     /// A name that cannot be one, no authority here, or the files are there already.
     pub fn add(&self, name: &str, hosts: &[String], days: u32) -> Result<KeyFile, Error> {
-        self.add_between(name, hosts, OffsetDateTime::now_utc(), days)
+        let from = OffsetDateTime::now_utc();
+        self.add_between(name, hosts, from, from + Duration::days(days.into()))
+    }
+
+    /// The same until a time in seconds since 1970.
+    ///
+    /// # Errors
+    /// As [`KeyFolder::add`]; or the time cannot be in a certificate.
+    pub fn add_until(&self, name: &str, hosts: &[String], until: u64) -> Result<KeyFile, Error> {
+        let date = i64::try_from(until).ok();
+        let date = date.and_then(|until| OffsetDateTime::from_unix_timestamp(until).ok());
+        let until = date.ok_or_else(|| Error::Invalid {
+            what: until.to_string(),
+            reason: "is not a date".to_owned(),
+            hint: "a certificate expires before the year 10000",
+        })?;
+        self.add_between(name, hosts, OffsetDateTime::now_utc(), until)
     }
 
     pub(crate) fn add_between(
@@ -148,7 +176,7 @@ impl KeyFolder {
         name: &str,
         hosts: &[String],
         from: OffsetDateTime,
-        days: u32,
+        until: OffsetDateTime,
     ) -> Result<KeyFile, Error> {
         check_name(name)?;
         self.certificate(&self.file(AUTHORITY, "crt"))?;
@@ -167,7 +195,7 @@ impl KeyFolder {
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
         params.not_before = from - SKEW;
-        params.not_after = from + Duration::days(days.into());
+        params.not_after = until;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ClientAuth,
@@ -234,12 +262,13 @@ impl KeyFolder {
         names.iter().map(|name| self.describe(name)).collect()
     }
 
-    /// Who this machine is: `name`, or the only one whose key is in the folder.
+    /// Who this machine is: `name`, or the [chosen](KeyFolder::choose) one, or the only one whose key is in the folder.
     ///
     /// # Errors
     /// There is none, or more than one; a file is damaged, or a key can be read by others.
     pub fn identity(&self, name: Option<&str>) -> Result<Identity, Error> {
-        let name = match name {
+        let chosen = CHOSEN.get().and_then(|(_, name)| name.as_deref());
+        let name = match name.or(chosen) {
             Some(name) => {
                 check_name(name)?;
                 name.to_owned()

@@ -678,7 +678,8 @@ mod tests {
         let hosts = ["127.0.0.1".to_owned()];
         let mut identities = Vec::new();
         for (name, from) in [("good", now), ("old", now - day * 9), ("new", now + day)] {
-            keys.add_between(name, &hosts, from, 5).unwrap();
+            keys.add_between(name, &hosts, from, from + day * 5)
+                .unwrap();
             identities.push(keys.identity(Some(name)).unwrap());
         }
         let attempt = |listener: &Identity, sender: &Identity| {

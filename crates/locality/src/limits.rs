@@ -27,7 +27,7 @@ pub fn packets(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Reads a time as `100ms`, `2s` or `500us`; `none` is no limit.
+/// Reads a time as `100ms`, `500us` or `2s`, or `2`; `none` is no limit.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -41,7 +41,9 @@ pub fn timeout(text: &str) -> Result<Option<Duration>, String> {
     let duration = match unit {
         "us" => number.map(Duration::from_micros),
         "ms" => number.map(Duration::from_millis),
-        "s" => number.map(Duration::from_secs),
+        "" | "s" => number.map(Duration::from_secs),
+        "m" => number.and_then(|number| Some(Duration::from_secs(number.checked_mul(60)?))),
+        "h" => number.and_then(|number| Some(Duration::from_secs(number.checked_mul(3600)?))),
         _ => None,
     };
     match duration {
@@ -62,16 +64,19 @@ mod tests {
         assert_eq!(packets("4000"), Ok(4000));
         assert_eq!(timeout("none"), Ok(None));
         assert_eq!(timeout("100ms"), Ok(Some(DEFAULT_TIMEOUT)));
-        assert_eq!(timeout("2s"), Ok(Some(Duration::from_secs(2))));
+        for two in ["2s", "2"] {
+            assert_eq!(timeout(two), Ok(Some(Duration::from_secs(2))));
+        }
+        assert_eq!(timeout("2m"), Ok(Some(Duration::from_secs(120))));
         assert_eq!(timeout("7us"), Ok(Some(Duration::from_micros(7))));
         for wrong in ["0", "", "-1", "1048577", "ten"] {
             assert!(packets(wrong).is_err(), "{wrong}");
         }
         for wrong in [
             "",
-            "100",
             "0ms",
-            "1h",
+            "2h",
+            "99999999999999999h",
             "-1s",
             "3601s",
             "99999999999999999999s",

@@ -20,6 +20,7 @@ pub use measure::Measure;
 
 use crate::schema::{Field, FieldKind, FieldVisitor, MadeField, Record, Schema, Unit, kept};
 use crate::value::{Numbers, Texts};
+use crate::words::instead_of;
 
 /// Bytes of memory for groups, unless set otherwise.
 const DEFAULT_MEMORY: u64 = 256 << 20;
@@ -85,11 +86,10 @@ impl AggregateError {
     /// What could have been given.
     pub fn hint(&self) -> String {
         match self {
-            AggregateError::UnknownKey { known, .. } => {
-                format!("the fields are {}", known.join(", "))
-            }
-            AggregateError::UnknownSum { known, .. } => {
-                format!("what can be summed: {}", known.join(", "))
+            AggregateError::UnknownKey { name, known }
+            | AggregateError::UnknownSum { name, known, .. } => {
+                let listed = "\"flowgauge fields\" lists the fields of records";
+                instead_of(name, known.iter().copied(), listed)
             }
             AggregateError::BadPrefix { .. } => "for example src_ip/24".to_owned(),
             AggregateError::Repeated { .. } => "name each field once".to_owned(),

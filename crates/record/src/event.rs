@@ -231,31 +231,34 @@ fn joined(before: &[&'static Field], schema: Schema, behind: &[&'static Field]) 
     kept(before.iter().chain(schema).chain(behind).copied())
 }
 
+/// Kinds of events other than flows.
+pub(crate) static SAID_KINDS: [(&str, &Schema); 18] = [
+    ("anomaly", &crate::anomaly::ANOMALY_SCHEMA),
+    ("dhcp", &crate::dhcp::DHCP_SCHEMA),
+    ("dhcpv6", &crate::dhcpv6::DHCPV6_SCHEMA),
+    ("dns", &crate::dns::DNS_SCHEMA),
+    ("file", &crate::file::FILE_SCHEMA),
+    ("ftp", &crate::ftp::FTP_SCHEMA),
+    ("ftp_data", &crate::ftp::FTP_DATA_SCHEMA),
+    ("http", &crate::http::HTTP_SCHEMA),
+    ("icp", &crate::icp::ICP_SCHEMA),
+    ("ntp", &crate::ntp::NTP_SCHEMA),
+    ("quic", &crate::quic::QUIC_SCHEMA),
+    ("rpc", &crate::rpc::RPC_SCHEMA),
+    ("smtp", &crate::smtp::SMTP_SCHEMA),
+    ("snmp", &crate::snmp::SNMP_SCHEMA),
+    ("ssh", &crate::ssh::SSH_SCHEMA),
+    ("statistics", &crate::counters::COUNTERS_SCHEMA),
+    ("tls", &crate::tls::TLS_SCHEMA),
+    ("x509", &crate::tls::X509_SCHEMA),
+];
+
 /// The fields of all events: of flows, and of what was said in them.
 pub fn schemas_of_events() -> Vec<Schema> {
-    let said = [
-        crate::anomaly::ANOMALY_SCHEMA,
-        crate::counters::COUNTERS_SCHEMA,
-        crate::dhcp::DHCP_SCHEMA,
-        crate::dhcpv6::DHCPV6_SCHEMA,
-        crate::dns::DNS_SCHEMA,
-        crate::file::FILE_SCHEMA,
-        crate::ftp::FTP_DATA_SCHEMA,
-        crate::ftp::FTP_SCHEMA,
-        crate::http::HTTP_SCHEMA,
-        crate::icp::ICP_SCHEMA,
-        crate::ntp::NTP_SCHEMA,
-        crate::quic::QUIC_SCHEMA,
-        crate::rpc::RPC_SCHEMA,
-        crate::smtp::SMTP_SCHEMA,
-        crate::snmp::SNMP_SCHEMA,
-        crate::ssh::SSH_SCHEMA,
-        crate::tls::TLS_SCHEMA,
-        crate::tls::X509_SCHEMA,
-    ];
+    let said = SAID_KINDS.iter().map(|(_, schema)| **schema);
     let flow = joined(OF_FLOWS, crate::flow::FLOW_SCHEMA, &[]);
-    let plain = said.iter().map(|schema| schema_of_events(schema));
-    let tagged = said.iter().map(|schema| joined(SAID_SCHEMA, schema, &[]));
+    let plain = said.clone().map(schema_of_events);
+    let tagged = said.map(|schema| joined(SAID_SCHEMA, schema, &[]));
     plain.chain(tagged).chain([flow]).collect()
 }
 

@@ -37,6 +37,23 @@ pub enum FieldKind {
     Texts,
 }
 
+impl FieldKind {
+    /// What documentation calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            FieldKind::Unsigned | FieldKind::Float => "number",
+            FieldKind::Text => "text",
+            FieldKind::Address => "address",
+            FieldKind::Time => "time",
+            FieldKind::Duration => "duration",
+            FieldKind::Hex => "identifier",
+            FieldKind::List => "numbers",
+            FieldKind::Object => "object",
+            FieldKind::Texts => "texts",
+        }
+    }
+}
+
 /// What a number counts, for people and for encodings that know units. The numbers are told to other machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::FromRepr, strum::IntoStaticStr)]
 #[non_exhaustive]
@@ -101,6 +118,13 @@ impl JsonKey {
             bytes,
             len: n as u8 + 4,
         }
+    }
+
+    /// The field's name.
+    pub fn name(&self) -> &str {
+        let key = self.with_comma();
+        let name = key.get(2..key.len().saturating_sub(2)).unwrap_or_default();
+        str::from_utf8(name).unwrap_or_default()
     }
 
     /// The key with the comma in front: `,"name":`.

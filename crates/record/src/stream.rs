@@ -47,6 +47,9 @@ static GAPS: Schema = ALL.split_at(10).1.split_at(2).0;
 static COUNTERS: Schema = ALL.split_at(12).1.split_at(9).0;
 static HASH: Schema = ALL.split_at(21).1;
 
+/// All fields that a [`StreamRow`] can have.
+pub static ALL_SCHEMA: Schema = ALL;
+
 /// Fields of a [`StreamRow`] alone.
 pub static STREAM_SCHEMA: Schema = ALL.split_at(10).0;
 

@@ -7,7 +7,7 @@
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use flowgauge_components::{PACKETS, RECORDS, STREAMS, THREADS};
-pub use flowgauge_conversations::Contents;
+pub use flowgauge_conversations::{Contents, names_elsewhere};
 use flowgauge_conversations::{FLOWS, PROTOCOLS, REPORT};
 use flowgauge_stack::{ComponentInfo, Registry};
 

@@ -87,7 +87,7 @@ pub use keys::KeyTable;
 pub use options::{LABEL_OPTION, RESULTS_OPTION};
 pub use parse::{MAX_COMPONENTS, MAX_DEPTH, parse, parse_stack};
 pub use program::{Inner, Node, NodeId, Program, Sequential, Stack, Stage};
-pub use registry::{Registry, near};
+pub use registry::Registry;
 
 #[doc(hidden)]
 pub use settings::bare_name;

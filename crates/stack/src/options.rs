@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use flowgauge_record::words::{instead_of, near};
+
 use crate::component::ComponentInfo;
 use crate::diagnostic::Diagnostic;
 use crate::items::Coming;
-use crate::registry::near;
 use crate::settings::{OptionInfo, Setting, Settings};
 use crate::source::Span;
 use crate::syntax::Assignment;
@@ -192,13 +193,16 @@ fn unknown(info: &ComponentInfo, name: &str, span: Span) -> Diagnostic {
     found.with_hint(match (likely.as_slice(), names.as_slice()) {
         ([], []) => format!("{} has no options but {LABEL_OPTION}", info.name),
         // What looks like an option may be a text that speaks of fields.
-        ([], [first, ..]) if is_text(info) => format!(
-            "it has {}, {LABEL_OPTION}; as its {first} in quotes: {} {{ \"{name} = ...\" }}",
-            names.join(", "),
-            info.name
-        ),
-        ([], names) => format!("it has {}, {LABEL_OPTION}", names.join(", ")),
-        (likely, _) => format!("did you mean {}?", likely.join(" or ")),
+        ([], [first, ..]) if is_text(info) => {
+            format!(
+                "as its {first} in quotes: {} {{ \"{name} = ...\" }}",
+                info.name
+            )
+        }
+        (_, names) => {
+            let listed = format!("\"flowgauge stack list {}\" shows its options", info.name);
+            instead_of(name, names.iter().copied(), &listed)
+        }
     })
 }
 

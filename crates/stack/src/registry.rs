@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use flowgauge_record::words::near;
+
 use crate::component::ComponentInfo;
 
 /// Components by name.
@@ -47,52 +49,5 @@ impl Registry {
     /// Names that look like this one.
     pub fn near(&self, name: &str) -> Vec<&'static str> {
         near(name, self.by_name.keys().copied())
-    }
-}
-
-/// Longer words are no misspelt names; to compare them would take its time.
-const LONGEST_NAME: usize = 64;
-
-/// Those of `names` that look most like `name`, three at most.
-pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    if name.len() > LONGEST_NAME {
-        return Vec::new();
-    }
-    let name = name.to_ascii_lowercase();
-    let allowed = 1 + name.len() / 4;
-    let mut found: Vec<(usize, &str)> = names
-        .into_iter()
-        .map(|other| (distance(&name, other), other))
-        .filter(|(distance, _)| *distance <= allowed)
-        .collect();
-    found.sort_unstable();
-    let nearest = found.first().map_or(0, |(distance, _)| *distance);
-    found.retain(|(distance, _)| *distance == nearest);
-    found.truncate(3);
-    found.into_iter().map(|(_, other)| other).collect()
-}
-
-/// How many changes apart; words in another order are near, too (scantcp and tcpscan).
-fn distance(one: &str, other: &str) -> usize {
-    let direct = strsim::damerau_levenshtein(one, other);
-    let turned = (1..one.len())
-        .filter(|&at| one.is_char_boundary(at))
-        .any(|at| [&one[at..], &one[..at]].concat() == other);
-    if turned { direct.min(1) } else { direct }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn near_names_are_misspelt_or_turned_round() {
-        let names = ["tcpscan", "udpscan", "tcpreseq", "output"];
-        assert_eq!(near("tcpscann", names), ["tcpscan"]);
-        assert_eq!(near("scanTCP", names), ["tcpscan"]);
-        assert_eq!(near("ouptut", names), ["output"]);
-        assert_eq!(near("httpmatch", names), [""; 0]);
-        // Neither hours of comparing nor a hint.
-        assert_eq!(near(&"tcpscan".repeat(1_000_000), names), [""; 0]);
     }
 }

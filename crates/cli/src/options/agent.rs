@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::stack::GivenStack;
+use super::stack::PlacedStack;
+use super::values::parse_seconds;
 
 /// Whose key this program shows.
 #[derive(Args, Debug)]
@@ -123,7 +124,7 @@ pub(crate) struct DefinitionOptions {
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     #[command(flatten)]
-    pub(crate) stack: GivenStack,
+    pub(crate) stack: PlacedStack,
     /// Read packets from a file in the agent's folder (several)
     #[arg(short = 'r', long = "read", value_name = "FILE")]
     pub(crate) read: Vec<String>,
@@ -138,7 +139,7 @@ pub(crate) struct WatchOptions {
     /// The stack's name
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Seconds between two counts
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    /// Time between two counts
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_seconds)]
     pub(crate) every: u64,
 }

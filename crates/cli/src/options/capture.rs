@@ -8,21 +8,21 @@ use flowgauge_wire::Nanos;
 
 use super::chunks::CutoffOptions;
 use super::shared::{BoundOptions, CommonOptions, InputOptions};
-use super::values::{parse_file_size, parse_positive, parse_size};
+use super::values::{parse_duration, parse_file_size, parse_positive, parse_seconds, parse_size};
 
 /// `capture`
 #[derive(Args, Debug, Default)]
 #[command(
     group = clap::ArgGroup::new("ring").multiple(true),
     mut_arg("cutoff", |arg| arg.help(
-        "Write only packets with the first BYTES of each stream (units K, M, G), and those that begin or end connections"
+        "Write only packets with the first bytes of each stream, and those that begin or end connections"
     )),
     mut_arg("max_flows", |arg| arg.help(
         "With a cutoff: maximum number of tracked flows; beyond it, the longest idle is evicted, and its later packets \
          start a new stream"
     )),
     mut_arg("memory", |arg| arg.help(
-        "With a cutoff: memory for tracked flows and fragments (units K, M, G); at least 1M per worker"
+        "With a cutoff: memory for tracked flows and fragments; at least 1M per worker"
     )),
 )]
 pub(crate) struct CaptureOptions {
@@ -34,15 +34,15 @@ pub(crate) struct CaptureOptions {
     pub(crate) bounds: BoundOptions,
     #[command(flatten)]
     pub(crate) files: WriteOptions,
-    /// Ring of files: keep the packets of the last SECONDS
-    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["rotate_seconds", "file_size"], group = "ring", value_parser = parse_positive::<u64>)]
-    pub(crate) ring_seconds: Option<u64>,
-    /// Ring of files: keep at most SIZE bytes on disk (units K, M, G)
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with_all = ["rotate_seconds", "file_size"], group = "ring")]
-    pub(crate) ring_bytes: Option<u64>,
-    /// With a ring: SIGUSR2 preserves its content and the packets of the next SECONDS
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "ring")]
-    pub(crate) ring_after: u64,
+    /// Ring of files: keep the packets of the last DURATION
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with_all = ["rotate_time", "rotate_size"], group = "ring")]
+    pub(crate) ring_time: Option<Nanos>,
+    /// Ring of files: keep at most SIZE on disk
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with_all = ["rotate_time", "rotate_size"], group = "ring")]
+    pub(crate) ring_size: Option<u64>,
+    /// With a ring: SIGUSR2 preserves its content and the packets of the next DURATION
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "ring")]
+    pub(crate) ring_after: Option<Nanos>,
     /// Write each packet immediately, without buffering
     #[arg(short = 'U', long = "packet-buffered")]
     pub(crate) packet_buffered: bool,
@@ -59,14 +59,14 @@ pub(crate) struct CaptureOptions {
 impl CaptureOptions {
     /// The ring that was asked for, if one was.
     pub(crate) fn ring_limits(&self) -> Option<RingLimits> {
-        if self.ring_seconds.is_none() && self.ring_bytes.is_none() {
+        if self.ring_time.is_none() && self.ring_size.is_none() {
             return None;
         }
         Some(RingLimits {
-            files: self.files.file_count.map(|files| files as usize),
-            bytes: self.ring_bytes,
-            duration: self.ring_seconds.map(Nanos::from_secs),
-            after: Nanos::from_secs(self.ring_after),
+            files: self.files.rotate_files.map(|files| files as usize),
+            bytes: self.ring_size,
+            duration: self.ring_time,
+            after: self.ring_after.unwrap_or_default(),
         })
     }
 }
@@ -80,15 +80,15 @@ pub(crate) struct WriteOptions {
     /// File format [default: by file name, else pcapng for several interfaces]
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) format: Option<CaptureFormat>,
-    /// Start a new file when one reaches SIZE million bytes (units K, M, G, KiB, MiB, GiB)
-    #[arg(short = 'C', long = "file-size", value_name = "SIZE", value_parser = parse_file_size)]
-    pub(crate) file_size: Option<u64>,
-    /// Start a new file every SECONDS
-    #[arg(short = 'G', long = "rotate-seconds", value_name = "SECONDS", value_parser = parse_positive::<u64>)]
-    pub(crate) rotate_seconds: Option<u64>,
+    /// Start a new file when one reaches SIZE; a bare number is millions of bytes, as in tcpdump
+    #[arg(short = 'C', long, value_name = "SIZE", value_parser = parse_file_size)]
+    pub(crate) rotate_size: Option<u64>,
+    /// Start a new file every DURATION
+    #[arg(short = 'G', long, value_name = "DURATION", value_parser = parse_seconds)]
+    pub(crate) rotate_time: Option<u64>,
     /// With -C: keep FILES files and overwrite the oldest; with -G: stop after FILES; with a ring: keep at most FILES
-    #[arg(short = 'W', long = "file-count", value_name = "FILES", value_parser = parse_positive::<u32>)]
-    pub(crate) file_count: Option<u32>,
+    #[arg(short = 'W', long, value_name = "FILES", value_parser = parse_positive::<u32>)]
+    pub(crate) rotate_files: Option<u32>,
 }
 
 /// Capture file formats.

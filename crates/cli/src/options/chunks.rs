@@ -5,7 +5,7 @@ use clap::Args;
 use flowgauge_kit::chunks::{CUTOFF_CLIENT, CUTOFF_SERVER};
 use flowgauge_stack::{OptionInfo, OptionValue, Setting, Settings};
 
-use super::passed::{lines, passed, setting};
+use super::passed::{lines, passed, rare, setting};
 use super::values::read_option;
 use crate::failure::Failure;
 
@@ -24,24 +24,27 @@ pub(crate) struct ChunkOptions {
 passed! {
     /// How chunks are made and what is lost first.
     DeliveryOptions of "streams" {
-        priority: lines,
-        chunk,
-        overlap,
-        flush_timeout,
-        base_threshold,
-        overload_cutoff,
+        priority: |arg| rare(lines(arg)),
+        chunk: rare,
+        overlap: rare,
+        flush_timeout: rare,
+        base_threshold: rare,
+        overload_cutoff: rare,
         counters: |arg| arg.conflicts_with_all(["count", "gaps"]),
     }
 }
 
 passed! {
     /// How bytes are put in order.
-    OrderOptions of "streams" { mode, policy: |arg| arg.conflicts_with("overlap_policy") }
+    OrderOptions of "streams" {
+        mode: rare,
+        policy: |arg| rare(arg.conflicts_with("overlap_policy")),
+    }
 }
 
 passed! {
     /// How much of streams.
-    StreamCutoffs of "streams" { cutoff, cutoff_class: lines }
+    StreamCutoffs of "streams" { cutoff, cutoff_class: |arg| rare(lines(arg)) }
 }
 
 /// How much of which stream.
@@ -51,7 +54,7 @@ pub(crate) struct CutoffOptions {
     streams: StreamCutoffs,
     /// Cutoff of one direction, before --cutoff: client:10K (what the initiator sends) or server:1M;
     /// may be repeated
-    #[arg(long, value_name = "SIDE:BYTES", value_parser = parse_direction)]
+    #[arg(long, value_name = "SIDE:SIZE", value_parser = parse_direction, hide_short_help = true)]
     cutoff_direction: Vec<Setting>,
 }
 
@@ -79,7 +82,7 @@ fn parse_direction(text: &str) -> Result<Setting, String> {
     static SIDES: [(&str, OptionInfo); 2] = [("client", CUTOFF_CLIENT), ("server", CUTOFF_SERVER)];
     let (side, bytes) = text
         .split_once(':')
-        .ok_or("write client:BYTES or server:BYTES")?;
+        .ok_or("write client:SIZE or server:SIZE")?;
     let (_, option) = SIDES
         .iter()
         .find(|(name, _)| *name == side)

@@ -98,7 +98,7 @@ pub(crate) struct IssueOptions {
     pub(crate) issuer: String,
     #[command(flatten)]
     pub(crate) limits: LimitOptions,
-    /// When it ends: 2026-12-01, 2026-12-01T18:00:00Z, 12h, 30d, or never
+    /// When it expires: 2026-12-01, 2026-12-01T18:00:00Z, 12h, 30d, or never
     #[arg(long, value_name = "DATE", default_value = "30d")]
     pub(crate) expires: String,
     /// Write it to a new file [default: standard output]
@@ -116,7 +116,7 @@ pub(crate) struct AttenuateOptions {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) limits: LimitOptions,
-    /// When it ends, if earlier
+    /// When it expires, if earlier
     #[arg(long, value_name = "DATE")]
     pub(crate) expires: Option<String>,
     /// Let nobody narrow it further

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use flowgauge_generate::Config;
+use flowgauge_wire::Nanos;
 
-use super::values::{parse_positive, share};
+use super::values::{parse_duration, parse_positive, share};
 
 /// `generate`
 #[derive(Args, Debug)]
@@ -42,8 +43,8 @@ pub(crate) struct GenerateOptions {
     #[arg(long, value_name = "N", conflicts_with_all = ["scale", "flows"], value_parser = parse_positive::<u64>)]
     pub(crate) packets: Option<u64>,
     /// Length of the trace
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
-    pub(crate) duration: Option<f64>,
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = parse_duration)]
+    pub(crate) duration: Option<Nanos>,
     /// Ground truth with totals only, without streams
     #[arg(long)]
     pub(crate) summary: bool,

@@ -40,9 +40,9 @@ pub(crate) struct AddKeyOptions {
     /// Host name or address of the machine (several)
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Vec<String>,
-    /// Days for which the certificate is valid
-    #[arg(long, value_name = "DAYS", default_value_t = 730, value_parser = clap::value_parser!(u32).range(1..=3650))]
-    pub(crate) days: u32,
+    /// When it expires: 2026-12-01, 2026-12-01T18:00:00Z, 12h or 30d
+    #[arg(long, value_name = "DATE", default_value = "730d")]
+    pub(crate) expires: String,
     #[command(flatten)]
     pub(crate) folder: FolderOptions,
 }

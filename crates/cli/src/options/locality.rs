@@ -29,8 +29,8 @@ pub(crate) struct LocalityRunOptions {
     /// Packets that are gathered before they are delivered
     #[arg(long, value_name = "PACKETS", default_value_t = DEFAULT_PACKETS, value_parser = packets)]
     pub(crate) buffer: usize,
-    /// Deliver what was gathered when its first packet is so old (units us, ms, s); "none" waits for a full buffer
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = checked_timeout)]
+    /// Deliver what was gathered when its first packet is so old; "none" waits for a full buffer
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = checked_timeout)]
     pub(crate) timeout: String,
     #[command(flatten)]
     pub(crate) class: ClassOptions,

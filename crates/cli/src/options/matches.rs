@@ -6,15 +6,16 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::chunks::{CutoffOptions, OrderOptions};
-use super::passed::passed;
-use super::shared::{EngineOptions, InputOptions, OutputOptions, PresetOptions};
+use super::passed::{passed, rare};
+use super::shared::{EngineOptions, InputOptions, OutputOptions, PresetOptions, SelectOptions};
 
 /// `match`
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("what").required(true).multiple(true),
-    mut_arg("cutoff", |arg| arg.help("Search only the first bytes of each stream (units K, M, G)")),
-    after_help = "A pattern is a line: literal bytes; \"text |0d 0a|\" in quotation marks, with bytes in hexadecimal; \
+    mut_arg("cutoff", |arg| arg.help("Search only the first bytes of each stream")),
+    after_help = "Example: flowgauge match -r capture.pcap -e '/passw(or)?d=/i' tcp port 80",
+    after_long_help = "A pattern is a line: literal bytes; \"text |0d 0a|\" in quotation marks, with bytes in hexadecimal; \
                   content:\"text\"; nocase; offset:4; depth:20; msg:\"name\"; sid:7 \
                   as in\nSnort's rules; or /expression/imsx. Lines with # and empty lines are ignored.\n\n\
                   Example: flowgauge match -r capture.pcap -e '/passw(or)?d=/i' tcp port 80"
@@ -32,6 +33,8 @@ pub(crate) struct MatchOptions {
     pub(crate) input: InputOptions,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+    #[command(flatten)]
+    pub(crate) select: SelectOptions,
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
     #[command(flatten)]
@@ -63,7 +66,7 @@ passed! {
     SearchOptions of "match" {
         fixed: |arg| arg.long("fixed-strings"),
         ignore_case,
-        matcher,
+        matcher: rare,
     }
 }
 

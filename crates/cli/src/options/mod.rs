@@ -10,6 +10,8 @@ mod chunks;
 mod credential;
 mod element;
 mod generate;
+#[cfg(test)]
+mod grammar;
 mod keys;
 mod locality;
 mod log;
@@ -44,10 +46,10 @@ pub(crate) use keys::{KeysCommand, KeysOptions};
 pub(crate) use locality::{
     ClassOptions, LocalityCommand, LocalityOptions, LocalityRunOptions, LocalitySortOptions,
 };
-pub(crate) use log::{LogFormat, LogOptions};
+pub(crate) use log::LogOptions;
 pub(crate) use loss::LossOptions;
 pub(crate) use matches::{MatchOptions, PatternOptions};
-use passed::passed;
+use passed::{passed, rare};
 pub(crate) use replay::{ReplayOptions, Speed};
 pub(crate) use rmon::{
     DEFAULT_MASTER, RmonCommand, RmonOptions, RmonServeOptions, RmonShowOptions, RmonTable,
@@ -57,14 +59,15 @@ pub(crate) use sensor::{
     SensorOptions, SensorRunOptions, StatusOptions,
 };
 pub(crate) use shared::{
-    BoundOptions, CommonOptions, EngineOptions, InputOptions, Offload, OutputOptions,
-    PresetOptions, RecordOptions,
+    BoundOptions, CommonOptions, DestinationOptions, EngineOptions, InputOptions, Offload,
+    OutputOptions, PresetOptions, RecordFormat, RecordOptions, SelectOptions,
 };
 pub(crate) use stack::{
     BenchOptions, FormatOptions, GivenStack, ListOptions, RunOptions, ShowOptions, StackCommand,
     StackOptions,
 };
 use values::parse_positive;
+pub(crate) use values::words;
 
 use crate::failure::Failure;
 
@@ -76,7 +79,8 @@ use crate::failure::Failure;
     arg_required_else_help = true,
     subcommand_required = true,
     max_term_width = 100,
-    after_help = "Exit codes: 0 success, 1 failed on the way (also a damaged capture, after all that \
+    after_help = "Example: flowgauge flows -r capture.pcap tcp port 443",
+    after_long_help = "Exit codes: 0 success, 1 failed on the way (also a damaged capture, after all that \
                   was readable),\n2 bad usage, filter, file or interface, 3 packets were dropped and \
                   --fail-on-drop was given.\n\nExample: flowgauge flows -r capture.pcap tcp port 443"
 )]
@@ -140,6 +144,12 @@ pub(crate) enum Command {
     Credential(Called<CredentialOptions>),
     /// Check what this machine can do, and recommend changes
     Doctor(Called<DoctorOptions>),
+    /// List the fields of records, with their meaning and their names in Zeek's and Suricata's logs
+    Fields(Called<FieldsOptions>),
+    /// Print the completions of a shell
+    Completions(Called<CompletionsOptions>),
+    /// Print the manual page of a command, or write those of all
+    Man(Called<ManOptions>),
 }
 
 impl Command {
@@ -155,8 +165,11 @@ impl Command {
     }
 
     /// How records are written, of commands that write records.
-    pub(crate) fn output(&self) -> Option<&OutputOptions> {
+    pub(crate) fn output(&self) -> Option<&DestinationOptions> {
         match self {
+            Command::Log(options) => Some(&options.output),
+            Command::Doctor(options) => Some(&options.output),
+            Command::Fields(options) => Some(&options.output),
             Command::Flows(options) => Some(&options.output),
             Command::Streams(options) => Some(&options.output),
             Command::Match(options) => Some(&options.output),
@@ -177,9 +190,13 @@ impl Command {
     /// Whether standard output is where results go.
     pub(crate) fn writes_standard_output(&self) -> bool {
         let write = match self {
-            Command::Credential(_) | Command::Doctor(_) | Command::Keys(_) | Command::Mapi(_) => {
-                return true;
-            }
+            Command::Credential(_)
+            | Command::Keys(_)
+            | Command::Mapi(_)
+            | Command::Completions(_)
+            | Command::Man(_) => return true,
+            Command::Fields(options) => options.output.write.as_deref(),
+            Command::Doctor(options) => options.output.write.as_deref(),
             Command::Sensor(options) => return options.command.writes_standard_output(),
             Command::Rmon(options) if options.command.is_none() => return false,
             Command::Streams(options) if options.files_are_all() => return false,
@@ -204,6 +221,17 @@ impl Command {
         write.is_none_or(|path| path == "-")
     }
 
+    /// Keys of components that name none.
+    pub(crate) fn identity(&self) -> Option<&IdentityOptions> {
+        match self {
+            Command::Stack(options) => match &options.command {
+                StackCommand::Run(options) => Some(&options.identity),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// The folder that the process is kept to, if it is.
     pub(crate) fn folder(&self) -> Option<&Path> {
         match self {
@@ -222,7 +250,7 @@ impl Command {
             Command::Streams(options) => (&options.input, &options.output.write),
             Command::Match(options) => (&options.input, &options.output.write),
             Command::Packets(options) => (&options.input, &options.output.write),
-            Command::Log(options) => (&options.input, &options.write),
+            Command::Log(options) => (&options.input, &options.output.write),
             Command::Report(options) => (&options.input, &options.write),
             Command::Capture(options) => (&options.input, &options.files.write),
             Command::Anonymize(options) => (&options.input, &options.files.write),
@@ -244,7 +272,10 @@ impl Command {
             | Command::Locality(_)
             | Command::Keys(_)
             | Command::Credential(_)
-            | Command::Doctor(_) => return None,
+            | Command::Doctor(_)
+            | Command::Fields(_)
+            | Command::Completions(_)
+            | Command::Man(_) => return None,
         };
         Some((input, output.as_deref()))
     }
@@ -257,6 +288,8 @@ pub(crate) struct FlowsOptions {
     pub(crate) input: InputOptions,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+    #[command(flatten)]
+    pub(crate) select: SelectOptions,
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
     #[command(flatten)]
@@ -273,8 +306,8 @@ passed! {
     /// What is spoken in flows.
     ClassifyOptions of "flows" under "Classification" {
         classify,
-        applications: |arg| arg.requires("classify"),
-        ndpi: |arg| arg.requires("classify"),
+        applications: |arg| rare(arg.requires("classify")),
+        ndpi: |arg| rare(arg.requires("classify")),
     }
 }
 
@@ -308,6 +341,8 @@ pub(crate) struct StreamsOptions {
     #[command(flatten)]
     pub(crate) output: OutputOptions,
     #[command(flatten)]
+    pub(crate) select: SelectOptions,
+    #[command(flatten)]
     pub(crate) engine: EngineOptions,
     #[command(flatten)]
     pub(crate) preset: PresetOptions,
@@ -322,7 +357,9 @@ impl StreamsOptions {
             && !written.flag("gaps")
             && !written.flag("hash")
             && !self.chunks.delivery.flag("counters")
-            && !self.output.names_a_format()
+            && self.select.is_all()
+            && self.output.format().is_none()
+            && self.output.write.is_none()
     }
 }
 
@@ -375,6 +412,8 @@ pub(crate) struct PacketsOptions {
     pub(crate) input: InputOptions,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+    #[command(flatten)]
+    pub(crate) select: SelectOptions,
     /// Also print the link layer: Ethernet addresses and EtherType
     #[arg(short = 'e', long = "link")]
     pub(crate) link: bool,
@@ -392,12 +431,40 @@ pub(crate) struct PacketsOptions {
 /// `doctor`
 #[derive(Args, Debug)]
 pub(crate) struct DoctorOptions {
-    /// Write JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: DestinationOptions,
     /// Check only this interface (several)
     #[arg(short = 'i', long = "interface", value_name = "IFACE")]
     pub(crate) interface: Vec<String>,
+}
+
+/// `fields`
+#[derive(Args, Debug)]
+pub(crate) struct FieldsOptions {
+    /// The fields of this kind of records [default: list the kinds]
+    #[arg(value_name = "KIND")]
+    pub(crate) kind: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: DestinationOptions,
+}
+
+/// `completions`
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsOptions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// `man`
+#[derive(Args, Debug)]
+pub(crate) struct ManOptions {
+    /// The command, as "stack run" [default: flowgauge itself]
+    #[arg(value_name = "COMMAND", conflicts_with = "all")]
+    pub(crate) command: Vec<String>,
+    /// Write the pages of all commands into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) all: Option<PathBuf>,
 }
 
 #[cfg(test)]

@@ -101,6 +101,11 @@ pub(super) fn setting(option: &'static OptionInfo, value: OptionValue) -> Settin
     }
 }
 
+/// For an option that `-h` leaves to `--help`.
+pub(super) fn rare(arg: Arg) -> Arg {
+    arg.hide_short_help(true)
+}
+
 /// For an option that may be given several times, each a line of its value.
 pub(super) fn lines(arg: Arg) -> Arg {
     arg.action(ArgAction::Append).allow_hyphen_values(true)
@@ -128,8 +133,8 @@ fn argument(option: &'static OptionInfo) -> Arg {
     arg.value_name(match option.kind {
         OptionKind::Integer { .. } => "N",
         OptionKind::Number { .. } => "NUMBER",
-        OptionKind::Duration => "TIME",
-        OptionKind::Size => "BYTES",
+        OptionKind::Duration => "DURATION",
+        OptionKind::Size => "SIZE",
         OptionKind::Choice(_) => "WORD",
         OptionKind::WordOrFile => "NAME|FILE",
         OptionKind::InputFile => "FILE",
@@ -145,11 +150,6 @@ fn help(option: &OptionInfo) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_ascii_uppercase());
     let mut help: String = first.into_iter().chain(letters).collect();
-    help += match option.kind {
-        OptionKind::Duration => " (seconds, or with a unit: 500ms, 2m)",
-        OptionKind::Size => " (units k, M, G)",
-        _ => "",
-    };
     if let Some(default) = option.default.filter(|_| option.kind != OptionKind::Flag) {
         help += &format!(" [default: {default}]");
     }

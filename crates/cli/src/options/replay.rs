@@ -13,7 +13,7 @@ pub(crate) struct ReplayOptions {
     #[arg(short = 'r', long = "read", value_name = "FILE...", required = true)]
     pub(crate) read: Vec<OsString>,
     /// Onto this interface
-    #[arg(short = 'i', long = "interface", value_name = "INTERFACE")]
+    #[arg(short = 'i', long = "interface", value_name = "IFACE")]
     pub(crate) interface: String,
     /// As if the interface had received the packets: nothing is sent (needs CAP_BPF)
     #[arg(long)]

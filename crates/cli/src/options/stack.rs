@@ -1,16 +1,18 @@
 //! `stack`
 
 use core::ops::Deref;
+use core::time::Duration;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use flowgauge_wire::Nanos;
 
 use crate::failure::Failure;
 
-use super::agent::{AdminOptions, AgentOptions};
+use super::agent::{AdminCommand, AdminOptions, AgentOptions, IdentityOptions};
 use super::shared::{CommonOptions, InputOptions, OutputOptions};
-use super::values::parse_positive;
+use super::values::{parse_duration, parse_positive};
 
 /// `stack`
 #[derive(Args, Debug)]
@@ -82,7 +84,7 @@ impl GivenStack {
 #[derive(Args, Debug)]
 pub(crate) struct PlacedStack {
     /// The stack's file, unless -f or -e gives the stack
-    #[arg(value_name = "STACK")]
+    #[arg(value_name = "FILE")]
     word: Option<PathBuf>,
     #[command(flatten)]
     given: GivenStack,
@@ -90,7 +92,7 @@ pub(crate) struct PlacedStack {
 
 impl PlacedStack {
     /// Finds out what the first word is: the stack's file, or one of those that follow.
-    fn settle(&mut self, rest: Option<&mut Vec<OsString>>) -> Result<(), Failure> {
+    pub(super) fn settle(&mut self, rest: Option<&mut Vec<OsString>>) -> Result<(), Failure> {
         let is_given = self.given.file.is_some() || self.given.expression.is_some();
         match (self.word.take(), is_given, rest) {
             (None, true, _) => Ok(()),
@@ -131,7 +133,13 @@ impl StackCommand {
             StackCommand::Show(options) => options.stack.settle(Some(&mut options.input.rest)),
             StackCommand::Run(options) => options.stack.settle(Some(&mut options.input.rest)),
             StackCommand::Bench(options) => options.stack.settle(None),
-            StackCommand::List(_) | StackCommand::Agent(_) | StackCommand::Admin(_) => Ok(()),
+            StackCommand::Admin(options) => match &mut options.command {
+                AdminCommand::Start(options) | AdminCommand::Configure(options) => {
+                    options.stack.settle(None)
+                }
+                _ => Ok(()),
+            },
+            StackCommand::List(_) | StackCommand::Agent(_) => Ok(()),
         }
     }
 }
@@ -171,18 +179,25 @@ pub(crate) struct ShowOptions {
 /// How often is said what runs.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct WatchOption {
-    /// Print component counters and results every SECONDS, on standard error (`stack show`: in the graph)
-    /// [default without a number: 1]
+    /// Print component counters and results at this interval, on standard error (`stack show`: in the graph)
+    /// [default: 1s]
     #[arg(
         id = "watch",
         long,
-        value_name = "SECONDS",
+        value_name = "DURATION",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "1",
-        value_parser = clap::value_parser!(u64).range(1..=86_400)
+        default_missing_value = "1s",
+        value_parser = parse_duration
     )]
-    pub(crate) seconds: Option<u64>,
+    every: Option<Nanos>,
+}
+
+impl WatchOption {
+    /// How often, if at all.
+    pub(crate) fn every(self) -> Option<Duration> {
+        self.every.map(|every| Duration::from_nanos(every.0))
+    }
 }
 
 /// `stack bench`
@@ -214,6 +229,9 @@ pub(crate) struct RunOptions {
     /// Confine all files, named on the command line and in the stack, to this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
+    /// Of components that send or receive and name no keys of their own.
+    #[command(flatten, next_help_heading = "Links")]
+    pub(crate) identity: IdentityOptions,
     #[command(flatten)]
     pub(crate) input: InputOptions,
     #[command(flatten)]

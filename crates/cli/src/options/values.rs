@@ -1,5 +1,6 @@
 //! What the values of options mean. Numbers, sizes and times are read as in stacks.
 
+use std::ffi::OsString;
 use std::str::FromStr;
 
 use flowgauge_kit::engine::{OTHER_IDLE, TCP_IDLE, UDP_IDLE};
@@ -7,6 +8,30 @@ use flowgauge_stack::{OptionInfo, OptionKind, OptionValue, Settings};
 use flowgauge_wire::Nanos;
 
 use super::passed::setting;
+
+/// Options whose value may be left out. It is joined to the name by an equals sign, as what follows may be a filter.
+pub(super) const OPTIONAL: [&str; 2] = ["--dedup", "--watch"];
+
+/// The words of a command line, with `--dedup 5ms` as `--dedup=5ms`.
+pub(crate) fn words(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = Vec::new();
+    let mut is_over = false;
+    for word in given {
+        is_over |= word == "--";
+        let is_span = || word.to_str().is_some_and(|it| parse_duration(it).is_ok());
+        let before = words
+            .last_mut()
+            .filter(|it| OPTIONAL.iter().any(|name| it.as_os_str() == *name));
+        match before.filter(|_| !is_over && is_span()) {
+            Some(before) => {
+                before.push("=");
+                before.push(word);
+            }
+            None => words.push(word),
+        }
+    }
+    words
+}
 
 /// A value as in stacks; a time is more than zero.
 pub(super) fn read_option(kind: OptionKind, text: &str) -> Result<OptionValue, String> {
@@ -35,7 +60,9 @@ pub(super) fn parse_idle_timeouts(text: &str) -> Result<Settings, String> {
         }
         if timeouts.len() == before {
             let name = name.unwrap_or_default();
-            return Err(format!("\"{name}\" is none of tcp, udp, other"));
+            return Err(format!(
+                "unknown protocol \"{name}\" (expected tcp, udp or other)"
+            ));
         }
     }
     // The last of several counts.
@@ -51,9 +78,19 @@ pub(super) fn parse_duration(text: &str) -> Result<Nanos, String> {
     }
 }
 
-/// A whole number.
-pub(super) fn parse_whole<N: FromStr>(text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| not_whole(text, "whole number"))
+/// A point in time.
+pub(super) fn parse_time(text: &str) -> Result<Nanos, String> {
+    let time = flowgauge_components::time(text).map(Nanos);
+    time.ok_or_else(|| format!("\"{text}\" is not a time, such as \"2026-11-22 10:30:00\" (UTC)"))
+}
+
+/// A time span of whole seconds.
+pub(super) fn parse_seconds(text: &str) -> Result<u64, String> {
+    let nanos = parse_duration(text)?.0;
+    match nanos % 1_000_000_000 {
+        0 => Ok(nanos / 1_000_000_000),
+        _ => Err(format!("{text} is not a whole number of seconds")),
+    }
 }
 
 /// Why a text is not what a number is read from.
@@ -73,21 +110,44 @@ pub(super) fn parse_positive<N: FromStr + Default + PartialEq>(text: &str) -> Re
     }
 }
 
+/// Bytes, or nothing; k, M, G and T are powers of 1024.
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    match OptionKind::Size.read(text)? {
+        OptionValue::Size(bytes) => Ok(bytes),
+        other => Err(format!("{other} is not a number of bytes")),
+    }
+}
+
 /// Bytes; k, M, G and T are powers of 1024.
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
-    match OptionKind::Size.read(text)? {
-        OptionValue::Size(0) => Err("must be more than zero".to_owned()),
-        OptionValue::Size(bytes) => Ok(bytes),
-        other => Err(format!("{other} is no number of bytes")),
+    match parse_bytes(text)? {
+        0 => Err("must be more than zero".to_owned()),
+        bytes => Ok(bytes),
     }
+}
+
+/// Bytes of a packet: 0 is all of them.
+pub(super) fn parse_snapshot_length(text: &str) -> Result<u32, String> {
+    let bytes = parse_bytes(text)?;
+    u32::try_from(bytes).map_err(|_| format!("{text} is too large"))
 }
 
 /// As tcpdump's -C: millions of bytes, or a number with a unit.
 pub(super) fn parse_file_size(text: &str) -> Result<u64, String> {
+    bare_in(1_000_000, text)
+}
+
+/// As tcpdump's -B: KiB, or a number with a unit.
+pub(super) fn parse_buffer_size(text: &str) -> Result<u64, String> {
+    bare_in(1024, text)
+}
+
+/// Bytes: a bare number counts units of so many.
+fn bare_in(unit: u64, text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     match text.ends_with(|letter: char| letter.is_ascii_digit()) {
         true => bytes
-            .checked_mul(1_000_000)
+            .checked_mul(unit)
             .ok_or_else(|| format!("{text} is too large")),
         false => Ok(bytes),
     }
@@ -122,6 +182,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn values_that_may_be_left_out_follow_their_option() {
+        for (given, read) in [
+            ("flows --dedup 5ms tcp", "flows --dedup=5ms tcp"),
+            ("flows --dedup tcp", "flows --dedup tcp"),
+            ("flows --dedup=1s 5ms", "flows --dedup=1s 5ms"),
+            ("locality -- x --watch 5", "locality -- x --watch 5"),
+        ] {
+            let words = words(given.split(' ').map(OsString::from));
+            let read: Vec<&str> = read.split(' ').collect();
+            assert_eq!(words, read, "{given}");
+        }
+    }
+
+    #[test]
     fn idle_timeouts() {
         let read = |text| {
             let timeouts = parse_idle_timeouts(text)?;
@@ -148,8 +222,28 @@ mod tests {
         assert_eq!(parse_duration("100ms"), Ok(Nanos::from_millis(100)));
         assert_eq!(parse_duration("50us"), Ok(Nanos(50_000)));
         assert_eq!(parse_duration("2"), Ok(Nanos::from_secs(2)));
+        assert_eq!(parse_seconds("2m"), Ok(120));
+        assert!(parse_seconds("1500ms").is_err());
         for wrong in ["", "-1", "1 week", "ms", "0"] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn points_in_time() {
+        // date -u -d '2026-11-22 10:30' +%s
+        let time = Ok(Nanos::from_secs(1_795_343_400));
+        for text in [
+            "2026-11-22 10:30",
+            "2026-11-22T10:30:00Z",
+            "2026-11-22 10:30:00.0",
+            "1795343400",
+        ] {
+            assert_eq!(parse_time(text), time, "{text}");
+        }
+        assert_eq!(parse_time("1970-01-02"), Ok(Nanos::from_secs(86_400)));
+        for wrong in ["", "10:30", "2026-13-01", "yesterday"] {
+            assert!(parse_time(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -160,6 +254,11 @@ mod tests {
         assert_eq!(parse_file_size("2"), Ok(2_000_000));
         assert_eq!(parse_file_size("2KiB"), Ok(2048));
         assert!(parse_size("0").is_err());
+        assert_eq!(parse_buffer_size("2"), Ok(2048));
+        assert_eq!(parse_buffer_size("2M"), Ok(2 << 20));
+        assert_eq!(parse_snapshot_length("0"), Ok(0));
+        assert_eq!(parse_snapshot_length("64k"), Ok(65_536));
+        assert!(parse_snapshot_length("4G").is_err());
         assert!(parse_size("1Q").is_err());
         assert!(parse_size("99999999999T").is_err());
         assert_eq!(parse_size("8388607T"), Ok(8_388_607 << 40));

@@ -1,6 +1,5 @@
 //! `flowgauge stack run`
 
-use core::time::Duration;
 use std::path::Path;
 
 use flowgauge_record::RecordWriter;
@@ -13,7 +12,7 @@ use super::watch::{WatchOptions, WatchStyle};
 use crate::confinement;
 use crate::failure::{self, Failure};
 use crate::input;
-use crate::options::{InputOptions, RunOptions};
+use crate::options::{InputOptions, RecordFormat, RunOptions};
 use crate::say::say;
 use crate::sinks;
 
@@ -37,11 +36,11 @@ pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
     let is_taken = options.output.write.is_none() && writes(&program.stacks, "-");
     let output = (!is_taken).then(|| sinks::open(&options.output, RESULT_SCHEMA));
     let output = output.transpose()?;
-    let watch = options.watch.seconds.map(|seconds| WatchOptions {
-        every: Duration::from_secs(seconds),
-        style: match options.output.json {
-            true => WatchStyle::Json,
-            false => WatchStyle::Lines,
+    let watch = options.watch.every().map(|every| WatchOptions {
+        every,
+        style: match options.output.format() {
+            Some(RecordFormat::Json) => WatchStyle::Json,
+            _ => WatchStyle::Lines,
         },
     });
     let file = options.stack.file.as_deref();

@@ -1,6 +1,5 @@
 //! `flowgauge stack show`
 
-use core::time::Duration;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
     let input = &options.input;
     let mut program = read::program(read::given(&options.stack)?)?;
     let runs = !input.read.is_empty() || !input.interface.is_empty();
-    if runs || options.watch.seconds.is_some() {
+    if runs || options.watch.every().is_some() {
         return run_and_show(program, options, input);
     }
     if !input.rest.is_empty() || !input.filter.is_empty() {
@@ -59,8 +58,8 @@ fn run_and_show(
 ) -> Result<(), Failure> {
     refuse_overwriting(input, &program.stacks)?;
     let on_error = writes(&program.stacks, "-");
-    let watch = options.watch.seconds.map(|seconds| WatchOptions {
-        every: Duration::from_secs(seconds),
+    let watch = options.watch.every().map(|every| WatchOptions {
+        every,
         style: WatchStyle::Graph { on_error },
     });
     let mut running = Running::begin(program, input, &options.common, watch, Origin::Stack)?;

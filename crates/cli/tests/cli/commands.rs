@@ -100,9 +100,17 @@ fn aggregation_adds_up_to_the_flows() {
         2,
         &[
             "no field \"colour\" to group by",
-            "hint: the fields are src_ip, src_port",
+            "hint: \"flowgauge fields\" lists the fields of records",
         ],
     );
+    for option in [["--by", "dst_prt"], ["--sum", "dst_bites"]] {
+        let words = ["flows", "-r", text(&trace), "--by", "src_ip"];
+        let words = match option[0] {
+            "--by" => &words[..3],
+            _ => &words[..],
+        };
+        fails(&[words, &option].concat(), 2, &["hint: did you mean dst_"]);
+    }
 }
 
 #[test]
@@ -233,12 +241,12 @@ fn bad_use_is_told_with_a_hint() {
     fails(
         &["flows", "-r", trace, "--idle-timeout", "sctp=1"],
         2,
-        &["none of tcp, udp, other"],
+        &["(expected tcp, udp or other)"],
     );
     fails(
         &["generate", "-w", "x", "--preset", "none"],
         2,
-        &["no preset", "hint: the presets"],
+        &["no preset", "hint: there are mix, "],
     );
     fails(&["capture", "-r", trace], 2, &["nowhere to write to"]);
     fails(&[], 2, &["Usage: flowgauge"]);

@@ -42,6 +42,7 @@ mod nids;
 mod packets;
 mod protocol_stacks;
 mod rmon;
+mod select;
 mod sensor;
 mod sharing;
 mod stack;

@@ -182,7 +182,7 @@ fn a_signal_preserves_the_ring() {
         "-",
         "-w",
         text(&ring),
-        "--ring-bytes",
+        "--ring-size",
         "1G",
         "--ring-after",
         "1000",

@@ -110,8 +110,9 @@ impl Literal {
     }
 }
 
-/// Nanoseconds since 1970: a date with or without decimals, or seconds.
-fn time(text: &str) -> Option<u64> {
+/// Nanoseconds since 1970 of a time in UTC: `2026-11-22 10:30:00.5`, with a T or a Z as in RFC 3339, without the seconds
+/// or the time of day; or seconds since 1970.
+pub fn time(text: &str) -> Option<u64> {
     let bare = text.trim_end_matches('Z');
     let (whole, decimals) = bare.split_once('.').unwrap_or((bare, ""));
     match date(whole) {

@@ -259,7 +259,13 @@ fn a_matcher_says_which_field_is_missing() {
         error.contains("key: the records have no field colour"),
         "{error}"
     );
-    assert!(error.contains("hint: they have number, time"), "{error}");
+    assert!(
+        error.contains("hint: \"flowgauge fields\" lists"),
+        "{error}"
+    );
+    let error = program("[stack] packets matcher { key = \"src_ip, ip_di\" } discard");
+    let error = error.expect_err("no such field");
+    assert!(error.contains("hint: did you mean ip_id?"), "{error}");
 }
 
 /// A segment of the connection 192.0.2.1:4000 to 198.51.100.7:80, or back.

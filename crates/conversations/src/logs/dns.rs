@@ -18,7 +18,7 @@ pub(super) fn members(values: &Values<'_>) -> &'static [Member] {
     }
 }
 
-static DNS: &[Member] = members! {
+pub(super) static DNS: &[Member] = members! {
     "dns": object(ITSELF);
 };
 static MDNS: &[Member] = members! {

@@ -54,8 +54,31 @@ macro_rules! members {
 }
 pub(super) use members;
 
+/// The members of events of a kind, behind those of all.
+pub(super) fn members_of(kind: &str) -> &'static [Member] {
+    match kind {
+        "flow" => flow_members::FLOW,
+        "http" => HTTP,
+        "dns" => dns::DNS,
+        "tls" => TLS,
+        "quic" => super::members::QUIC,
+        "ssh" => super::members::SSH,
+        "smtp" => super::members::SMTP,
+        "ftp" => super::members::FTP,
+        "ftp_data" => super::members::FTP_DATA,
+        "dhcp" => super::members::DHCP,
+        "snmp" => super::members::SNMP,
+        "rpc" => super::members::RPC,
+        "ntp" => super::members::NTP,
+        "anomaly" => ANOMALY,
+        "statistics" => STATS,
+        "file" => FILE,
+        _ => &[],
+    }
+}
+
 /// What all lines begin with.
-static COMMON: &[Member] = members! {
+pub(super) static COMMON: &[Member] = members! {
     "timestamp": made(shown);
     // Numbers above 2^53 are not the same in every reader.
     "flow_id": made(|values| Cell::of(values.number(Name::flow_id), |id| Cell::Number(id >> 11)));
@@ -554,24 +577,9 @@ impl Lines {
     fn line(&mut self, record: &dyn AnyRecord, values: &Values<'_>, out: &mut Vec<u8>) {
         let kind = values.kind();
         let members = match kind {
-            "flow" => flow_members::FLOW,
-            "http" => HTTP,
             "dns" => dns::members(values),
-            "tls" => TLS,
             "quic" if values.is_reply() => super::members::QUIC_REPLY,
-            "quic" => super::members::QUIC,
-            "ssh" => super::members::SSH,
-            "smtp" => super::members::SMTP,
-            "ftp" => super::members::FTP,
-            "ftp_data" => super::members::FTP_DATA,
-            "dhcp" => super::members::DHCP,
-            "snmp" => super::members::SNMP,
-            "rpc" => super::members::RPC,
-            "ntp" => super::members::NTP,
-            "anomaly" => ANOMALY,
-            "statistics" => STATS,
-            "file" => FILE,
-            _ => &[],
+            kind => members_of(kind),
         };
         out.push(b'{');
         self.members(COMMON, values, out);

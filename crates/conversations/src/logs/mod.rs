@@ -1,6 +1,7 @@
 //! `logs`: records of many kinds in the formats of other systems.
 
 mod dns;
+mod elsewhere;
 mod eve;
 mod flow_members;
 mod members;
@@ -14,6 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+pub use elsewhere::names_elsewhere;
 use flowgauge_kit::engine::COMMUNITY_ID_SEED;
 use flowgauge_kit::file_name;
 use flowgauge_kit::writing::{Stop, account, begun, stop};

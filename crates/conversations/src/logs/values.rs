@@ -20,6 +20,13 @@ macro_rules! names {
         #[derive(Clone, Copy, Debug)]
         pub(crate) enum Name { $($name),* }
         static NAMES: &[&str] = &[$(stringify!($name)),*];
+
+        impl Name {
+            /// As the field is called.
+            pub(super) fn as_str(self) -> &'static str {
+                match self { $(Name::$name => stringify!($name),)* }
+            }
+        }
     };
 }
 names! {

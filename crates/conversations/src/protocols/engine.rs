@@ -8,6 +8,7 @@ use flowgauge_flow::FlowRecord;
 use flowgauge_kit::engine;
 use flowgauge_record::FlowRow;
 use flowgauge_record::event::{Carried, EventSchemas, Spoken, Vlans, schemas_of_events};
+use flowgauge_record::words::instead_of;
 use flowgauge_stack::engine::{Feed, Required, Step};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, ItemType, Items, Outlet, Output, Parallel,
@@ -244,9 +245,12 @@ fn wanted(settings: &Settings) -> Result<Vec<&'static ProtocolInfo>, SettingErro
     for name in text.split(',').map(str::trim) {
         let Some(protocol) = named(name) else {
             let all: Vec<&str> = ALL.iter().map(|protocol| protocol.name).collect();
-            let message = format!("\"{name}\" is no protocol that is known");
-            return Err(SettingError::of("protocols", message)
-                .with_hint(format!("there are: {}", all.join(", "))));
+            let message = format!("unknown protocol \"{name}\"");
+            return Err(SettingError::of("protocols", message).with_hint(instead_of(
+                name,
+                all,
+                "\"flowgauge fields\" lists them",
+            )));
         };
         wanted.push(protocol);
     }

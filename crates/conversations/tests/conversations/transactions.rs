@@ -76,11 +76,10 @@ fn protocols_are_found_on_any_port_and_flows_say_which() {
 fn protocols_that_are_not_known_are_refused() {
     let text = "[stack] transactions { protocols = \"http, gopher\" } output";
     let message = program(text).expect_err("no such protocol");
-    assert!(
-        message.contains("\"gopher\" is no protocol that is known"),
-        "{message}"
-    );
-    assert!(message.contains("there are: "), "{message}");
+    assert!(message.contains("unknown protocol \"gopher\""), "{message}");
+    assert!(message.contains("hint: there are http, "), "{message}");
+    let message = program(&text.replace("gopher", "dhpc")).expect_err("no such protocol");
+    assert!(message.contains("hint: did you mean dhcp?"), "{message}");
 }
 
 #[test]

@@ -11,13 +11,15 @@ mod unused;
 
 use std::collections::BTreeMap;
 
+use flowgauge_record::words::near;
+
 use crate::component::{ComponentInfo, ComponentKind, Input, Output};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::items::{Coming, ItemType, Port};
 use crate::options::{Given, Level, complete};
 use crate::parse::MAX_COMPONENTS;
 use crate::program::{Inner, Node, NodeId, Program, Stack};
-use crate::registry::{Registry, near};
+use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::source::Span;
 use crate::syntax::{self, Body, Document, Item, OptionSection, Shape, StackKind, StackSection};

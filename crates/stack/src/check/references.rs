@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Building, Checker, Draft};
+use flowgauge_record::words::near;
+
 use crate::component::ComponentKind;
 use crate::program::NodeId;
-use crate::registry::near;
 use crate::source::Span;
 use crate::value::OptionKind;
 

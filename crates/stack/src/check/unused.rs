@@ -1,8 +1,9 @@
 //! What no stack uses.
 
 use super::{Checker, Scope};
+use flowgauge_record::words::near;
+
 use crate::diagnostic::Diagnostic;
-use crate::registry::near;
 use crate::source::Span;
 use crate::syntax::{Document, Item, OptionSection};
 

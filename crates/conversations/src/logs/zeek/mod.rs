@@ -100,6 +100,16 @@ impl Column {
 }
 
 impl Log {
+    /// The column that is a field, or is made of it and called like it or as said.
+    pub(super) fn column_of(&self, field: &str, made: &str) -> Option<&'static str> {
+        let is_it = |column: &&Column| match column.origin {
+            Field(name) => name.as_str() == field,
+            Made(_) => column.name == field || column.name == made,
+            Unset => false,
+        };
+        self.all().find(is_it).map(|column| column.name)
+    }
+
     fn all(&self) -> impl Iterator<Item = &'static Column> {
         self.front.iter().chain(self.columns)
     }
