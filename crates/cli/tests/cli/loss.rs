@@ -531,7 +531,7 @@ fn what_cannot_be_compared_is_refused() {
             "loss is between two points at least",
         ),
         (
-            vec!["loss", "-r", trace, trace, "-w", trace],
+            vec!["loss", "--json", "-r", trace, trace, "-w", trace],
             2,
             "it is read, too",
         ),
