@@ -49,6 +49,13 @@ install: build capi mapi shim
 	install -D -m 755 $(CARGO_TARGET_DIR)/release/flowgauge $(DESTDIR)$(PREFIX)/bin/flowgauge
 	install -D -m 755 $(CARGO_TARGET_DIR)/release/libflowgauge_pcap.so \
 		$(DESTDIR)$(PREFIX)/lib/flowgauge/libflowgauge_pcap.so
+	$(CARGO_TARGET_DIR)/release/flowgauge man --all '$(DESTDIR)$(or $(MANDIR),$(PREFIX)/share/man)/man1'
+	$(CARGO_TARGET_DIR)/release/flowgauge completions bash | \
+		install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/flowgauge
+	$(CARGO_TARGET_DIR)/release/flowgauge completions zsh | \
+		install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_flowgauge
+	$(CARGO_TARGET_DIR)/release/flowgauge completions fish | \
+		install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/flowgauge.fish
 	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' \
 		crates/capi/install.sh $(CARGO_TARGET_DIR)/release
 	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' MANDIR='$(MANDIR)' \
