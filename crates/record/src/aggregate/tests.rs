@@ -75,8 +75,10 @@ fn groups_come_largest_first_with_keys_in_the_order_given() {
 
 #[test]
 fn unknown_names_are_refused_with_what_there_is() {
-    let error = spec(&["port"], &["bytes"]).unwrap_err();
-    assert_eq!(error.to_string(), "no field \"port\" to group by");
+    let error = spec(&["dst_prt"], &["bytes"]).unwrap_err();
+    assert_eq!(error.hint(), "did you mean dst_port?");
+    let error = spec(&["colour"], &["bytes"]).unwrap_err();
+    assert_eq!(error.to_string(), "no field \"colour\" to group by");
     assert!(error.hint().contains("src_port, dst_ip"));
     let error = spec(&["src_ip"], &["state"]).unwrap_err();
     assert_eq!(error.to_string(), "no field \"state\" to sum");
@@ -179,7 +181,7 @@ fn each_value_has_its_largest_groups_together() {
     );
     assert_eq!((found(Some(1)).len(), found(None).len()), (2, 5));
     let error = spec.clone().within(&["bytes".to_owned()]).unwrap_err();
-    assert_eq!(error.hint(), "the fields are src_ip, dst_port");
+    assert_eq!(error.hint(), "there are src_ip, dst_port");
     assert!(
         spec.within(&[within[0].clone(), within[0].clone()])
             .is_err()
