@@ -96,7 +96,7 @@ impl Control {
         // Where there is no room for another thread, nothing is said.
         let _ = thread::Builder::new().spawn(|| {
             if let Some(what) = ending::what_takes_longer_than(LONG) {
-                say!("still compiling {what}: this may take minutes (Ctrl-C ends it)");
+                say!("still {what}: this may take minutes (Ctrl-C ends it)");
             }
         });
     }

@@ -135,7 +135,7 @@ fn library() -> Result<PathBuf, Failure> {
 }
 
 /// The program's file, looked for as a shell does.
-fn find(name: &OsStr) -> Result<PathBuf, Failure> {
+pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     let folders = env::var_os("PATH").unwrap_or_default();
     let paths: Vec<PathBuf> = match name.as_bytes().contains(&b'/') {
         true => vec![PathBuf::from(name)],
@@ -161,7 +161,7 @@ fn find(name: &OsStr) -> Result<PathBuf, Failure> {
                 "{}: it is no program: nobody may execute it",
                 path.display()
             ),
-            "chmod +x makes it one; a script can also be named after its interpreter: -- sh FILE",
+            "chmod +x makes it one",
         ),
         Some((path, true)) => Failure::usage(
             format!("{}: it is a folder, and no program", path.display()),

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use rustix::fs::{Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, accessat};
 use rustix::io::Errno;
 
+use crate::ending::without_stop;
 use crate::privileges;
 
 /// Lookups that are tried where others rename folders meanwhile.
@@ -669,13 +670,17 @@ pub fn read_secret(within: &Folder, path: &Path) -> Result<String, SecretError> 
         path: path.to_owned(),
         source,
     };
-    let file = within.open(path, How::read()).map_err(failed)?;
-    if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
-        return Err(SecretError::Exposed {
-            path: path.to_owned(),
-        });
-    }
-    let text = read_limited(file, MOST_BYTES).map_err(failed)?;
+    // Of a named pipe it waits for whoever writes it.
+    let what = || format!("waiting for {}", path.display());
+    let text = without_stop(what, || {
+        let file = within.open(path, How::read()).map_err(failed)?;
+        if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
+            return Err(SecretError::Exposed {
+                path: path.to_owned(),
+            });
+        }
+        read_limited(file, MOST_BYTES).map_err(failed)
+    })?;
     let text = text.and_then(|text| String::from_utf8(text).ok());
     text.ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))
 }

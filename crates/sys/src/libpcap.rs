@@ -132,7 +132,7 @@ fn compile_here(
     };
     let optimize = c_int::from(expression.len() <= OPTIMIZED);
     let netmask = netmask.unwrap_or(UNKNOWN);
-    let what = || format!("a filter of {} bytes", expression.len());
+    let what = || format!("compiling a filter of {} bytes", expression.len());
     let status = without_stop(what, || {
         // SAFETY: handle is open, program is writable, text is a terminated string; all outlive the call.
         unsafe { pcap_compile(handle, &raw mut program, text.as_ptr(), optimize, netmask) }

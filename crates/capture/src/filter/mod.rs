@@ -105,7 +105,7 @@ impl Filter {
             });
         }
         let mask = netmask.map(|mask| u32::from_ne_bytes(mask.octets()));
-        let what = || format!("a filter of {} bytes", expression.len());
+        let what = || format!("compiling a filter of {} bytes", expression.len());
         let instructions = without_stop(what, || {
             let data_link = data_link(link);
             if let Some(instructions) = pieces::compile_long(expression, data_link, snap_len, mask)

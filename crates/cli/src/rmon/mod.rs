@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::input::{self, Opened, Source};
+use crate::locality;
 use crate::options::{InputOptions, RmonCommand, RmonOptions, RmonServeOptions};
 use crate::say::say;
 use crate::summary::Outcome;
@@ -76,6 +77,17 @@ fn serve(options: &RmonServeOptions) -> Result<(), Failure> {
     let control = Control::install()?;
     control.say_what_takes_long(options.common.quiet);
     let refused = |error: BadFile| Failure::usage(error.to_string(), error.hint());
+    if options.real_time && !options.input.interface.is_empty() {
+        return Err(Failure::usage(
+            "--real-time is of files: packets of an interface come at their time",
+            "leave it out",
+        ));
+    }
+    let then = options
+        .then
+        .as_deref()
+        .map(|it| locality::find(it.as_os_str()));
+    let then = then.transpose()?;
     // Before the program becomes another user.
     let account = options.snmp.as_deref().map(User::read);
     let account = account.transpose().map_err(refused)?;
@@ -104,7 +116,7 @@ fn serve(options: &RmonServeOptions) -> Result<(), Failure> {
     let ended = Arc::new(AtomicBool::new(false));
     let outcome = thread::scope(|scope| {
         scope.spawn(|| {
-            let mut reaction = Reaction::new(options.then.clone());
+            let mut reaction = Reaction::new(then);
             let tell = |event: Event| tell(&event, options, &mut reaction);
             agentx::run(&subagent, &tables, &ended, || clock.ticks(), tell);
         });
@@ -113,7 +125,7 @@ fn serve(options: &RmonServeOptions) -> Result<(), Failure> {
         }
         opened.announce(options.common.quiet);
         control.begin();
-        let pace = Pace::new(options.real_time && !opened.live);
+        let pace = Pace::new(options.real_time);
         let outcome = count(&mut opened, &tables, &clock, pace, &mut kept, &control);
         if !opened.live {
             stay(&tables, &clock, &mut kept, &control, options.common.quiet);

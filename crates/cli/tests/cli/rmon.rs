@@ -317,6 +317,27 @@ fn what_cannot_be_is_refused_and_no_master_is_told_once() {
     assert_eq!(said.matches("no AgentX session at").count(), 1, "{said}");
 }
 
+/// Of a named pipe it waits for the writer, which is said, and a signal ends that. A file that is written anew is no pipe.
+#[test]
+fn waiting_for_who_writes_a_pipe_is_said_and_ends_by_a_signal() {
+    let folder = Folder::new("rmon-pipe");
+    let (trace, _) = folder.trace();
+    let (said, pipe) = (folder.file("said"), folder.file("pipe"));
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+    let [trace, pipe] = [&trace, &pipe].map(|it| it.to_str().unwrap());
+    let child = command(&["rmon", "-r", trace, "--snmp", pipe])
+        .stderr(fs::File::create(&said).unwrap())
+        .spawn()
+        .unwrap();
+    let subagent = Subagent { child };
+    says(&said, &format!("still waiting for {pipe}: "));
+    assert_eq!(subagent.end(), Some(130));
+    let refused = run(&["rmon", "-r", trace, "--config", pipe]);
+    assert_eq!(refused.status.code(), Some(2));
+    let why = "pipe: it is no regular file, and is rewritten when managers change rows\nhint: ";
+    assert!(stderr(&refused).contains(why), "{}", stderr(&refused));
+}
+
 /// eventTable and alarmTable: columns of row 5.
 fn column(group: u32, number: u32) -> String {
     format!(".1.3.6.1.2.1.16.{group}.1.1.{number}.5")
@@ -428,10 +449,20 @@ fn a_sensor_counts_in_the_same_tables_and_keeps_rows_over_a_reload() {
     let snmpd = Snmpd::start();
     let (socket, said) = (folder.file("sensor.sock"), folder.file("said"));
     let (config, kept) = (folder.file("sensor.toml"), folder.file("rows.toml"));
-    fs::write(&kept, "").unwrap();
+    // An alarm of the master's sysUpTime, read as a community.
+    let alarm = "[[row]]\ntable = \"alarmTable\"\nindex = \"5\"\nstate = \"active\"\n[row.values]\n\
+                 alarmVariable = \"1.3.6.1.2.1.1.3.0\"\n";
+    fs::write(&kept, alarm).unwrap();
+    let account = folder.file("account");
+    let text = format!(
+        "address = \"{}\"\ncommunity = \"public\"\n",
+        snmpd.address()
+    );
+    fs::write(&account, text).unwrap();
+    fs::set_permissions(&account, fs::Permissions::from_mode(0o600)).unwrap();
     let text = format!(
         "socket = {socket:?}\nuser = \"root\"\n[devices.trace]\nfiles = [{trace:?}]\n\
-         [rmon]\nagentx = {:?}\nconfig = {kept:?}\n",
+         [rmon]\nagentx = {:?}\nconfig = {kept:?}\nsnmp = {account:?}\n",
         snmpd.socket()
     );
     fs::write(&config, &text).unwrap();
@@ -461,6 +492,10 @@ fn a_sensor_counts_in_the_same_tables_and_keeps_rows_over_a_reload() {
     let status = ["sensor", "status", "--json", "--socket"];
     let status = printed(&[&status[..], &[socket.to_str().unwrap()]].concat());
     assert!(status.contains("\"stack\":\"rmon\""), "{status}");
+    wait_until("the alarm has a sample", || {
+        let value = snmpd.lines("snmpget", READER, &["-Oqv", &column(3, 5)]);
+        value[0].parse::<u32>().unwrap() > 0
+    });
     // What managers set is kept.
     let event = column(9, 7);
     snmpd.lines("snmpset", WRITER, &[&event, "i", "2"]);

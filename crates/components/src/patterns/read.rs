@@ -94,7 +94,7 @@ impl Wanted {
             })?);
         }
         let lines: Vec<usize> = patterns.iter().map(|pattern| pattern.line).collect();
-        let what = count(patterns.len() as u64, "pattern").to_string();
+        let what = format!("compiling {}", count(patterns.len() as u64, "pattern"));
         let compiled = without_stop(|| what, || PatternSet::compile(patterns, self.engine));
         compiled.map_err(|error| {
             let place = match &error {
