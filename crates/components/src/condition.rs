@@ -11,7 +11,7 @@ use core::cmp::Ordering;
 
 use flowgauge_record::aggregate::halves;
 use flowgauge_record::any::AnyRecord;
-use flowgauge_record::picked::field_instead_of;
+use flowgauge_record::picked::{field_instead_of, of_kinds};
 use flowgauge_record::schema::{Field, FieldKind, Schema};
 use flowgauge_record::{FieldVisitor, ValueRef};
 use flowgauge_stack::{
@@ -482,7 +482,7 @@ fn is_in((low, high): &(Literal, Literal), field: &Field, value: ValueRef<'_>) -
 
 fn unknown(test: &Test, kinds: &[Schema]) -> Trouble {
     Trouble {
-        hint: Some(field_instead_of(&test.name, kinds, |_| true)),
+        hint: Some(field_instead_of(&test.name, of_kinds(kinds), |_| true)),
         ..Trouble::at(
             test.column,
             format!("the records have no field {}", test.name),

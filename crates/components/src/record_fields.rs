@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use flowgauge_record::any::AnyRecord;
-use flowgauge_record::picked::field_instead_of;
+use flowgauge_record::picked::{field_instead_of, of_kinds};
 use flowgauge_record::schema::{Field, FieldKind, Schema};
 use flowgauge_record::{FieldVisitor, ValueRef};
 use flowgauge_stack::{SettingError, Settings};
@@ -34,7 +34,7 @@ pub(crate) fn check(
     option: &'static str,
     fits: fn(&Field) -> bool,
 ) -> Result<(), SettingError> {
-    let fields = || settings.kinds().iter().copied().flatten();
+    let fields = || of_kinds(settings.kinds());
     let fitting = || fields().filter(|field| fits(field));
     let unknown = names
         .iter()
@@ -42,10 +42,11 @@ pub(crate) fn check(
     let Some(name) = unknown.filter(|_| fields().next().is_some()) else {
         return Ok(());
     };
-    Err(
-        SettingError::of(option, format!("the records have no field {name}"))
-            .with_hint(field_instead_of(name, settings.kinds(), |_| false)),
-    )
+    let message = match fields().any(|field| field.name == *name) {
+        true => format!("the field {name} cannot be used here"),
+        false => format!("the records have no field {name}"),
+    };
+    Err(SettingError::of(option, message).with_hint(field_instead_of(name, fitting(), |_| false)))
 }
 
 /// Objects have no value that could be compared.

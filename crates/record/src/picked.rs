@@ -42,7 +42,10 @@ impl Picker {
             let refused = |message: String, hint: String| Err(PickError { message, hint });
             if name.is_empty() || (found.is_none() && !kinds.is_empty()) {
                 let message = format!("the records have no field \"{name}\"");
-                return refused(message, field_instead_of(name, kinds, Field::is_amount));
+                return refused(
+                    message,
+                    field_instead_of(name, of_kinds(kinds), Field::is_amount),
+                );
             }
             if fields.iter().any(|field| field.name == name) {
                 return refused(
@@ -110,10 +113,18 @@ fn picked(name: &str, known: Option<&Field>) -> &'static Field {
     made.kept()
 }
 
-/// What to write instead of a name that no field of these kinds of records has. Of fields of both sides for which `is_one` holds
-/// there is one without `src_`.
-pub fn field_instead_of(name: &str, kinds: &[Schema], is_one: fn(&Field) -> bool) -> String {
-    let fields = kinds.iter().copied().flatten();
+/// The fields of these kinds of records.
+pub fn of_kinds(kinds: &[Schema]) -> impl Iterator<Item = &'static Field> {
+    kinds.iter().copied().flatten().copied()
+}
+
+/// What to write instead of a name that none of these fields has. Of fields of both sides for which `is_one` holds there is one
+/// without `src_`.
+pub fn field_instead_of(
+    name: &str,
+    fields: impl Iterator<Item = &'static Field>,
+    is_one: fn(&Field) -> bool,
+) -> String {
     let names = fields.flat_map(|field| {
         let both = field.name.strip_prefix("src_").filter(|_| is_one(field));
         [Some(field.name), both]
