@@ -36,6 +36,8 @@ pub(crate) struct Table {
     pub(crate) cut: u64,
     /// Of what was withheld, packets in turn.
     pub(crate) in_turn: u64,
+    /// Packets until then have been processed; 0: those before the last poll.
+    pub(crate) shown: u64,
     /// After so many nanoseconds a packet comes that is the next of its flow; 0: 200 ms.
     pub(crate) silence: u64,
 }
@@ -56,6 +58,8 @@ struct Turns {
     is_broken: bool,
     /// ... and has been by the next poll.
     is_seen: bool,
+    /// When it came.
+    broken: u64,
 }
 
 impl From<&[Wanted; 2]> for Turns {
@@ -72,26 +76,28 @@ impl From<&[Wanted; 2]> for Turns {
             last: None,
             is_broken: false,
             is_seen: false,
+            broken: 0,
         }
     }
 }
 
 impl Turns {
-    fn mark(&mut self) {
+    fn mark(&mut self, packet: &Decoded) {
         (self.is_broken, self.is_seen) = (true, false);
+        self.broken = packet.time.0;
     }
 
     /// Whether a packet is the next of its connection, and may be counted.
     fn take(&mut self, packet: &Decoded, is_right: bool, silence: u64) -> bool {
         if packet.tcp_flags.contains(TcpFlags::SYN) {
-            self.mark();
+            self.mark(packet);
             return false;
         }
         let last = self.last.replace(packet.time.0);
         let is_due = last.is_none_or(|last| packet.time.0 < last.saturating_add(silence));
         if packet.key.protocol != 6 {
             if !is_due || !is_right {
-                self.mark();
+                self.mark(packet);
             }
             return !self.is_broken;
         }
@@ -131,7 +137,7 @@ impl Turns {
             own.acknowledgements |= !has_data;
         }
         if !is_next {
-            self.mark();
+            self.mark(packet);
         }
         counts
     }
@@ -176,9 +182,11 @@ impl Offload for Card {
     fn poll(&mut self, give: &mut dyn FnMut(&OffloadFlow, [Withheld; 2])) {
         let mut table = self.table();
         let counters = core::mem::take(&mut table.counters);
+        let shown = table.shown;
         for told in table.flows.values_mut().flatten() {
             let turns = &mut told.turns;
-            turns.is_broken &= !core::mem::replace(&mut turns.is_seen, turns.is_broken);
+            let was_seen = core::mem::replace(&mut turns.is_seen, turns.is_broken);
+            turns.is_broken &= !was_seen || shown != 0 && turns.broken > shown;
         }
         drop(table);
         for (flow, withheld) in counters.into_values() {

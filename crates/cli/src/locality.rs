@@ -64,9 +64,9 @@ fn start(options: &LocalityRunOptions) -> Result<(), Failure> {
         Some(file) => command.env(set("FILTERS"), absolute(file)),
         None => command.env_remove(set("FILTERS")),
     };
-    match &options.stats {
-        Some(Some(file)) => command.env(set("COUNTS"), absolute(file)),
-        Some(None) => command.env(set("COUNTS"), "1"),
+    match &options.stats_file {
+        Some(file) => command.env(set("COUNTS"), absolute(file)),
+        None if options.stats => command.env(set("COUNTS"), "1"),
         None => &mut command,
     };
     let error = process::replace(&mut command);

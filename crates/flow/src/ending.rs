@@ -128,6 +128,7 @@ impl FlowTracker {
     pub fn finish(&mut self) {
         // What has timed out has ended by that, whatever batch it would have been ended in.
         self.end_due();
+        self.count_late(Nanos(u64::MAX));
         self.finished = true;
     }
 
@@ -396,6 +397,9 @@ impl FlowTracker {
     /// Takes a flow out of the table and queues its record. What had closed before has ended by
     /// that, whatever takes it out now.
     pub(crate) fn end(&mut self, id: u32, reason: EndReason) {
+        if !self.withheld.is_empty() {
+            self.catch_up(id, |_| true);
+        }
         let flow = self.flows.at(id);
         let class = Class::of(flow);
         let tag = flow.tag();

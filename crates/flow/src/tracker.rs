@@ -53,6 +53,7 @@ use crate::ports;
 use crate::record::{EndReason, FlowIdentity, FlowRecord, FlowSide};
 use crate::tcp::{self, Reuse};
 use crate::wheel::{Link, Links, NONE, TICK_SHIFT, Wheel};
+use crate::withheld::{self, Waiting};
 
 /// What a tracker has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -173,6 +174,8 @@ pub struct FlowTracker {
     /// Whether flows have timed out that are not ended yet.
     pub(crate) overdue: bool,
     pub(crate) held_syns: HeldSyns,
+    /// Counts of packets that were kept away.
+    pub(crate) withheld: Waiting,
     reopened: FlowId,
     /// Ended and not drained yet, and when.
     pub(crate) ended: Vec<(FlowId, EndReason, Nanos)>,
@@ -213,6 +216,7 @@ impl FlowTracker {
             tick: 0,
             overdue: false,
             held_syns: HeldSyns::default(),
+            withheld: Waiting::default(),
             reopened: FlowId::NONE,
             ended: Vec::new(),
             cuts: Vec::new(),
@@ -541,6 +545,12 @@ impl FlowTracker {
     #[inline(never)]
     fn slow_path(&mut self, packet: &Decoded, id: u32, tunnels: &[Tunnel]) -> PacketFlow {
         let mut id = id;
+        if !self.withheld.is_empty()
+            && self.catch_up(id, |counts| withheld::is_behind(packet, counts))
+            && let Some(flow) = self.goes_on(packet, FlowId(id))
+        {
+            return flow;
+        }
         let damaged = packet.flags.contains(DecodeFlags::BAD_CHECKSUM);
         if !packet.has_ip() || (packet.flags.contains(DecodeFlags::EXCLUDED) && !damaged) {
             self.statistics.without_flow += 1;

@@ -1,8 +1,15 @@
 //! Packets of flows that were kept away before they came here.
+//!
+//! What is told of them may come before packets that were captured earlier: the kernel counted them when they came, and the ones
+//! before them wait in a ring. Where each was the next of its connection, their counts wait until the flow's sequence numbers are those
+//! at which they begin. Where that never happens, as a packet was lost, they wait until nothing can be on its way any more.
 
-use flowgauge_wire::{Direction, Nanos, TcpFlags};
+use std::collections::{HashMap, VecDeque};
 
-use crate::flow::UDP;
+use flowgauge_wire::{Decoded, Direction, FoldedState, Nanos, TcpFlags};
+
+use crate::flow::{Flow, UDP};
+use crate::holes::delta;
 use crate::packet_flow::FlowId;
 use crate::tcp;
 use crate::tracker::FlowTracker;
@@ -35,7 +42,7 @@ pub struct Withheld {
     pub first: Nanos,
     /// Capture time of the last packet.
     pub last: Nanos,
-    /// Each was the next of its connection.
+    /// Each was the next of its connection, behind packets that may still be on their way.
     pub in_turn: bool,
 }
 
@@ -50,6 +57,23 @@ pub struct Turn {
     pub data: bool,
     /// Whether it has sent acknowledgements without.
     pub acknowledgements: bool,
+}
+
+/// What was counted of a flow at once, by direction.
+pub(crate) type Counts = [Withheld; 2];
+
+/// How much later than a packet's time it is processed at most: a ring's blocks are handed over within this time.
+const LATE: Nanos = Nanos(200_000_000);
+
+/// Counts that wait for packets before them, by flow.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiting(HashMap<u32, VecDeque<Counts>, FoldedState>);
+
+impl Waiting {
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl FlowTracker {
@@ -74,12 +98,54 @@ impl FlowTracker {
         }
     }
 
-    /// Counts what was kept away of a flow in the table, by direction.
+    /// Counts what was kept away of a flow in the table, by direction: now, or when the packets before it have come.
     pub fn count_withheld(&mut self, id: FlowId, counts: &[Withheld; 2]) {
-        if self.flows.get(id.0).is_none() {
+        let Some(flow) = self.flows.get(id.0) else {
             return;
+        };
+        let waits = counts.iter().any(|it| it.in_turn);
+        match self.withheld.0.get_mut(&id.0) {
+            Some(before) if waits => before.push_back(*counts),
+            _ if !waits || follows(flow, counts) => self.apply(id.0, counts),
+            _ => {
+                self.withheld.0.insert(id.0, VecDeque::from([*counts]));
+            }
         }
-        let flow = self.flows.at(id.0);
+    }
+
+    /// Counts of what was kept away those that waited and do not any more, as all before them has come by `now`.
+    pub fn count_late(&mut self, now: Nanos) {
+        let ids: Vec<u32> = self.withheld.0.keys().copied().collect();
+        for id in ids {
+            self.catch_up(id, |counts| {
+                let last = counts.iter().map(|it| it.last).max();
+                last.is_some_and(|last| now - last > LATE)
+            });
+        }
+    }
+
+    /// Counts what was kept away of a flow, as far as the flow has got there or it waits for nothing more. Returns whether there was any.
+    pub(crate) fn catch_up(&mut self, id: u32, is_late: impl Fn(&Counts) -> bool) -> bool {
+        let mut is_any = false;
+        while let Some(waiting) = self.withheld.0.get_mut(&id)
+            && let Some(counts) = waiting.front().copied()
+            && let Some(flow) = self.flows.get(id)
+        {
+            if !follows(flow, &counts) && !is_late(&counts) {
+                break;
+            }
+            waiting.pop_front();
+            if waiting.is_empty() {
+                self.withheld.0.remove(&id);
+            }
+            self.apply(id, &counts);
+            is_any = true;
+        }
+        is_any
+    }
+
+    fn apply(&mut self, id: u32, counts: &Counts) {
+        let flow = self.flows.at(id);
         for (side, withheld) in counts.iter().enumerate() {
             if withheld.packets == 0 {
                 continue;
@@ -109,4 +175,25 @@ impl FlowTracker {
             tcp::withheld(flow, self.extras.existing(flow), counts);
         }
     }
+}
+
+/// Whether a packet came behind the beginning of what was kept away, which it or what it acknowledges is beyond. (Of those before, the
+/// last one ends there.)
+pub(crate) fn is_behind(packet: &Decoded, counts: &Counts) -> bool {
+    /// Numbers further away are forged.
+    const MOST: i32 = 1 << 30;
+    let side = packet.direction.index();
+    let is_beyond = |number: u32, side: usize| {
+        let first = counts[side].first_seq;
+        first.is_some_and(|first| (1..MOST).contains(&delta(number, first)))
+    };
+    let is_acknowledgement = packet.tcp_flags.contains(TcpFlags::ACK);
+    is_beyond(packet.seq.wrapping_add(packet.payload_len), side)
+        || is_acknowledgement && is_beyond(packet.ack, 1 - side)
+}
+
+/// Whether a flow is where what was kept away of it begins.
+fn follows(flow: &Flow, counts: &Counts) -> bool {
+    let mut numbers = counts.iter().zip(flow.hot.next_seq);
+    numbers.all(|(withheld, next)| withheld.first_seq.is_none_or(|first| first == next))
 }

@@ -324,6 +324,7 @@ impl Shard {
             _ => Wanted::ALL,
         });
         let (kept, lost) = interest.withheld();
+        self.tracker.count_late(self.tracker.clock());
         for (flow, both) in kept {
             if let Some(flow) = flow {
                 self.tracker.count_withheld(flow, &both);

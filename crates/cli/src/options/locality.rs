@@ -40,9 +40,12 @@ pub(crate) struct LocalityRunOptions {
     /// Copy the packets of an interface into the buffer, too; otherwise the kernel gathers them where they are delivered from
     #[arg(long, conflicts_with = "threaded")]
     pub(crate) copy: bool,
-    /// Print at the end how many packets went through buffers; programs that leave the terminal need a file for it
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
-    pub(crate) stats: Option<Option<PathBuf>>,
+    /// Print on standard error at the end how many packets went through buffers
+    #[arg(long)]
+    pub(crate) stats: bool,
+    /// Append that to a file, as for programs that leave the terminal
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats_file: Option<PathBuf>,
     /// The program that uses libpcap, and its arguments
     #[arg(value_name = "PROGRAM", last = true, required = true, num_args = 1..)]
     pub(crate) program: Vec<OsString>,

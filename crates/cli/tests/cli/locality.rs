@@ -105,7 +105,15 @@ fn counts_go_to_a_file() {
     let folder = Folder::new("locality-counts");
     let (trace, truth) = folder.trace();
     let script = "cd / && exec tcpdump -Z root -r \"$0\" -w /dev/null 2>/dev/null";
-    let mut reading = command(&["locality", "--stats=counts", "--", "sh", "-c", script]);
+    let mut reading = command(&[
+        "locality",
+        "--stats-file",
+        "counts",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
     let output = reading.arg(trace).current_dir(&folder.0).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty());
     let told = fs::read_to_string(folder.file("counts")).unwrap();

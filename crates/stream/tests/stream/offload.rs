@@ -5,7 +5,7 @@ mod card;
 #[path = "../../../../tests/shared/tagged.rs"]
 mod tagged;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::Cursor;
 use std::path::PathBuf;
 
@@ -42,8 +42,42 @@ pub(crate) fn each_batch(
     file: &[u8],
     card: Option<&Card>,
     size: usize,
+    take: impl FnMut(&Batch<'_>),
+) {
+    each_batch_late(file, card, size, 0, take);
+}
+
+/// The same; so long packets wait in a ring behind the card.
+fn each_batch_late(
+    file: &[u8],
+    card: Option<&Card>,
+    size: usize,
+    late: u64,
     mut take: impl FnMut(&Batch<'_>),
 ) {
+    let mut ring: VecDeque<(u64, Vec<u8>, Vec<PacketDescriptor>, Option<Nanos>)> = VecDeque::new();
+    let mut put = |batch: &Batch<'_>, time: u64| {
+        if late == 0 {
+            return take(batch);
+        }
+        let (mut memory, mut packets) = (Vec::new(), batch.packets.to_vec());
+        for packet in &mut packets {
+            let begin = core::mem::replace(&mut packet.offset, memory.len() as u32) as usize;
+            memory.extend(&batch.memory[begin..begin + packet.captured_len as usize]);
+        }
+        ring.push_back((time, memory, packets, batch.now));
+        while let Some((_, memory, packets, now)) = ring.pop_front_if(|(of, ..)| *of + late <= time)
+        {
+            let mut batch = Batch::new(&memory, &packets);
+            batch.now = now;
+            take(&batch);
+            if let Some(card) = card {
+                let last = packets.iter().map(|packet| packet.time).max().or(now);
+                let mut table = card.table();
+                table.shown = table.shown.max(last.map_or(1, |last| last.0));
+            }
+        }
+    };
     let file = Cursor::new(file.to_vec());
     let mut source = flowgauge_capture::open_reader(file, "trace").unwrap();
     let mut now = u64::MAX - SILENCE;
@@ -55,23 +89,24 @@ pub(crate) fn each_batch(
             if let Some(first) = packets.first().filter(|first| first.time.0 > now + SILENCE) {
                 let mut idle = Batch::new(&[], &[]);
                 idle.now = Some(Nanos(first.time.0 - 1));
-                take(&idle);
+                put(&idle, first.time.0);
             }
             let part = Batch::new(batch.memory, packets);
             let last = packets.iter().map(|packet| packet.time).max();
             now = last.map_or(now, |last| last.0);
             match card {
-                None => take(&part),
+                None => put(&part, now),
                 Some(card) => {
                     let passed = card.pass(&part);
-                    take(&Batch::new(batch.memory, &passed));
+                    put(&Batch::new(batch.memory, &passed), now);
                 }
             }
             let mut idle = Batch::new(&[], &[]);
             idle.now = last;
-            take(&idle);
+            put(&idle, now);
         }
     }
+    put(&Batch::new(&[], &[]), u64::MAX - late);
 }
 
 /// Generated traces, and some real ones.
@@ -595,7 +630,7 @@ fn run_flows<const STREAMS: bool>(
     file: &[u8],
     with_card: bool,
     checksums: ChecksumPolicy,
-    size: usize,
+    (size, late): (usize, u64),
 ) -> ((Vec<String>, Ledger), Card) {
     let mut shard = Shard::new(ShardConfig {
         checksums,
@@ -607,7 +642,7 @@ fn run_flows<const STREAMS: bool>(
     }
     let mut flows = Flows::<STREAMS>::default();
     let through = with_card.then_some(&card);
-    each_batch(file, through, size, |batch| {
+    each_batch_late(file, through, size, late, |batch| {
         shard.process(batch, &mut flows)
     });
     shard.finish(&mut flows);
@@ -615,8 +650,9 @@ fn run_flows<const STREAMS: bool>(
     ((flows.0.records, shard.ledger().clone()), card)
 }
 
-/// In small batches packets are kept away when the ones before have been processed, in large ones while these are on their way.
-const SIZES: [usize; 3] = [1, 8, 128];
+/// In small batches packets are kept away when the ones before have been processed; in large ones, and where they wait in a ring
+/// for so many nanoseconds, while these are on their way.
+const SIZES: [(usize, u64); 4] = [(1, 0), (8, 0), (128, 0), (4, 40_000_000)];
 
 #[test]
 fn flow_records_beside_streams_take_headers() {
@@ -625,7 +661,7 @@ fn flow_records_beside_streams_take_headers() {
         for size in SIZES {
             let (expected, _) = run_flows::<true>(&file, false, ChecksumPolicy::Ignore, size);
             let (seen, card) = run_flows::<true>(&file, true, ChecksumPolicy::Ignore, size);
-            compare(&seen, &expected, &format!("{trace}, {size}"));
+            compare(&seen, &expected, &format!("{trace}, {size:?}"));
             let table = card.table();
             assert!(table.flows.is_empty(), "{trace}");
             cut += table.cut;
@@ -645,7 +681,11 @@ fn flow_records_alone_take_headers_and_what_is_out_of_turn() {
         for size in SIZES {
             let (expected, _) = run_flows::<false>(file, false, checksums, size);
             let (seen, card) = run_flows::<false>(file, true, checksums, size);
-            compare(&seen, &expected, &format!("{trace}, {checksums:?}, {size}"));
+            compare(
+                &seen,
+                &expected,
+                &format!("{trace}, {checksums:?}, {size:?}"),
+            );
             let table = card.table();
             // In the end nobody takes anything, and nothing is to be kept away.
             assert_eq!(table.others, [Wanted::HEADERS, Wanted::ALL]);
