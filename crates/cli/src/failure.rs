@@ -212,9 +212,6 @@ fn hint_of_option(command: &str, option: &str) -> Option<&'static str> {
         ("flowgauge packets", "-A" | "-x") => {
             Some("-X prints the bytes of each packet in hexadecimal and ASCII")
         }
-        ("flowgauge packets", "-t") => {
-            Some("lines always begin with the time; --json and --csv have it as a field of its own")
-        }
         ("flowgauge log", "--csv-safe" | "--table") => Some("--format says how it is written"),
         _ => None,
     }

@@ -25,6 +25,7 @@ mod matches;
 mod memory;
 mod offload;
 mod options;
+mod packet_contents;
 mod packet_line;
 mod packets;
 mod preset;

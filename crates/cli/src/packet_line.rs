@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 use flowgauge_record::PacketRow;
 use flowgauge_record::link::LinkHeader;
 use flowgauge_record::text::{TimeWriter, harmless, protocol_name, tcp_flag_letters};
-use flowgauge_wire::DecodeFlags;
 use flowgauge_wire::checksum::ChecksumVerdict;
+use flowgauge_wire::{DecodeFlags, Nanos};
+
+use crate::packet_contents::{Connections, write_contents};
 
 /// What a line says beside the usual.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,18 +17,78 @@ pub(crate) struct Detail {
     pub(crate) link: bool,
     /// More of the IP and transport headers.
     pub(crate) verbose: bool,
+    /// How often `-t` was given.
+    pub(crate) time: u8,
 }
 
-/// Appends `2026-11-21 00:09:38.123456 192.0.2.1.50956 > 192.0.2.7.80: tcp SA seq 1 ack 2 win 512
-/// len 0`, without a line feed.
-pub(crate) fn write_line(line: &mut String, row: &PacketRow<'_>, detail: Detail) {
+/// Prints packets one after the other.
+pub(crate) struct Lines {
+    detail: Detail,
+    /// Times of the first packet and of the one before.
+    before: Option<[Nanos; 2]>,
+    /// `None`: sequence numbers are printed as they are.
+    pub(crate) connections: Option<Connections>,
+}
+
+impl Lines {
+    /// With these details.
+    pub(crate) fn new(detail: Detail, connections: Option<Connections>) -> Lines {
+        Lines {
+            detail,
+            before: None,
+            connections,
+        }
+    }
+
+    /// Appends the line of the next packet, without a line feed.
+    pub(crate) fn write(&mut self, line: &mut String, row: &PacketRow<'_>) {
+        let decoded = row.decoded;
+        let numbers = match &mut self.connections {
+            Some(connections) if decoded.key.protocol == 6 => connections.relative(decoded),
+            _ => (decoded.seq, decoded.ack),
+        };
+        self.write_time(line, row.packet.time);
+        write_line(line, row, self.detail, numbers);
+    }
+
+    fn write_time(&mut self, line: &mut String, time: Nanos) {
+        let [first, before] = self.before.unwrap_or([time; 2]);
+        self.before = Some([first, time]);
+        let since = |other: Nanos| {
+            let sign = if time < other { "-" } else { "" };
+            let span = Nanos(time.0.abs_diff(other.0));
+            format!("{sign}{}", seconds(span))
+        };
+        // Writing to a string cannot fail.
+        let _ = match self.detail.time {
+            0 | 4 => {
+                let mut times = TimeWriter::default();
+                let text = times.format(time);
+                let text = core::str::from_utf8(&text).unwrap_or("");
+                let (date, clock) = (text.get(..10).unwrap_or(""), text.get(11..26).unwrap_or(""));
+                write!(line, "{date} {clock} ")
+            }
+            1 => Ok(()),
+            2 => write!(line, "{} ", seconds(time)),
+            3 => write!(line, "{} ", since(before)),
+            _ => write!(line, "{} ", since(first)),
+        };
+    }
+}
+
+/// With six decimals.
+fn seconds(time: Nanos) -> String {
+    format!(
+        "{}.{:06}",
+        time.0 / 1_000_000_000,
+        time.0 % 1_000_000_000 / 1_000
+    )
+}
+
+/// Appends `192.0.2.1.50956 > 192.0.2.7.80: tcp SA seq 0 ack 1 win 512 len 0`, with these sequence and acknowledgement
+/// numbers.
+fn write_line(line: &mut String, row: &PacketRow<'_>, detail: Detail, numbers: (u32, u32)) {
     let (packet, decoded) = (row.packet, row.decoded);
-    let mut times = TimeWriter::default();
-    let text_of_time = times.format(packet.time);
-    let time = core::str::from_utf8(&text_of_time).unwrap_or("");
-    let (date, clock) = (time.get(..10).unwrap_or(""), time.get(11..26).unwrap_or(""));
-    // Writing to a string cannot fail.
-    let _ = write!(line, "{date} {clock} ");
     if let Some(name) = row.interface {
         line.extend(name.chars().map(harmless).chain([' ']));
     }
@@ -57,9 +119,12 @@ pub(crate) fn write_line(line: &mut String, row: &PacketRow<'_>, detail: Detail)
         line.push_str(": ");
     }
     if decoded.has_ip() {
-        write_ip(line, row);
+        write_ip(line, row, numbers);
         if detail.verbose {
             write_details(line, row);
+        }
+        if !decoded.flags.contains(DecodeFlags::FRAGMENT) {
+            write_contents(line, decoded, decoded.payload_of(row.frame));
         }
     } else if let Some(arp) = header.and_then(|header| header.arp()) {
         let _ = write!(line, "ARP, {arp}, length {}", packet.wire_len);
@@ -142,7 +207,7 @@ fn write_details(line: &mut String, row: &PacketRow<'_>) {
     line.push(')');
 }
 
-fn write_ip(line: &mut String, row: &PacketRow<'_>) {
+fn write_ip(line: &mut String, row: &PacketRow<'_>, (seq, ack): (u32, u32)) {
     let decoded = row.decoded;
     let version = decoded.key.version;
     let (source, destination) = (decoded.source(), decoded.destination());
@@ -175,11 +240,7 @@ fn write_ip(line: &mut String, row: &PacketRow<'_>) {
     if transport && decoded.key.protocol == 6 {
         let flags = tcp_flag_letters(decoded.tcp_flags);
         let flags = if flags.is_empty() { "none" } else { flags };
-        let _ = write!(
-            line,
-            " {flags} seq {} ack {} win {}",
-            decoded.seq, decoded.ack, decoded.window
-        );
+        let _ = write!(line, " {flags} seq {seq} ack {ack} win {}", decoded.window);
     } else if transport && is_icmp {
         let _ = write!(
             line,

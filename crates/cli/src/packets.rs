@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use flowgauge_capture::PacketSource;
-use flowgauge_components::Condition;
+use flowgauge_components::{Condition, DisplayFilter};
 use flowgauge_kit::writing::lost;
 use flowgauge_record::packet::{PACKET_BYTES_SCHEMA, PACKET_SCHEMA};
 use flowgauge_record::picked::Picker;
 use flowgauge_record::text::write_hex_bytes;
 use flowgauge_record::{Format, Output, PacketRow, RecordWriter, WriterThread};
+use flowgauge_stack::Packets;
 use flowgauge_stream::is_partial;
 use flowgauge_wire::checksum::{ChecksumVerdict, verify_transport};
 use flowgauge_wire::decode::Decoder;
@@ -18,7 +19,8 @@ use crate::control::Control;
 use crate::failure::{self, Failure};
 use crate::input;
 use crate::options::PacketsOptions;
-use crate::packet_line::{Detail, write_hex_dump, write_line};
+use crate::packet_contents::Connections;
+use crate::packet_line::{Detail, Lines, write_hex_dump};
 use crate::say::say;
 use crate::sinks;
 use crate::summary::{self, Outcome};
@@ -83,6 +85,15 @@ pub(crate) fn run(options: &PacketsOptions) -> Result<(), Failure> {
     let path = options.output.write.as_deref().unwrap_or(Path::new("-"));
     let lost = lost(thread.as_ref(), thing, path);
     outcome.notes.extend(lost.map(|lost| lost.to_string()));
+    let connections = printer
+        .lines
+        .as_ref()
+        .and_then(|lines| lines.connections.as_ref());
+    if connections.is_some_and(|it| it.forgotten > 0) {
+        outcome.notes.push(
+            "too many connections: sequence numbers of some are counted from the middle (-S prints them as they are)".to_owned(),
+        );
+    }
     outcome.conclude(&options.output.common)?;
     written.or_else(|error| failure::of_output(error).map_or(Ok(()), Err))
 }
@@ -94,7 +105,10 @@ struct Printer {
     number: u64,
     hex: bool,
     /// Of lines for people: what is in them.
-    lines: Option<Detail>,
+    lines: Option<Lines>,
+    display_filter: Option<DisplayFilter>,
+    /// Which packets of the batch that selects.
+    displayed: Vec<bool>,
     /// Of which packets something is printed.
     condition: Option<Condition>,
     /// Which fields are.
@@ -128,7 +142,15 @@ impl Printer {
         let lines = (format == Format::Table && picker.is_none()).then_some(Detail {
             link: options.link,
             verbose: options.verbose > 0,
+            time: options.time,
         });
+        let connections = (!options.absolute_sequence_numbers).then(Connections::default);
+        let lines = lines.map(|detail| Lines::new(detail, connections));
+        let display_filter = options.display_filter.as_deref().map(DisplayFilter::read);
+        let display_filter = display_filter.transpose().map_err(|error| Failure::Usage {
+            what: format!("-Y: {}", error.message),
+            hint: error.hint,
+        })?;
         let writer = if lines.is_some() {
             let output = Output::raw(sinks::target(options.output.write.as_deref())?);
             RecordWriter::of_lines(output.by(thread, ""), &[])
@@ -143,6 +165,8 @@ impl Printer {
             number: 0,
             hex: options.hex,
             lines,
+            display_filter,
+            displayed: Vec::new(),
             condition,
             picker,
             writer,
@@ -153,6 +177,13 @@ impl Printer {
 
     fn batch(&mut self, batch: &Batch<'_>, names: &[Option<String>]) {
         self.decoder.decode_batch(batch, &mut self.decoded);
+        self.displayed.clear();
+        if let Some(filter) = &self.display_filter {
+            let packets = Packets::new(batch, &self.decoded);
+            let holds = self.decoded.packets.iter();
+            self.displayed
+                .extend(holds.map(|packet| filter.holds(&packets, packet)));
+        }
         let tunnels = &self.decoded.tunnels;
         for (index, (packet, decoded)) in batch
             .packets
@@ -161,6 +192,9 @@ impl Printer {
             .enumerate()
         {
             self.number += 1;
+            if self.displayed.get(index) == Some(&false) {
+                continue;
+            }
             let bytes = batch.bytes(index);
             let checksum = mark_bad_checksum(bytes, packet.flags, decoded);
             self.text.clear();
@@ -186,7 +220,7 @@ impl Printer {
             if self.condition.as_mut().is_some_and(|it| !it.holds(&row)) {
                 continue;
             }
-            let Some(detail) = self.lines else {
+            let Some(lines) = &mut self.lines else {
                 match &mut self.picker {
                     Some(picker) => self.writer.write(&picker.pick(&row)),
                     None => self.writer.write(&row),
@@ -194,7 +228,7 @@ impl Printer {
                 continue;
             };
             self.line.clear();
-            write_line(&mut self.line, &row, detail);
+            lines.write(&mut self.line, &row);
             self.line.push('\n');
             if self.hex {
                 write_hex_dump(&mut self.line, bytes);

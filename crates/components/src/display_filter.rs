@@ -7,10 +7,12 @@ mod parse;
 
 pub(crate) use parse::seconds;
 
-use flowgauge_stack::{Component, ComponentInfo, SettingError, Settings, options};
+use flowgauge_stack::{Component, ComponentInfo, Packets, SettingError, Settings, options};
+use flowgauge_wire::Decoded;
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
 
+use crate::boolean::Tree;
 use crate::fields::{Field, Found, Packet, Value};
 use crate::per_packet::only;
 use crate::words::Order;
@@ -33,12 +35,29 @@ options! {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let tree = parse::parse(&Options::read(settings).expression)
-        .map_err(|trouble| trouble.of("expression"))?;
-    Ok(only(move |packets, decoded| {
+    let filter = DisplayFilter::read(&Options::read(settings).expression)?;
+    Ok(only(move |packets, decoded| filter.holds(packets, decoded)))
+}
+
+/// A display filter.
+#[derive(Clone)]
+pub struct DisplayFilter(Tree<Test>);
+
+impl DisplayFilter {
+    /// From an expression.
+    ///
+    /// # Errors
+    /// It is not one, or of a part of the language that is not known here.
+    pub fn read(expression: &str) -> Result<DisplayFilter, SettingError> {
+        let tree = parse::parse(expression).map_err(|trouble| trouble.of("expression"))?;
+        Ok(DisplayFilter(tree))
+    }
+
+    /// Whether it selects a packet.
+    pub fn holds(&self, packets: &Packets<'_>, decoded: &Decoded) -> bool {
         let packet = Packet::new(packets, decoded);
-        tree.holds(&|test: &Test| test.holds(&packet))
-    }))
+        self.0.holds(&|test: &Test| test.holds(&packet))
+    }
 }
 
 /// What is asked of a packet.

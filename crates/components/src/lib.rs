@@ -182,6 +182,7 @@ pub static STREAMS: &[&ComponentInfo] = &[&streams::INFO, &patterns::INFO];
 pub static THREADS: &[&ComponentInfo] = &[&thread::INFO];
 
 pub use condition::{Condition, time};
+pub use display_filter::DisplayFilter;
 
 #[doc(hidden)]
 pub use network::fuzz as fuzz_items;

@@ -423,6 +423,15 @@ pub(crate) struct PacketsOptions {
     /// Also print the bytes of each packet in hexadecimal and ASCII
     #[arg(short = 'X', long = "hex")]
     pub(crate) hex: bool,
+    /// Print only packets that match a display filter, as in Wireshark (docs/display-filter.md)
+    #[arg(short = 'Y', long, value_name = "EXPR")]
+    pub(crate) display_filter: Option<String>,
+    /// Print TCP sequence numbers as they are, not counted from the beginning of the connection
+    #[arg(short = 'S', long)]
+    pub(crate) absolute_sequence_numbers: bool,
+    /// Time: -t none, -tt seconds since 1970, -ttt since the packet before, -tttt date and time [default], -ttttt since the first
+    #[arg(short = 't', action = clap::ArgAction::Count)]
+    pub(crate) time: u8,
     /// Accepted as other tools have it: live, each batch is written at once
     #[arg(short = 'l', hide = true)]
     pub(crate) line_buffered: bool,

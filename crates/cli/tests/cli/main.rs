@@ -39,6 +39,7 @@ mod mapi;
 mod match_cutoff;
 mod matches;
 mod nids;
+mod packet_contents;
 mod packets;
 mod protocol_stacks;
 mod rmon;
