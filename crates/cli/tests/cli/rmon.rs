@@ -449,20 +449,10 @@ fn a_sensor_counts_in_the_same_tables_and_keeps_rows_over_a_reload() {
     let snmpd = Snmpd::start();
     let (socket, said) = (folder.file("sensor.sock"), folder.file("said"));
     let (config, kept) = (folder.file("sensor.toml"), folder.file("rows.toml"));
-    // An alarm of the master's sysUpTime, read as a community.
-    let alarm = "[[row]]\ntable = \"alarmTable\"\nindex = \"5\"\nstate = \"active\"\n[row.values]\n\
-                 alarmVariable = \"1.3.6.1.2.1.1.3.0\"\n";
-    fs::write(&kept, alarm).unwrap();
-    let account = folder.file("account");
-    let text = format!(
-        "address = \"{}\"\ncommunity = \"public\"\n",
-        snmpd.address()
-    );
-    fs::write(&account, text).unwrap();
-    fs::set_permissions(&account, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(&kept, "").unwrap();
     let text = format!(
         "socket = {socket:?}\nuser = \"root\"\n[devices.trace]\nfiles = [{trace:?}]\n\
-         [rmon]\nagentx = {:?}\nconfig = {kept:?}\nsnmp = {account:?}\n",
+         [rmon]\nagentx = {:?}\nconfig = {kept:?}\n",
         snmpd.socket()
     );
     fs::write(&config, &text).unwrap();
@@ -492,10 +482,6 @@ fn a_sensor_counts_in_the_same_tables_and_keeps_rows_over_a_reload() {
     let status = ["sensor", "status", "--json", "--socket"];
     let status = printed(&[&status[..], &[socket.to_str().unwrap()]].concat());
     assert!(status.contains("\"stack\":\"rmon\""), "{status}");
-    wait_until("the alarm has a sample", || {
-        let value = snmpd.lines("snmpget", READER, &["-Oqv", &column(3, 5)]);
-        value[0].parse::<u32>().unwrap() > 0
-    });
     // What managers set is kept.
     let event = column(9, 7);
     snmpd.lines("snmpset", WRITER, &[&event, "i", "2"]);
