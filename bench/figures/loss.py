@@ -227,7 +227,7 @@ def sensors(program, folder, link, rate, flows, drops):
         blinker = subprocess.Popen([sys.executable, "-c", BLINK, str(watched[1].pid), "0.9"]) if drops else None
         sent = send(flows)
         if blinker:
-            blinker.send_signal(signal.SIGINT)
+            blinker.terminate()
             blinker.wait()
         # Until flows have ended for both, and what is later.
         time.sleep(8)
@@ -275,11 +275,11 @@ def stacks(program, folder, link, rate, flows):
         before = backlog_drops()
         blinker = subprocess.Popen([sys.executable, "-c", BLINK, str(points[1].pid), "0.05"])
         sent = send(flows)
-        blinker.send_signal(signal.SIGINT)
+        blinker.terminate()
         blinker.wait()
         time.sleep(3)
         for point in points:
-            point.send_signal(signal.SIGINT)
+            point.terminate()
         for process in processes:
             process.wait()
         with open(f"{folder}/rows", encoding="utf-8") as file:
@@ -301,11 +301,12 @@ def capturing():
 # A process stands still, again and again.
 BLINK = """
 import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 try:
     while True:
         time.sleep(float(sys.argv[2])); os.kill(int(sys.argv[1]), signal.SIGSTOP)
         time.sleep(0.1); os.kill(int(sys.argv[1]), signal.SIGCONT)
-except KeyboardInterrupt:
+finally:
     os.kill(int(sys.argv[1]), signal.SIGCONT)
 """
 
