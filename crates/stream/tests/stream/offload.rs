@@ -55,7 +55,9 @@ fn each_batch_late(
     late: u64,
     mut take: impl FnMut(&Batch<'_>),
 ) {
-    let mut ring: VecDeque<(u64, Vec<u8>, Vec<PacketDescriptor>, Option<Nanos>)> = VecDeque::new();
+    // When it came, and a batch.
+    type Waiting = (u64, Vec<u8>, Vec<PacketDescriptor>, Option<Nanos>);
+    let mut ring: VecDeque<Waiting> = VecDeque::new();
     let mut put = |batch: &Batch<'_>, time: u64| {
         if late == 0 {
             return take(batch);
