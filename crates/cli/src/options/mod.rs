@@ -429,7 +429,7 @@ pub(crate) struct PacketsOptions {
     /// Print TCP sequence numbers as they are, not counted from the beginning of the connection
     #[arg(short = 'S', long)]
     pub(crate) absolute_sequence_numbers: bool,
-    /// Time: -t none, -tt seconds since 1970, -ttt since the packet before, -tttt date and time [default], -ttttt since the first
+    /// Time: -t none, -tt seconds since 1970, -ttt since the packet before, -tttt date and time (default), -ttttt since the first
     #[arg(short = 't', action = clap::ArgAction::Count)]
     pub(crate) time: u8,
     /// Accepted as other tools have it: live, each batch is written at once
