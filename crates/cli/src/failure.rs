@@ -212,7 +212,6 @@ fn hint_of_option(command: &str, option: &str) -> Option<&'static str> {
         ("flowgauge packets", "-A" | "-x") => {
             Some("-X prints the bytes of each packet in hexadecimal and ASCII")
         }
-        ("flowgauge log", "--csv-safe" | "--table") => Some("--format says how it is written"),
         _ => None,
     }
 }
