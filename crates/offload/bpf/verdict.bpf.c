@@ -31,27 +31,30 @@ struct key {
 	__u32 kind;
 };
 
-// The first packet that was kept away after user space had looked; of those in turn, after the last that was not.
-struct first {
-	__u64 time;
-	__u32 seq;
-	__u32 epoch;
+// Packets with payload, or without: their frames have ETHERNET and `extra` bytes beside the IP packets.
+struct counts {
+	__u64 packets;
+	__u64 ip_bytes;
+	__u64 extra;
 };
 
+// Two cache lines: the second is for packets without payload, and for the first of an epoch.
 struct side {
-	__u64 packets;
-	__u64 bytes;
-	__u64 data_packets;
-	__u64 data_bytes;
-	__u64 ip_bytes;
+	struct counts data;
 	__u64 payload_bytes;
 	__u64 last;
-	struct first first[2];
 	__u32 next_seq;
 	__u32 ack;
 	__u32 window;
 	// TCP flags seen, and above them whether next_seq and ack are of a packet.
 	__u32 flags;
+	// The first packets that were kept away after user space had looked (of those in turn, after the last that was not): in which
+	// epochs, and of these when and where.
+	__u32 epochs[2];
+	__u64 times[2];
+	__u32 seqs[2];
+	struct counts empty;
+	__u64 spares[2];
 };
 
 // What came of a direction: one past the highest sequence number, the highest acknowledgement, as Flow of crates/flow has them.
@@ -60,6 +63,7 @@ struct turn {
 	__u32 acked;
 };
 
+// The first cache line has what is asked about each packet.
 struct slot {
 	// By direction: what of its packets is wanted, whether they are BEYOND or FOLLOWED, and of which VLAN they are, or ANY.
 	__u32 mode[2];
@@ -67,13 +71,16 @@ struct slot {
 	__u32 ended;
 	// By direction.
 	__u16 priority[2];
-	struct side sides[2];
-	struct turn turns[2];
 	// Packets that came out of turn, and how many of them user space has processed.
 	__u32 breaks;
 	__u32 taken;
 	// By direction, what came of it, and when: in units, above CAME.
 	__u32 came[2];
+	struct turn turns[2];
+	// Of a flow over IPv4 whose hash leads here, the end of its key.
+	__u32 addresses[2];
+	__u64 end;
+	struct side sides[2];
 };
 
 struct settings {
@@ -134,7 +141,12 @@ enum { SEGMENT = 1, ACKNOWLEDGEMENT = 2, DATA = 4, CAME = 3, UNIT = 20 };
 #define FAR (1U << 20)
 #define NOWHERE (~0U)
 enum { V6 = 1 << 7 };
-enum { HASHES = 1 << 16 };
+enum { HASHES = 1 << 16, LINE = 16 };
+#define SOME (~0U)
+struct line {
+	__u32 of[LINE];
+};
+
 enum { HAS_SEQ = 1 << 16, HAS_ACK = 1 << 17 };
 enum { FIN = 1, SYN = 2, RST = 4, ACK = 16 };
 
@@ -155,12 +167,13 @@ struct {
 	UINT(map_flags, BPF_F_MMAPABLE);
 } slots SEC(".maps");
 
-// A bit for each hash of flows of which some are in the table.
+// By the hash of flows: what to look for in the table, SOME, or one past the slot of the only one.
 struct {
 	UINT(type, BPF_MAP_TYPE_ARRAY);
 	TYPE(key, __u32);
-	TYPE(value, __u64);
-	UINT(max_entries, HASHES / 64);
+	// A line of them: numbers of four bytes alone would take eight.
+	TYPE(value, struct line);
+	UINT(max_entries, HASHES / LINE);
 	UINT(map_flags, BPF_F_MMAPABLE);
 } watched SEC(".maps");
 
@@ -389,11 +402,11 @@ INLINE int decode(const void *frame, __u32 len, int tags, loader load, struct pa
 
 INLINE void count(__u64 length, const struct packet *packet, struct side *side, __u32 epoch) {
 	__u64 time = now();
-	struct first *first = &side->first[epoch & 1];
-	if (first->epoch != epoch) {
-		first->time = time;
-		first->seq = packet->seq;
-		first->epoch = epoch;
+	__u32 at = epoch & 1;
+	if (side->epochs[at] != epoch) {
+		side->times[at] = time;
+		side->seqs[at] = packet->seq;
+		side->epochs[at] = epoch;
 	}
 	if (packet->protocol == 6) {
 		__u32 next = packet->seq + packet->payload;
@@ -406,14 +419,17 @@ INLINE void count(__u64 length, const struct packet *packet, struct side *side, 
 		side->flags |= packet->flags | HAS_SEQ | (packet->flags & ACK ? HAS_ACK : 0);
 	}
 	side->last = time;
+	struct counts *counts = &side->empty;
 	if (packet->payload) {
-		__sync_fetch_and_add(&side->data_packets, 1);
-		__sync_fetch_and_add(&side->data_bytes, length);
+		counts = &side->data;
 		__sync_fetch_and_add(&side->payload_bytes, packet->payload);
 	}
-	__sync_fetch_and_add(&side->bytes, length);
-	__sync_fetch_and_add(&side->ip_bytes, packet->ip_len);
-	__sync_fetch_and_add(&side->packets, 1);
+	// Most frames have nothing else: additions of several processors are what counting costs.
+	__u64 extra = length - ETHERNET - packet->ip_len;
+	if (extra)
+		__sync_fetch_and_add(&counts->extra, extra);
+	__sync_fetch_and_add(&counts->ip_bytes, packet->ip_len);
+	__sync_fetch_and_add(&counts->packets, 1);
 }
 
 // Something was counted in a slot.
@@ -461,6 +477,23 @@ INLINE __u32 hash(const struct key *key, const struct settings *settings) {
 	for (int word = 0; word < 4; word++)
 		sum += keys[2 * word] * (__u32)words[word] + keys[2 * word + 1] * (words[word] >> 32);
 	return sum >> 48;
+}
+
+// The slot of the flow of a key with this hash, or NOWHERE.
+INLINE __u32 find(const struct key *key, __u32 hash) {
+	__u32 at = hash / LINE;
+	struct line *line = lookup(&watched, &at);
+	__u32 number = line ? *(volatile __u32 *)&line->of[hash % LINE] : 0;
+	if (number == SOME) {
+		__u32 *known = lookup(&flows, key);
+		return known ? *known : NOWHERE;
+	}
+	// Most flows are not in the table, and most that are stand alone.
+	number -= 1;
+	struct slot *slot = lookup(&slots, &number);
+	int is_it = slot && slot->addresses[0] == key->low[1] >> 32 && slot->addresses[1] == key->high[1] >> 32 &&
+	            slot->end == ((__u64)key->kind << 32 | (__u32)key->high_port << 16 | key->low_port);
+	return is_it ? number : NOWHERE;
 }
 
 // How full ring or memory are, in bytes of the ring.
@@ -535,7 +568,7 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 		return all;
 	__u32 is_control = packet.flags & (FIN | SYN | RST);
 	// What another flow's datagrams carry can be a tunnel.
-	__u32 mode = packet.protocol == 6 ? settings->others : ALL, *number = 0;
+	__u32 mode = packet.protocol == 6 ? settings->others : ALL, number = NOWHERE;
 	struct side *side = 0;
 	struct key key = {};
 	__u32 at = 0, direction = 0, priority = 0, kind = 0, told = 0, is_known = 0, run = 0;
@@ -543,17 +576,13 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 		direction = order(&packet, &key) & 1;
 		kind = key.kind;
 		at = hash(&key, settings);
-		__u32 word = at / 64;
-		__u64 *bits = lookup(&watched, &word);
-		// Most flows are not in the table: these bits are in the cache.
-		int is_watched = bits && *bits >> (at % 64) & 1;
-		number = is_watched ? lookup(&flows, &key) : 0;
-		if (!number && is_watched && packet.vlan && settings->any) {
+		number = find(&key, at);
+		if (number == NOWHERE && packet.vlan && settings->any) {
 			// Flows of any VLAN are among those of none.
 			key.kind &= (1 << VLAN) - 1;
-			number = lookup(&flows, &key);
+			number = find(&key, at);
 		}
-		struct slot *slot = number ? lookup(&slots, number) : 0;
+		struct slot *slot = lookup(&slots, &number);
 		told = slot ? slot->mode[direction] : 0;
 		if (told >> VLAN != packet.vlan && !(told & ANY))
 			slot = 0;
@@ -565,7 +594,7 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 				*last -= 1;
 				if (slot) {
 					__sync_fetch_and_add(&slot->breaks, 1);
-					mark(*number);
+					mark(number);
 				}
 			} else {
 				if (last)
@@ -583,7 +612,7 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 				side = &slot->sides[direction];
 				if (mode == OUT_OF_TURN || told & FOLLOWED) {
 					run = slot->taken | RUN;
-					int counts = is_in_turn(&packet, direction, *number, slot, settings);
+					int counts = is_in_turn(&packet, direction, number, slot, settings);
 					if (mode == OUT_OF_TURN)
 						mode = counts ? NONE : HEADERS;
 				}
@@ -601,7 +630,7 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 		count(len + tag, &packet, side, run ? run : settings->epoch);
 		__sync_fetch_and_add(&settings->packets, 1);
 		__sync_fetch_and_add(&settings->bytes, len + tag);
-		mark(*number);
+		mark(number);
 		return 0;
 	}
 	// Of a flow that user space has not seen yet nobody knows how important it is.

@@ -250,7 +250,7 @@ impl Losses {
                     // One that is not there is no harm.
                     let _ = self.table.remove(&self.key(place as usize));
                     if let Some(slot) = Slot::of(slots, self.first + place) {
-                        slot.clear();
+                        slot.clear(&[0; KEY]);
                     }
                 }
                 self.seen.clear();

@@ -7,16 +7,23 @@ use flowgauge_stream::offload::{Packets, Vlan, Wanted};
 use flowgauge_sys::bpf::SharedArray;
 use flowgauge_wire::{Nanos, TcpFlags};
 
-/// Words of a slot, and where its directions begin.
-pub(crate) const SLOT: usize = 32;
-const SIDES: usize = 2;
-const SIDE: usize = 13;
-/// Where its sides are in their connection.
-const TURNS: usize = 28;
+use crate::socket::KEY;
+
+/// Words of a slot.
+pub(crate) const SLOT: usize = 40;
 /// How many packets came out of turn, and above them how many of these were processed.
-const BREAKS: usize = 30;
+const BREAKS: usize = 2;
 /// What came of its sides.
-const CAME: usize = 31;
+const CAME: usize = 3;
+/// Where its sides are in their connection.
+const TURNS: usize = 4;
+/// The end of the key of its flow.
+const KEY_END: usize = 6;
+/// Where its directions begin.
+const SIDES: usize = 8;
+const SIDE: usize = 16;
+/// The header of each frame.
+const ETHERNET: u64 = 14;
 
 /// What a direction's mode has beside: which VLAN, or any, whether its stream is beyond the overload cutoff, and whether all of it comes
 /// and where it is in turn counts.
@@ -42,7 +49,7 @@ const HAS_ACK: u64 = 1 << 17;
 /// What was counted of a direction until it was looked at last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
-    counts: [u64; 6],
+    counts: [u64; 7],
     /// Of packets in turn, between which breaks, and where they ended.
     run: u64,
     end: u32,
@@ -57,11 +64,15 @@ impl<'a> Slot<'a> {
         slots.words().get(begin..begin + SLOT).map(Slot)
     }
 
-    /// As of no flow.
-    pub(crate) fn clear(&self) {
+    /// As of a flow whose key in the kernel's table is this one.
+    pub(crate) fn clear(&self, key: &[u8; KEY]) {
+        let word =
+            |bytes: [&[u8]; 2]| u64::from_ne_bytes(bytes.concat().try_into().unwrap_or_default());
         for word in self.0 {
             word.store(0, Ordering::Relaxed);
         }
+        self.0[KEY_END].store(word([&key[12..16], &key[28..32]]), Ordering::Relaxed);
+        self.0[KEY_END + 1].store(word([&key[32..36], &key[36..]]), Ordering::Relaxed);
     }
 
     /// What is to become of packets in these VLANs, by direction.
@@ -150,25 +161,27 @@ impl<'a> Slot<'a> {
         let begin = SIDES + SIDE * direction;
         let word = |at: usize| self.0[begin + at].load(Ordering::Acquire);
         // Packets are counted last.
-        let packets = word(0);
-        if packets == seen.counts[0] {
+        let now = [0, 11, 1, 12, 2, 13, 3].map(word);
+        if now[..2] == seen.counts[..2] {
             return Withheld::default();
         }
-        let now = [packets, word(1), word(2), word(3), word(4), word(5)];
-        let mut more = [0; 6];
+        let mut more = [0; 7];
         for ((more, now), seen) in more.iter_mut().zip(now).zip(&mut seen.counts) {
             *more = now.wrapping_sub(core::mem::replace(seen, now));
         }
         let [
-            packets,
-            bytes,
             data_packets,
-            data_bytes,
-            ip_bytes,
+            empty_packets,
+            data_ip,
+            empty_ip,
+            data_extra,
+            empty_extra,
             payload_bytes,
         ] = more;
+        let data_bytes = data_packets * ETHERNET + data_ip + data_extra;
+        let empty_bytes = empty_packets * ETHERNET + empty_ip + empty_extra;
         let time = |clock: u64| Nanos(since_boot.wrapping_add(clock));
-        let last = word(6);
+        let last = word(4);
         let mode = self.0[0].load(Ordering::Relaxed) >> (32 * direction) & MODES;
         let in_turn = mode == IN_TURN;
         let run = (self.0[BREAKS].load(Ordering::Relaxed) >> 32) | RUN;
@@ -178,12 +191,12 @@ impl<'a> Slot<'a> {
             false => [u64::from(epoch), u64::from(epoch.wrapping_sub(1))],
         };
         let firsts = epochs.map(|epoch| {
-            let at = 7 + 2 * (epoch as usize & 1);
-            let (first, rest) = (word(at), word(at + 1));
-            (rest >> 32 == epoch).then_some((first, rest as u32))
+            let at = epoch as usize & 1;
+            let half = |word: u64| word >> (32 * at) & u64::from(u32::MAX);
+            (half(word(7)) == epoch).then(|| (word(8 + at), half(word(10)) as u32))
         });
         let first = firsts.into_iter().flatten().next();
-        let (seq, window) = (word(11), word(12));
+        let (seq, window) = (word(5), word(6));
         let flags = window >> 32;
         let mut numbers = first.map(|(_, first)| (first, seq as u32));
         if in_turn {
@@ -198,11 +211,11 @@ impl<'a> Slot<'a> {
         }
         let numbers = numbers.filter(|_| flags & HAS_SEQ != 0);
         Withheld {
-            packets,
-            bytes,
+            packets: data_packets + empty_packets,
+            bytes: data_bytes + empty_bytes,
             data_packets,
             data_bytes,
-            ip_bytes,
+            ip_bytes: data_ip + empty_ip,
             payload_bytes,
             tcp_flags: TcpFlags(flags as u8),
             first_seq: numbers.map(|(first, _)| first),

@@ -31,7 +31,7 @@ use crate::slots::{SLOT, Seen, Slot, UNIT, VLAN, mode};
 /// `bpf/verdict.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/verdict.o"));
 
-/// Flows under a verdict at once, unless something else is said: 34 MB of the kernel's memory.
+/// Flows under a verdict at once, unless something else is said: 42 MB of the kernel's memory.
 pub const DEFAULT_FLOWS: u32 = 1 << 17;
 /// A slot whose flow was taken out of the table may still be counted in this long, by another processor.
 pub(crate) const GRACE: Duration = Duration::from_millis(10);
@@ -42,6 +42,8 @@ const NEXT: &str = "next";
 /// Hashes of flows in the maps `syns` and `watched`, and keys of the hash.
 const HASHES: usize = 1 << 16;
 const KEYS: usize = 9;
+/// What `watched` has where flows are to be looked for in the table.
+const SOME: u32 = u32::MAX;
 /// Bytes of a key in the kernel's table, and what its last word has of a packet over IPv6.
 pub(crate) const KEY: usize = 40;
 pub(crate) const V6: u32 = 1 << 7;
@@ -189,7 +191,7 @@ pub struct SocketFilter {
     slots: SharedArray,
     dirty: SharedArray,
     syns: SharedArray,
-    /// A bit for each hash of flows that are in the table, of which there are so many.
+    /// By hash of flows: [`SOME`] are in the table, or one is not, which has the slot before this number. How many there are.
     watched: SharedArray,
     watching: Vec<u32>,
     /// Of the hash.
@@ -311,7 +313,7 @@ impl SocketFilter {
             slots: shared("slots", count * SLOT)?,
             dirty: shared("dirty", count / 64)?,
             syns: shared("syns", HASHES)?,
-            watched: shared("watched", HASHES / 64)?,
+            watched: shared("watched", HASHES / 2)?,
             watching: vec![0; HASHES],
             keys,
             losses: Losses::new(losses_table, flows, shared)?,
@@ -410,23 +412,16 @@ impl SocketFilter {
             self.owners.push(None);
         }
         let slot = Slot::of(&self.slots, number)?;
-        slot.clear();
+        let key = keys_of(&flow).next()?;
+        slot.clear(&key);
         slot.set(wanted, flow.vlans);
         self.owners[number as usize] = Some(Owner {
             flow,
             seen: Default::default(),
         });
-        self.watch(&flow.key, true);
-        for (at, key) in keys_of(&flow).enumerate() {
-            if self.table.insert(key, number, NEW_ONLY).is_err() {
-                // By the other way packets may have come already.
-                for key in keys_of(&flow).take(at) {
-                    let _ = self.table.remove(&key);
-                }
-                self.watch(&flow.key, false);
-                self.retired.push_back((Instant::now(), number));
-                return None;
-            }
+        if !self.show(&flow, number) {
+            self.retired.push_back((Instant::now(), number));
+            return None;
         }
         self.flows.insert(flow.key, number);
         self.any += u32::from(flow.is_of_any_vlan());
@@ -434,36 +429,74 @@ impl SocketFilter {
         Some(())
     }
 
-    /// Has the kernel look for one flow more or less of this hash.
-    fn watch(&mut self, key: &FlowKey, is_more: bool) {
-        let hash = hash(key, &self.keys);
-        let (word, bit) = (&self.watched.words()[hash / 64], 1 << (hash % 64));
-        let count = &mut self.watching[hash];
-        match is_more {
-            true => {
-                *count += 1;
-                word.fetch_or(bit, Ordering::Release);
-            }
-            false => {
-                *count -= 1;
-                if *count == 0 {
-                    word.fetch_and(!bit, Ordering::Release);
+    /// Has the kernel find a flow: by its hash alone, or in the table where others have the same or it has more than one key.
+    fn show(&mut self, flow: &OffloadFlow, number: u32) -> bool {
+        let hash = hash(&flow.key, &self.keys);
+        let is_alone = flow.key.version == 4 && keys_of(flow).count() == 1;
+        let found = match self.found(hash) {
+            0 if is_alone => number + 1,
+            before => {
+                let other = self.owners.get(before.wrapping_sub(1) as usize);
+                let other = other.and_then(Option::as_ref).map(|owner| owner.flow);
+                if other.is_some_and(|other| !self.enter(&other, before - 1)) {
+                    return false;
                 }
+                if !self.enter(flow, number) {
+                    self.remove(other.iter().flat_map(keys_of));
+                    return false;
+                }
+                SOME
             }
+        };
+        self.find(hash, found);
+        self.watching[hash] += 1;
+        true
+    }
+
+    /// Puts a flow into the table.
+    fn enter(&mut self, flow: &OffloadFlow, number: u32) -> bool {
+        for (at, key) in keys_of(flow).enumerate() {
+            if self.table.insert(key, number, NEW_ONLY).is_err() {
+                // By the other way packets may have come already.
+                self.remove(keys_of(flow).take(at));
+                return false;
+            }
+        }
+        true
+    }
+
+    fn remove(&mut self, keys: impl Iterator<Item = [u8; KEY]>) {
+        for key in keys {
+            // One that is not there is no harm.
+            let _ = self.table.remove(&key);
         }
     }
 
-    /// Takes a flow out of the kernel's table; what was counted until then comes with the next polls.
+    /// What the kernel finds of a hash.
+    fn found(&self, hash: usize) -> u32 {
+        let word = self.watched.words()[hash / 2].load(Ordering::Relaxed);
+        (word >> (hash % 2 * 32)) as u32
+    }
+
+    fn find(&self, hash: usize, found: u32) {
+        let change = u64::from(self.found(hash) ^ found) << (hash % 2 * 32);
+        self.watched.words()[hash / 2].fetch_xor(change, Ordering::Release);
+    }
+
+    /// Takes a flow out of what the kernel finds; what was counted until then comes with the next polls.
     fn retire(&mut self, key: &FlowKey) {
         if let Some(number) = self.flows.remove(key) {
             if let Some(owner) = &self.owners[number as usize] {
-                for key in keys_of(&owner.flow) {
-                    // One that is not there is no harm.
-                    let _ = self.table.remove(&key);
+                let flow = owner.flow;
+                let hash = hash(key, &self.keys);
+                if self.found(hash) == SOME {
+                    self.remove(keys_of(&flow));
                 }
-                let key = owner.flow.key;
-                self.any -= u32::from(owner.flow.is_of_any_vlan());
-                self.watch(&key, false);
+                self.watching[hash] -= 1;
+                if self.watching[hash] == 0 {
+                    self.find(hash, 0);
+                }
+                self.any -= u32::from(flow.is_of_any_vlan());
             }
             self.retired.push_back((Instant::now(), number));
             self.tell_flows();
