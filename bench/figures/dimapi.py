@@ -48,10 +48,11 @@ def main():
         file.write("\n".join(page))
 
 
-HEAD = """# The DiMAPI thesis' figures 5.1 to 5.8, here
+HEAD = """# Figures 5.1 to 5.8 of the DiMAPI thesis, reproduced
 
-Written by `bench/figures/dimapi.py`: sensors, agents and the program that asks them are processes on one machine with two cores, over
-loopback with TLS 1.3. Bytes are those of frames (with their 14 bytes), acknowledgements included. The thesis measured without encryption."""
+Written by `bench/figures/dimapi.py`: sensors, agents and the querying program are processes on one machine with two cores, over
+loopback with TLS 1.3. Bytes are those of frames (including 14 bytes of Ethernet header), with acknowledgements. The thesis measured without encryption.
+*Polled* results are requested for each reading, *pushed* ones arrive at an interval."""
 
 
 class Place:
@@ -145,12 +146,12 @@ class Place:
                 + [times["asked for"][at][1], times["by themselves"][at][1]]
             )
         head = ["sensors", "connecting, kB", "1 function, kB", "8 functions, kB"]
-        head += ["BYTE_COUNTER asked for, kbit/s", "by itself", "HASHSAMP asked for, kbit/s", "by itself", "a reading asked for, ms", "by itself"]
+        head += ["BYTE_COUNTER polled, kbit/s", "pushed", "HASHSAMP polled, kbit/s", "pushed", "a reading polled, ms", "pushed"]
         return f"""
 ## Opening and reading (5.1 to 5.4)
 
-Connecting is apart: TLS with certificates of both ends. Functions are read every 0.1 s. Thesis, 15 sensors: 15 kB for 1 function, 45 for 8;
-BYTE_COUNTER 295 kbit/s; under 1 ms for a reading.
+Connecting (TLS with certificates of both ends) is a separate column. Functions are read every 0.1 s. Thesis, 15 sensors: 15 kB for 1
+function, 45 for 8; BYTE_COUNTER 295 kbit/s; under 1 ms for a reading.
 
 {plot.table(head, rows)}
 
@@ -164,15 +165,15 @@ BYTE_COUNTER 295 kbit/s; under 1 ms for a reading.
             with Delay(self.members[0], round_trip / 2) as (address, probe):
                 phases = self.ask([address], "real", "bytes", 4, 100)
                 rows.append([round(round_trip * 1e3, 2), round(probe * 1e3, 2), phases["pull"]["median_ms"], thesis, phases["push"]["median_ms"]])
-        head = ["round trip, ms", "as a message of the process between takes it", "a reading, ms", "thesis", "a reading that came by itself"]
-        return f"## A reading and the network's delay\n\nMedians; a process between delays what passes it.\n\n{plot.table(head, rows)}\n"
+        head = ["round trip, ms", "round trip of a message through the proxy", "a reading, ms", "thesis", "a pushed reading"]
+        return f"## A reading and the network's delay\n\nMedians; a proxy delays the traffic.\n\n{plot.table(head, rows)}\n"
 
     def mapi(self):
         """What programs of MAPI send and receive."""
         os.environ["FLOWGAUGE_KEYS"], os.environ["FLOWGAUGE_IDENTITY"] = f"{self.folder}/keys", "user"
         rows = [program_of_mapi(ctypes.CDLL(self.library), ",".join(f"{it}:real" for it in self.members), functions) for functions in STACKS]
-        head = ["functions", "first flow with connecting, kB", "further flow, kB", "ms", "asked for every 0.1 s, kbit/s", "ms", "by themselves, kbit/s", "ms"]
-        return f"## Programs of MAPI\n\n`libmapi` on {SENSORS} sensors (by ctypes of Python, whose time is in the readings).\n\n{plot.table(head, rows)}\n"
+        head = ["functions", "first flow with connecting, kB", "further flow, kB", "ms", "polled every 0.1 s, kbit/s", "ms", "pushed, kbit/s", "ms"]
+        return f"## MAPI programs\n\n`libmapi` on {SENSORS} sensors (through Python's ctypes, whose time is included).\n\n{plot.table(head, rows)}\n"
 
     def transfers(self):
         """Figures 5.5 to 5.8: a sensor of its own for each part, as a trace is read once."""
@@ -189,16 +190,16 @@ BYTE_COUNTER 295 kbit/s; under 1 ms for a reading.
         address = self.sensor(SENSORS, devices)
         loads = [(mbit, self.packets(address, f"m{mbit}", 0)) for mbit in offered]
         rows = [[round(rates[mbit], 1), round(it["mbit"], 1), round(it["us"], 2), it["lost"]] for mbit, it in loads]
-        text = "## Packets (5.5 to 5.8)\n\nThesis: asked for one by one 22 Mbit/s and 200 us each; sent ahead 185 Mbit/s of 200 offered, 42 to 52 us each. Here packets that are there\ngo out together, however few were asked for.\n\n"
-        text += plot.table(["offered, Mbit/s", "received, Mbit/s", "processor time each, us", "lost"], rows)
+        text = "## Packets (5.5 to 5.8)\n\nThesis: requested one by one, 22 Mbit/s and 200 us each; prefetched, 185 Mbit/s of 200 offered, 42 to 52 us each. Here, waiting packets are sent\ntogether, however few were requested.\n\n"
+        text += plot.table(["offered, Mbit/s", "received, Mbit/s", "CPU time each, us", "lost"], rows)
         rows = []
         for count in prefetched:
             at_100, full = (self.packets(address, f"{kind}{count}", max(1, count * AVERAGE)) for kind in "pf")
             rows.append([count, round(at_100["mbit"], 1), at_100["lost"], round(full["mbit"]), round(full["us"], 2), full["lost"]])
         full = self.packets(self.members[0], "full", 0)
-        rows.append(["as it is", "", "", round(full["mbit"]), round(full["us"], 2), full["lost"]])
-        head = ["packets ahead", f"of {rates[100]:.1f} Mbit/s received", "lost", "as fast as they come, Mbit/s", "processor time each, us", "lost"]
-        return f"{text}\n\nWith so many packets sent before more are asked for (on average; thesis, of 100 Mbit/s: 100 packets 81 Mbit/s, 500 99.9):\n\n{plot.table(head, rows)}\n"
+        rows.append(["default", "", "", round(full["mbit"]), round(full["us"], 2), full["lost"]])
+        head = ["packets prefetched", f"of {rates[100]:.1f} Mbit/s received", "lost", "at full speed, Mbit/s", "CPU time each, us", "lost"]
+        return f"{text}\n\nBy number of packets prefetched (on average; thesis, of 100 Mbit/s: 100 packets 81 Mbit/s, 500 99.9):\n\n{plot.table(head, rows)}\n"
 
     def packets(self, address, device, prefetch):
         it = self.ask([address], device, "to_buffer", 30, 100, prefetch)["packets"]
@@ -212,8 +213,8 @@ BYTE_COUNTER 295 kbit/s; under 1 ms for a reading.
         rows = [
             ["connecting", round(phases["connect"]["seconds"] * 1e3), round(phases["connect"]["wire_bytes"] / 1e3)],
             ["opening a flow", round(phases["open"]["seconds"] * 1e3), round(phases["open"]["wire_bytes"] / 1e3)],
-            ["a reading that is asked for (median)", phases["pull"]["median_ms"], round(phases["pull"]["wire_bytes"] / phases["pull"]["reads"] / 1e3, 1)],
-            ["a reading that came by itself (median)", phases["push"]["median_ms"], ""],
+            ["a polled reading (median)", phases["pull"]["median_ms"], round(phases["pull"]["wire_bytes"] / phases["pull"]["reads"] / 1e3, 1)],
+            ["a pushed reading (median)", phases["push"]["median_ms"], ""],
         ]
         return f"## {count} agents in one scope\n\n{plot.table(['', 'ms', 'kB'], rows)}\n"
 

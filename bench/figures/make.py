@@ -85,7 +85,7 @@ def load():
     return f"\nMachine busy: load {busy:.1f} on {cores} cores.\n"
 
 
-HEAD = """# The Scap paper's figures, here
+HEAD = """# Figures of the Scap paper, reproduced
 
 Written by `bench/figures/make.py`; each table names its command. Figures that depend on the machine are CPU time of one core;
 the overload figures use the capture clock and are the same on every machine.

@@ -17,10 +17,10 @@ PAGE = os.path.join(stacks.ROOT, "docs", "figures-protocols.md")
 # Scale of each trace: it has to stay in memory, decoded.
 TRACES = [("web", 0.25), ("mix", 0.1)]
 
-HEAD = """# The Pandora paper's tables 6 and 7, here
+HEAD = """# Tables 6 and 7 of the Pandora paper, reproduced
 
 Written by `bench/figures/protocols.py`: time on one core by `flowgauge stack bench`, minimum of {repeat} runs, packets in memory.
-Components that track connections themselves (`transactions`) decode them once more.{remark} The paper, on a 500 MHz Alpha: 50
+Components that track connections themselves (`transactions`) decode packets once more.{remark} The paper, on a 500 MHz Alpha: 50
 microseconds per packet and 75 to 88 Mbit/s for HTTP, 612 to 2,600 records per second.
 """
 
@@ -109,7 +109,7 @@ def parts_of(options, captures):
         "stack bench -r TRACE -e 'tcpscan COMPONENT count'",
         None,
         plot.table(headings, rows),
-        "Cost that each adds to the stack before it, per packet of the trace.",
+        "Cost that each adds to the preceding stack, per packet of the trace.",
     )
 
 

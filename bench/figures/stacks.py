@@ -24,7 +24,7 @@ TRACES = [("syn", 1), ("mix", 0.2), ("web", 0.5), ("one-client", 1)]
 TIMEOUTS = (2, 30, 255)
 MOST_IDENTITIES = 8
 
-HEAD = """# The Pandora paper's figure 6 and tables 3 and 4, here
+HEAD = """# Figure 6 and tables 3 and 4 of the Pandora paper, reproduced
 
 Written by `bench/figures/stacks.py`: time on one core by `flowgauge stack bench`, packets in memory and decoded,
 minimum of several runs.{remark}
