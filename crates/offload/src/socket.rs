@@ -35,6 +35,8 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/ve
 pub const DEFAULT_FLOWS: u32 = 1 << 17;
 /// A slot whose flow was taken out of the table may still be counted in this long, by another processor.
 pub(crate) const GRACE: Duration = Duration::from_millis(10);
+/// A packet that the program let pass is in the ring by then, whichever processor does that.
+const PASSING: Duration = Duration::from_millis(2);
 /// Shorter than any usual timeout of flows.
 const SILENCE: Duration = Duration::from_millis(200);
 /// The map of what filters go on with.
@@ -563,7 +565,7 @@ impl SocketFilter {
         };
         let [low, high] = &mut owner.seen;
         self.broken.extend(slot.broken().map(|breaks| Broken {
-            by: since_boot.wrapping_add(bpf::clock()) + GRACE.as_nanos() as u64,
+            by: since_boot.wrapping_add(bpf::clock()) + PASSING.as_nanos() as u64,
             slot: number,
             uid: owner.flow.uid,
             breaks,

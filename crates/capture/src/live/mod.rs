@@ -64,24 +64,19 @@ impl LiveConfig {
             promiscuous: true,
             own_traffic: false,
             tick_ms: 100,
-            retire_ms: 20,
+            retire_ms: 8,
         }
     }
 
-    /// Blocks of 256 KiB: large enough for any frame, small enough that a few of them stay in the cache; smaller ones where
-    /// the buffer is small. A block is handed over after `retire_ms`, however little is in it: the ring holds what comes in
-    /// that time by its blocks (5 seconds of the usual settings), or as many bytes as it has.
+    /// Blocks of 128 KiB: large enough for any frame, small enough that a few of them stay in the cache. A block is handed
+    /// over after `retire_ms`, however little is in it: the ring holds what comes in that time by its blocks (4 seconds of the
+    /// usual settings), or as many bytes as it has.
     fn ring(&self) -> RingOptions {
-        const LARGEST: u64 = 1 << 18;
-        const SMALLEST: u64 = 1 << 17;
+        const BLOCK: u64 = 1 << 17;
 
-        let block = (self.buffer_bytes / 8)
-            .checked_next_power_of_two()
-            .unwrap_or(LARGEST)
-            .clamp(SMALLEST, LARGEST);
         RingOptions {
-            block_bytes: block as u32,
-            blocks: (self.buffer_bytes / block).clamp(2, 1 << 15) as u32,
+            block_bytes: BLOCK as u32,
+            blocks: (self.buffer_bytes / BLOCK).clamp(2, 1 << 15) as u32,
             retire_ms: self.retire_ms,
         }
     }
