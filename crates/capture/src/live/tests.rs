@@ -3,8 +3,7 @@ use super::*;
 #[test]
 fn ring_has_whole_blocks() {
     let mut config = LiveConfig::new("x");
-    assert_eq!(config.ring().block_bytes, 1 << 18);
-    assert_eq!(config.ring().blocks, 256);
+    assert_eq!(config.ring().blocks, 512);
     config.buffer_bytes = 1;
     assert_eq!(config.ring().block_bytes, 1 << 17);
     assert_eq!(config.ring().blocks, 2);
