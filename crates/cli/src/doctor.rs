@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 
 use flowgauge_record::check::{CHECK_SCHEMA, CheckRow};
-use flowgauge_record::{Format, Output, RecordWriter};
+use flowgauge_record::{Format, Output, RecordWriter, Screen};
 use flowgauge_runtime::shared;
 use flowgauge_sys::machine::{self, Check, Status};
 
@@ -28,7 +28,11 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<(), Failure> {
         None => Format::Table,
     };
     let target = sinks::target(options.output.write.as_deref())?;
-    let output = Output::new(target, format, CHECK_SCHEMA, None);
+    let screen = Screen {
+        width: None,
+        has_colors: sinks::has_colors(&options.output),
+    };
+    let output = Output::new(target, format, CHECK_SCHEMA, screen);
     let mut writer = RecordWriter::new(output, format, CHECK_SCHEMA);
     for check in &checks {
         writer.write(&CheckRow {

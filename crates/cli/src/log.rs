@@ -39,6 +39,7 @@ pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
                 preset.insert("output", "brief");
             }
             preset.set("output", "format", format.in_stacks());
+            preset.color(&options.output);
             "output"
         }
         RecordFormat::Eve | RecordFormat::Zeek | RecordFormat::ZeekJson => {

@@ -19,6 +19,32 @@ pub(crate) struct Detail {
     pub(crate) verbose: bool,
     /// How often `-t` was given.
     pub(crate) time: u8,
+    /// For a terminal.
+    pub(crate) has_colors: bool,
+}
+
+impl Detail {
+    /// Gives what a line has from here on a colour.
+    fn paint(self, line: &mut String, from: usize, color: &str) {
+        if self.has_colors && from < line.len() {
+            line.insert_str(from, color);
+            line.push_str("\x1b[0m");
+        }
+    }
+}
+
+const DIM: &str = "\x1b[2m";
+const RED: &str = "\x1b[31m";
+const CYAN: &str = "\x1b[36m";
+
+/// The colour of a protocol.
+const fn color(protocol: u8) -> &'static str {
+    match protocol {
+        6 => "\x1b[32m",
+        17 => "\x1b[33m",
+        1 | 58 => "\x1b[35m",
+        _ => "\x1b[1m",
+    }
 }
 
 /// Prints packets one after the other.
@@ -47,7 +73,9 @@ impl Lines {
             Some(connections) if decoded.key.protocol == 6 => connections.relative(decoded),
             _ => (decoded.seq, decoded.ack),
         };
+        let begin = line.len();
         self.write_time(line, row.packet.time);
+        self.detail.paint(line, begin, DIM);
         write_line(line, row, self.detail, numbers);
     }
 
@@ -119,7 +147,7 @@ fn write_line(line: &mut String, row: &PacketRow<'_>, detail: Detail, numbers: (
         line.push_str(": ");
     }
     if decoded.has_ip() {
-        write_ip(line, row, numbers);
+        write_ip(line, row, detail, numbers);
         if detail.verbose {
             write_details(line, row);
         }
@@ -144,7 +172,9 @@ fn write_line(line: &mut String, row: &PacketRow<'_>, detail: Detail, numbers: (
         );
     }
     if let Some(note) = row.note() {
+        let begin = line.len();
         let _ = write!(line, " [{note}]");
+        detail.paint(line, begin, RED);
     }
 }
 
@@ -207,13 +237,14 @@ fn write_details(line: &mut String, row: &PacketRow<'_>) {
     line.push(')');
 }
 
-fn write_ip(line: &mut String, row: &PacketRow<'_>, (seq, ack): (u32, u32)) {
+fn write_ip(line: &mut String, row: &PacketRow<'_>, detail: Detail, (seq, ack): (u32, u32)) {
     let decoded = row.decoded;
     let version = decoded.key.version;
     let (source, destination) = (decoded.source(), decoded.destination());
     let transport = decoded.flags.contains(DecodeFlags::TRANSPORT);
     let is_icmp = matches!(decoded.key.protocol, 1 | 58);
     let with_ports = row.has_ports() && !is_icmp;
+    let begin = line.len();
     let _ = write!(line, "{}", source.0.to_ip(version));
     if with_ports {
         let _ = write!(line, ".{}", source.1);
@@ -222,14 +253,14 @@ fn write_ip(line: &mut String, row: &PacketRow<'_>, (seq, ack): (u32, u32)) {
     if with_ports {
         let _ = write!(line, ".{}", destination.1);
     }
-    match decoded.key.protocol {
-        protocol @ (1 | 6 | 17 | 58) => {
-            let _ = write!(line, ": {}", protocol_name(protocol));
-        }
-        other => {
-            let _ = write!(line, ": protocol {other}");
-        }
-    }
+    detail.paint(line, begin, CYAN);
+    line.push_str(": ");
+    let begin = line.len();
+    let _ = match decoded.key.protocol {
+        protocol @ (1 | 6 | 17 | 58) => write!(line, "{}", protocol_name(protocol)),
+        other => write!(line, "protocol {other}"),
+    };
+    detail.paint(line, begin, color(decoded.key.protocol));
     if decoded.flags.contains(DecodeFlags::FRAGMENT) {
         line.push_str(" fragment");
         if let Some(info) = row.fragment() {

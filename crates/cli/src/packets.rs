@@ -143,6 +143,7 @@ impl Printer {
             link: options.link,
             verbose: options.verbose > 0,
             time: options.time,
+            has_colors: sinks::has_colors(&options.output),
         });
         let connections = (!options.absolute_sequence_numbers).then(Connections::default);
         let lines = lines.map(|detail| Lines::new(detail, connections));

@@ -168,9 +168,17 @@ impl Preset {
         let format = sinks::given_format(options);
         self.set_some("output", "format", format.map(RecordFormat::in_stacks));
         Ok(())
+        self.color(options);
     }
 
     /// What the stack writes shows the ledger, which is not said again.
+    /// Sets when tables have colours, where that is not left to the terminal.
+    pub(crate) fn color(&mut self, options: &DestinationOptions) {
+        if options.color != "auto" {
+            self.set("output", "color", &options.color);
+        }
+    }
+
     pub(crate) fn ledger_is_shown(&mut self) {
         self.has_ledger = true;
     }

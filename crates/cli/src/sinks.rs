@@ -5,7 +5,8 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use flowgauge_record::{Format, Output, Schema, WholeWrites};
+use flowgauge_kit::terminal;
+use flowgauge_record::{Format, Output, Schema, Screen, WholeWrites};
 use flowgauge_sys::files::{self, How};
 use flowgauge_sys::process;
 
@@ -71,6 +72,12 @@ fn by_name(ending: &str) -> Option<RecordFormat> {
     }
 }
 
+/// Whether what is written has colours: never in files.
+pub(crate) fn has_colors(options: &DestinationOptions) -> bool {
+    let is_file = options.write.as_deref().is_some_and(|path| path != "-");
+    !is_file && terminal::has_colors(&options.color)
+}
+
 /// Opens what `options` ask for.
 ///
 /// # Errors
@@ -78,7 +85,11 @@ fn by_name(ending: &str) -> Option<RecordFormat> {
 pub(crate) fn open(options: &DestinationOptions, schema: Schema) -> Result<Output, Failure> {
     let format = format(options);
     let target = target(options.write.as_deref())?;
-    Ok(Output::new(target, format, schema, terminal_width(options)))
+    let screen = Screen {
+        width: options.write.is_none().then(terminal::width).flatten(),
+        has_colors: has_colors(options),
+    };
+    Ok(Output::new(target, format, schema, screen))
 }
 
 /// Opens a file, or standard output for `None` and `-`, without a buffer of its own.
@@ -114,13 +125,4 @@ pub(crate) fn check_stdout() -> Result<(), Failure> {
         "cannot write standard output: it is closed",
         Some(hint.to_owned()),
     ))
-}
-
-fn terminal_width(options: &DestinationOptions) -> Option<usize> {
-    if options.write.is_some() || !io::stdout().is_terminal() {
-        return None;
-    }
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    // Its height says nothing: it is 0 where only the width was set.
-    (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use flowgauge_capture::sink::{Rotation, Rotator, Turn};
 use flowgauge_capture::{FileFormat, FileSink, Interface, PacketSink, SinkOptions};
 use flowgauge_kit::file_name::Name;
+use flowgauge_kit::terminal;
 use flowgauge_kit::writing::{Stop, account, begun, stop};
 use flowgauge_record::schema::kept;
 use flowgauge_record::{
-    Format, Output, OutputError, RecordWriter, Schema, WholeWrites, WriterThread,
+    Format, Output, OutputError, RecordWriter, Schema, Screen, WholeWrites, WriterThread,
 };
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, Outlet,
@@ -56,6 +57,10 @@ options! {
     format: Choice("json", "csv", "csv_safe", "table"),
         "how records are written (csv_safe: no cell is a formula to a spreadsheet); where it is not said, \
          the name of the file says it. With kafka: json, a message each, for other programs";
+    color: Choice("auto", "always", "never") = "auto",
+        "colours of a table on standard output: auto on a terminal, unless the environment has NO_COLOR";
+    page: Flag = "no", "a table on a terminal takes the place of the one before it: of records of another time, as aggregate gives them \
+         every interval";
     fields: Text, "of records only these fields, as \"time, src_ip, uri\", in the order that they have";
     packets: Integer(1, i64::MAX) as u64, "no more than so many packets are written; all are passed on";
     rotate_size: Size, "begin a new file when this one would become larger";
@@ -72,9 +77,11 @@ options! {
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
 /// What files have and links have not.
-const FILE_OPTIONS: [&str; 6] = [
+const FILE_OPTIONS: [&str; 8] = [
     "file",
     "format",
+    "color",
+    "page",
     "fields",
     "rotate_size",
     "rotate_time",
@@ -88,6 +95,10 @@ struct ToFile {
     /// What records have, as far as it is known beforehand.
     schema: Option<Schema>,
     format: Format,
+    /// When tables have colours.
+    color: &'static str,
+    /// Of tables that take the place of one another: the time of the one that is shown, and its rows.
+    page: Option<(Nanos, usize)>,
     /// The fields that are wanted; none: all.
     fields: Vec<String>,
     /// Of the kind of record that came last: its fields, which of them are wanted, and what is written
@@ -189,6 +200,8 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
                 .map_err(|error| SettingError::of_all(error.to_string()).hinted(error.hint()))?,
         ),
     };
+    let is_page =
+        options.page && format == Format::Table && path == "-" && terminal::size().is_some();
     let fields = read_names(settings, "fields")?;
     check(&fields, settings, "fields", |_| true)?;
     let (input, schema) = (settings.input(), settings.schema());
@@ -199,6 +212,8 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         input,
         schema,
         format,
+        color: options.color,
+        page: is_page.then_some((Nanos(0), 0)),
         fields: fields.clone(),
         kind: None,
         appends,
@@ -476,6 +491,9 @@ impl ToFile {
 
     fn records(&mut self, records: &[RecordItem<'_>]) -> Result<(), Stop> {
         for item in records {
+            if !self.is_on_page(item.time)? {
+                continue;
+            }
             let schema = item.record.schema();
             let is_known = |kind: &(Schema, _, _)| core::ptr::eq(kind.0, schema);
             self.rotate(item.time)?;
@@ -496,6 +514,22 @@ impl ToFile {
         Ok(())
     }
 
+    /// Whether there is room for a record of this time; where tables take the place of one another it may begin the next one.
+    fn is_on_page(&mut self, time: Nanos) -> Result<bool, Stop> {
+        let Some((shown, rows)) = self.page else {
+            return Ok(true);
+        };
+        if shown != time {
+            self.close()?;
+            self.page = Some((time, 1));
+            return Ok(true);
+        }
+        self.page = Some((shown, rows + 1));
+        // The heading and the cursor have a line each.
+        let height = terminal::size().map_or(0, |(_, height)| height);
+        Ok(height == 0 || rows + 2 < height)
+    }
+
     /// Records of another kind than the one before come, or another file begins.
     #[cold]
     fn next_kind(&mut self, schema: Schema, time: Nanos) -> Result<(), Stop> {
@@ -511,8 +545,20 @@ impl ToFile {
         };
         match (&self.sink, &self.kind) {
             (Sink::None, _) => {
-                let width = (self.path == "-").then(terminal_width).flatten();
-                let output = Output::new(self.target(time)?, self.format, written, width);
+                let is_shown = self.path == "-";
+                let screen = Screen {
+                    width: is_shown.then(terminal::width).flatten(),
+                    has_colors: is_shown && terminal::has_colors(self.color),
+                };
+                let target = self.target(time)?;
+                let target = match self.page {
+                    Some(_) => Box::new(Cleared {
+                        target,
+                        is_new: true,
+                    }),
+                    None => target,
+                };
+                let output = Output::new(target, self.format, written, screen);
                 let mut writer = RecordWriter::new(self.output(output), self.format, written);
                 if self.appends {
                     writer = writer.without_header();
@@ -618,6 +664,25 @@ impl Component for ToFile {
     }
 }
 
+/// A terminal whose screen is cleared before anything is written.
+struct Cleared {
+    target: Box<dyn Write + Send>,
+    is_new: bool,
+}
+
+impl Write for Cleared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if core::mem::take(&mut self.is_new) {
+            self.target.write_all(b"\x1b[H\x1b[J")?;
+        }
+        self.target.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.target.flush()
+    }
+}
+
 /// What came of writing to a path.
 fn checked(written: Result<(), OutputError>, path: &str) -> Result<(), Stop> {
     written.map_err(|error| Stop::of_writer(path, error))
@@ -626,16 +691,6 @@ fn checked(written: Result<(), OutputError>, path: &str) -> Result<(), Stop> {
 /// Waits until a thread has written everything.
 fn finished(thread: Option<&WriterThread>, path: &str) -> Result<(), Stop> {
     thread.map_or(Ok(()), |thread| checked(thread.finish(), path))
-}
-
-/// Columns of the terminal that standard output is.
-fn terminal_width() -> Option<usize> {
-    if !io::stdout().is_terminal() {
-        return None;
-    }
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    // Its height says nothing: it is 0 where only the width was set.
-    (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
 /// Some of the fields of a schema.
@@ -658,7 +713,7 @@ impl ToFile {
         ) {
             let mut target = self.target(Nanos(0))?;
             if let Some(schema) = self.schema.filter(|_| self.fields.is_empty()) {
-                let output = Output::new(target, self.format, schema, None);
+                let output = Output::new(target, self.format, schema, Screen::default());
                 let mut writer = RecordWriter::new(output, self.format, schema);
                 return checked(writer.finish(), &self.path);
             }

@@ -12,6 +12,7 @@ pub mod file_name;
 pub mod headers;
 pub mod keyed;
 pub mod measure;
+pub mod terminal;
 pub mod writing;
 
 pub use closing::Closing;

@@ -98,5 +98,6 @@ pub use schema::{Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema
 pub use store::{RecordStore, StoredRecord};
 pub use stream::StreamRow;
 pub use value::{Numbers, Texts, ValueRef};
+pub use table::Screen;
 pub use whole::WholeWrites;
 pub use writer_thread::WriterThread;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::any::AnyRecord;
 use crate::encoder::{Encoder, Format};
 use crate::schema::{Record, Schema};
-use crate::table::TableLayout;
+use crate::table::{Screen, TableLayout};
 use crate::writer_thread::{Destination, WriterThread};
 
 /// Bytes that are collected before they are written: large enough for few system calls, small
@@ -62,23 +62,23 @@ enum Route {
 }
 
 impl Output {
-    /// An output to `target`, which need not be buffered. `terminal_width` matters to tables only.
+    /// An output to `target`, which need not be buffered. `screen` matters to tables only.
     pub fn new(
         target: Box<dyn Write + Send>,
         format: Format,
         schema: Schema,
-        terminal_width: Option<usize>,
+        screen: Screen,
     ) -> Output {
         Output(Route::Direct(Target {
             target,
-            layout: (format == Format::Table).then(|| TableLayout::new(schema, terminal_width)),
+            layout: (format == Format::Table).then(|| TableLayout::new(schema, screen)),
             lines: Vec::new(),
         }))
     }
 
     /// An output that takes what is encoded as it is.
     pub fn raw(target: Box<dyn Write + Send>) -> Output {
-        Output::new(target, Format::Json, &[], None)
+        Output::new(target, Format::Json, &[], Screen::default())
     }
 
     /// Has a thread write, where there is one; `name` is in what is said of failures.
@@ -365,7 +365,7 @@ mod tests {
     }
 
     fn writer(target: impl Write + Send + 'static, format: Format) -> RecordWriter {
-        let output = Output::new(Box::new(target), format, STREAM_SCHEMA, None);
+        let output = Output::new(Box::new(target), format, STREAM_SCHEMA, Screen::default());
         RecordWriter::new(output, format, STREAM_SCHEMA)
     }
 

@@ -4,7 +4,7 @@
 //! thread that writes knows the columns: [`TableEncoder`] appends the cells of a record, separated
 //! by [`SEPARATOR`]; [`TableLayout`] turns them into lines. Widths are taken from the first rows,
 //! and a later cell that is wider widens its column from there on. Where the terminal is too
-//! narrow, the columns of least importance go.
+//! narrow, text is shortened, and the columns of least importance go.
 
 use flowgauge_wire::Nanos;
 
@@ -19,6 +19,21 @@ pub const SEPARATOR: u8 = 0x1f;
 const ROWS_FOR_WIDTHS: usize = 200;
 
 const GAP: usize = 2;
+
+/// Text of this width stays before columns go; where none can go, it is shortened further.
+const SHORT: usize = 24;
+
+/// No column is narrower than this, or than its heading.
+const NARROW: usize = 4;
+
+/// What a table is shown on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Screen {
+    /// Columns of the terminal; `None` when the output is not one.
+    pub width: Option<usize>,
+    /// Whether kinds of values have colours.
+    pub has_colors: bool,
+}
 
 /// Appends records as rows of cells.
 #[derive(Clone, Debug, Default)]
@@ -149,8 +164,7 @@ pub fn human_duration(duration: Nanos) -> String {
 #[derive(Debug)]
 pub struct TableLayout {
     columns: Vec<LaidColumn>,
-    /// Columns of the terminal; `None` when the output is not one.
-    terminal_width: Option<usize>,
+    screen: Screen,
     waiting: Vec<u8>,
     waiting_rows: usize,
     started: bool,
@@ -161,13 +175,30 @@ struct LaidColumn {
     heading: &'static str,
     rank: u8,
     right: bool,
+    /// Whether what does not fit may be cut off.
+    is_text: bool,
+    /// How a terminal shows its values.
+    color: &'static str,
     width: usize,
     shown: bool,
 }
 
+impl LaidColumn {
+    fn least(&self) -> usize {
+        match self.is_text {
+            true => self.width.min(SHORT.max(self.narrowest())),
+            false => self.width,
+        }
+    }
+
+    fn narrowest(&self) -> usize {
+        self.heading.chars().count().max(NARROW)
+    }
+}
+
 impl TableLayout {
-    /// A layout for records of `schema` in a terminal of `terminal_width` columns.
-    pub fn new(schema: Schema, terminal_width: Option<usize>) -> TableLayout {
+    /// A layout for records of `schema`.
+    pub fn new(schema: Schema, screen: Screen) -> TableLayout {
         let columns = schema
             .iter()
             .filter(|field| field.column.rank > 0)
@@ -178,13 +209,23 @@ impl TableLayout {
                     field.kind,
                     FieldKind::Unsigned | FieldKind::Float | FieldKind::Duration
                 ),
+                is_text: matches!(
+                    field.kind,
+                    FieldKind::Text | FieldKind::Object | FieldKind::Texts
+                ),
+                color: match field.kind {
+                    FieldKind::Time => "\x1b[2m",
+                    FieldKind::Address => "\x1b[36m",
+                    FieldKind::Text => "\x1b[32m",
+                    _ => "",
+                },
                 width: field.column.heading.chars().count(),
                 shown: true,
             })
             .collect();
         TableLayout {
             columns,
-            terminal_width,
+            screen,
             waiting: Vec::new(),
             waiting_rows: 0,
             started: false,
@@ -212,6 +253,7 @@ impl TableLayout {
         if !self.started {
             self.measure(&waiting);
             self.choose_columns();
+            self.shorten();
             self.heading(out);
             self.started = true;
         }
@@ -228,13 +270,11 @@ impl TableLayout {
 
     /// Hides columns from the least important on until a line fits.
     fn choose_columns(&mut self) {
-        let Some(terminal_width) = self.terminal_width else {
+        let Some(terminal_width) = self.screen.width else {
             return;
         };
         loop {
-            let shown = self.columns.iter().filter(|column| column.shown);
-            let line: usize = shown.clone().map(|column| column.width + GAP).sum();
-            if line.saturating_sub(GAP) <= terminal_width || shown.count() <= 1 {
+            if self.line_width(LaidColumn::least) <= terminal_width {
                 return;
             }
             // The last of the columns with the largest rank. Those of rank 1 stay, even if lines
@@ -256,10 +296,51 @@ impl TableLayout {
         }
     }
 
+    /// Takes from the widest text until a line fits.
+    fn shorten(&mut self) {
+        let Some(terminal_width) = self.screen.width else {
+            return;
+        };
+        while self.line_width(|column| column.width) > terminal_width {
+            let columns = self.columns.iter_mut();
+            let can_give = columns.filter(|it| it.shown && it.is_text && it.width > it.narrowest());
+            match can_give.max_by_key(|column| column.width) {
+                Some(widest) => widest.width -= 1,
+                None => return,
+            }
+        }
+    }
+
+    /// Width of a line with columns of these widths.
+    fn line_width(&self, width: impl Fn(&LaidColumn) -> usize) -> usize {
+        let shown = self.columns.iter().filter(|column| column.shown);
+        let line: usize = shown.map(|column| width(column) + GAP).sum();
+        line.saturating_sub(GAP)
+    }
+
+    /// A later cell is wider than its column, which widens: of text as far as a line has room.
+    #[cold]
+    fn widen(&mut self, column: usize, cell: usize) {
+        let line = self.line_width(|column| column.width);
+        let room = self.screen.width.map(|width| width.saturating_sub(line));
+        if let Some(column) = self.columns.get_mut(column) {
+            let most = match room.filter(|_| column.is_text) {
+                Some(room) => column.width + room,
+                None => usize::MAX,
+            };
+            column.width = cell.min(most).max(column.width);
+        }
+    }
+
     fn heading(&self, out: &mut Vec<u8>) {
         let mut line = Line::default();
         for column in self.columns.iter().filter(|column| column.shown) {
-            line.cell(column, column.heading.as_bytes(), out);
+            let bold = if self.screen.has_colors {
+                "\x1b[1m"
+            } else {
+                ""
+            };
+            line.cell(column, column.heading.as_bytes(), bold, out);
         }
         line.end(out);
     }
@@ -267,11 +348,20 @@ impl TableLayout {
     fn lines(&mut self, encoded: &[u8], out: &mut Vec<u8>) {
         for row in rows(encoded) {
             let mut line = Line::default();
-            for (column, cell) in self.columns.iter_mut().zip(cells(row)) {
-                if column.shown {
-                    column.width = column.width.max(cell_width(cell));
-                    line.cell(column, cell, out);
+            for (number, cell) in cells(row).enumerate().take(self.columns.len()) {
+                if !self.columns[number].shown {
+                    continue;
                 }
+                if cell_width(cell) > self.columns[number].width {
+                    self.widen(number, cell_width(cell));
+                }
+                let column = &self.columns[number];
+                let color = if self.screen.has_colors {
+                    column.color
+                } else {
+                    ""
+                };
+                line.cell(column, cell, color, out);
             }
             line.end(out);
         }
@@ -293,6 +383,14 @@ fn cell_width(cell: &[u8]) -> usize {
     cell.iter().filter(|&&byte| byte & 0xc0 != 0x80).count()
 }
 
+/// So many characters of a cell.
+fn beginning(cell: &[u8], characters: usize) -> &[u8] {
+    let begins = |(_, byte): &(usize, &u8)| **byte & 0xc0 != 0x80;
+    let next = cell.iter().enumerate().filter(begins).nth(characters);
+    cell.get(..next.map_or(cell.len(), |(at, _)| at))
+        .unwrap_or(cell)
+}
+
 /// Pads lazily, so that no line ends in spaces.
 #[derive(Default)]
 struct Line {
@@ -300,7 +398,8 @@ struct Line {
 }
 
 impl Line {
-    fn cell(&mut self, column: &LaidColumn, cell: &[u8], out: &mut Vec<u8>) {
+    fn cell(&mut self, column: &LaidColumn, cell: &[u8], color: &str, out: &mut Vec<u8>) {
+        let is_cut = cell_width(cell) > column.width;
         let padding = column.width.saturating_sub(cell_width(cell));
         if column.right {
             self.owed += padding;
@@ -308,7 +407,17 @@ impl Line {
         if !cell.is_empty() {
             out.resize(out.len() + self.owed, b' ');
             self.owed = 0;
-            out.extend_from_slice(cell);
+            out.extend_from_slice(color.as_bytes());
+            match is_cut {
+                true => {
+                    out.extend_from_slice(beginning(cell, column.width.saturating_sub(1)));
+                    out.extend_from_slice("\u{2026}".as_bytes());
+                }
+                false => out.extend_from_slice(cell),
+            }
+            if !color.is_empty() {
+                out.extend_from_slice(b"\x1b[0m");
+            }
         }
         self.owed += GAP + if column.right { 0 } else { padding };
     }
@@ -324,6 +433,7 @@ mod tests {
     use flowgauge_wire::Address;
 
     use super::*;
+    use crate::schema::{MadeField, kept};
     use crate::stream::{STREAM_SCHEMA, StreamRow};
 
     fn row(bytes: u64, last_octet: u8) -> StreamRow<'static> {
@@ -343,7 +453,8 @@ mod tests {
     }
 
     fn table(width: Option<usize>, rows: &[StreamRow<'_>]) -> String {
-        let mut layout = TableLayout::new(STREAM_SCHEMA, width);
+        let has_colors = false;
+        let mut layout = TableLayout::new(STREAM_SCHEMA, Screen { width, has_colors });
         let (mut cells, mut out) = (Vec::new(), Vec::new());
         let mut encoder = TableEncoder::default();
         for row in rows {
@@ -384,6 +495,55 @@ SOURCE        PORT  DESTINATION   PORT  PROTO  BYTES  MISSING  GAPS  STATE
             Some("SOURCE     DESTINATION   BYTES"),
             "{text}"
         );
+    }
+
+    /// Lines of a table of a text and a number.
+    fn texts(width: usize, texts: &[&str]) -> String {
+        let field = |name: &str, kind| {
+            let made = MadeField {
+                name: name.to_owned(),
+                kind,
+                unit: Unit::None,
+                heading: name.to_owned(),
+                rank: 1,
+                exact: true,
+                help: String::new(),
+            };
+            made.kept()
+        };
+        let fields = [
+            field("TEXT", FieldKind::Text),
+            field("N", FieldKind::Unsigned),
+        ];
+        let screen = Screen {
+            width: Some(width),
+            has_colors: true,
+        };
+        let mut layout = TableLayout::new(kept(fields.into_iter()), screen);
+        let mut out = Vec::new();
+        for text in texts {
+            layout.rows(format!("{text}\x1f1\x1f\n").as_bytes(), &mut out);
+            layout.flush(&mut out);
+        }
+        let text = String::from_utf8(out).unwrap();
+        text.replace("\x1b[0m", ".")
+            .replace("\x1b[32m", "'")
+            .replace("\x1b[1m", "^")
+    }
+
+    #[test]
+    fn text_is_shortened_where_the_terminal_is_narrow() {
+        assert_eq!(
+            texts(10, &["abcdefghij", "k\u{e9}lmnopqr"]),
+            "^TEXT.     ^N.\n'abcdef\u{2026}.  1\n'k\u{e9}lmno\u{2026}.  1\n"
+        );
+        // What comes later widens its column as far as there is room.
+        assert_eq!(
+            texts(10, &["ab", "abcdefghij"]),
+            "^TEXT.  ^N.\n'ab.    1\n'abcdef\u{2026}.  1\n"
+        );
+        // A heading is never shortened.
+        assert_eq!(texts(1, &["abcdefghij"]), "^TEXT.  ^N.\n'abc\u{2026}.  1\n");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use flowgauge_kit::terminal::WHEN;
 use flowgauge_stack::Settings;
 use flowgauge_wire::Nanos;
 
@@ -173,6 +174,9 @@ pub(crate) struct DestinationOptions {
     /// Write to a file instead of standard output
     #[arg(short = 'w', long = "write", value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
+    /// Colours: auto on a terminal, unless the environment has NO_COLOR; in files there are none
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = PossibleValuesParser::new(WHEN), hide_short_help = true)]
+    pub(crate) color: String,
 }
 
 impl DestinationOptions {
