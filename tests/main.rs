@@ -23,5 +23,6 @@ mod suricata_events;
 mod suricata_reassembly;
 mod transactions;
 mod tshark_flows;
+mod tshark_follow;
 mod tshark_packets;
 mod zeek_logs;

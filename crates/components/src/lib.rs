@@ -37,6 +37,7 @@ mod expired_flows;
 mod fields;
 mod filter;
 mod flow_export;
+mod follow;
 mod gap;
 mod hash;
 mod hash_sample;
@@ -83,6 +84,8 @@ mod threshold;
 mod to_buffer;
 mod top;
 mod track;
+mod transcript;
+mod turns;
 mod uncook;
 mod words;
 
@@ -176,7 +179,13 @@ pub static RECORDS: &[&ComponentInfo] = &[
 ];
 
 /// Streams, and patterns in them.
-pub static STREAMS: &[&ComponentInfo] = &[&streams::INFO, &patterns::INFO];
+pub static STREAMS: &[&ComponentInfo] = &[
+    &streams::INFO,
+    &patterns::INFO,
+    &follow::INFO,
+    &transcript::INFO,
+    &turns::INFO,
+];
 
 /// What goes on in a thread of its own.
 pub static THREADS: &[&ComponentInfo] = &[&thread::INFO];

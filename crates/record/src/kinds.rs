@@ -28,6 +28,7 @@ pub fn kinds() -> Vec<Kind> {
         ),
         kind("stream", "streams", crate::stream::ALL_SCHEMA),
         kind("totals", "streams --count", crate::totals::TOTALS_SCHEMA),
+        kind("turn", "streams --follow", crate::turn::TURN_SCHEMA),
         kind("match", "match", crate::matches::MATCH_SCHEMA),
         kind(
             "match_count",

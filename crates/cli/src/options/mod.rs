@@ -73,6 +73,7 @@ use crate::failure::Failure;
 
 /// Passive network monitoring: packets go in, flows, streams and reports come out.
 #[derive(Debug, Parser)]
+use crate::sinks;
 #[command(
     name = "flowgauge",
     version,
@@ -176,6 +177,7 @@ impl Command {
             Command::Packets(options) => Some(&options.output),
             Command::Loss(options) => Some(&options.output),
             Command::Rmon(options) => match &options.command {
+            Command::Streams(options) if options.writes_text() => None,
                 Some(RmonCommand::Show(options)) => Some(&options.output),
                 None => None,
             },
@@ -345,6 +347,10 @@ pub(crate) struct StreamsOptions {
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
     #[command(flatten)]
+    pub(crate) follow: FollowOptions,
+    #[command(flatten)]
+    pub(crate) transcript: TranscriptOptions,
+    #[command(flatten)]
     pub(crate) preset: PresetOptions,
 }
 
@@ -359,6 +365,13 @@ impl StreamsOptions {
             && !self.chunks.delivery.flag("counters")
             && self.select.is_all()
             && self.output.format().is_none()
+    /// Of a connection that is followed its text is written, in a file of any name.
+    pub(crate) fn writes_text(&self) -> bool {
+        self.follow.text("connection").is_some()
+            && sinks::given_format(&self.output).is_none()
+            && self.select.is_all()
+    }
+
             && self.output.write.is_none()
     }
 }
@@ -384,6 +397,23 @@ pub(crate) struct ReportOptions {
     pub(crate) headers_only: bool,
     #[command(flatten)]
     pub(crate) input: InputOptions,
+passed! {
+    /// Which connection is followed.
+    FollowOptions of "follow" {
+        connection: |arg| arg.long("follow").value_name("ID").conflicts_with_all([
+            "list", "out", "fill_gaps", "gaps", "hash", "count", "mode", "policy", "cutoff", "cutoff_direction", "cutoff_class", "priority",
+            "chunk", "overlap", "flush_timeout", "base_threshold", "overload_cutoff", "counters",
+        ]),
+    }
+}
+
+passed! {
+    /// How what it says is printed.
+    TranscriptOptions of "transcript" {
+        hex: |arg| arg.short('X').requires("connection").conflicts_with("record_format"),
+    }
+}
+
     /// Write one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -30,6 +30,7 @@ mod dependencies;
 mod element;
 mod eve;
 mod full_disk;
+mod follow;
 mod links;
 mod locality;
 mod log;
