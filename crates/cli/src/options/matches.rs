@@ -73,6 +73,7 @@ passed! {
 passed! {
     /// What is reported of what was found.
     FoundOptions of "match" {
+        all_matches,
         first: |arg| arg.conflicts_with("count"),
         count,
         max_matches: |arg| arg.short('m'),

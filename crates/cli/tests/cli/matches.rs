@@ -306,3 +306,67 @@ fn a_match_at_the_end_has_the_time_of_the_streams_last_packet() {
         assert_eq!(found, expected, "{workers} workers");
     }
 }
+
+#[test]
+fn of_matches_that_begin_at_a_place_the_first_is_told() {
+    let folder = Folder::new("places");
+    if !engines(&folder).contains(&"vectorscan") {
+        return;
+    }
+    let mut capture = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
+    capture.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0]);
+    for (at, said) in [(0_u32, b"xabb"), (1, b"b.ab")] {
+        let mut frame = vec![2; 12];
+        frame.extend([8, 0, 0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0]);
+        frame.extend([10, 0, 0, 1, 10, 9, 0, 1, 4, 1, 0, 53, 0, 12, 0, 0]);
+        frame.extend(said);
+        let len = (frame.len() as u32).to_le_bytes();
+        capture.extend([1_700_000_000_u32.to_le_bytes(), at.to_le_bytes(), len, len].concat());
+        capture.extend(frame);
+    }
+    fs::write(folder.0.join("places.pcap"), capture).unwrap();
+    let found = |options: &str| {
+        let line = format!("match -q -r places.pcap -e /ab*/ -e b --json{options}");
+        let mut found: Vec<[u64; 3]> = folder
+            .succeed(&line)
+            .lines()
+            .map(|line| {
+                let record: Value = serde_json::from_str(line).unwrap();
+                ["pattern_id", "offset", "end"].map(|field| record[field].as_u64().unwrap())
+            })
+            .collect();
+        found.sort_unstable();
+        found
+    };
+    let literals = [[2, 2, 3], [2, 3, 4], [2, 4, 5], [2, 7, 8]];
+    let told = [[1, 1, 2], [1, 6, 7]];
+    assert_eq!(found(""), [&told[..], &literals].concat());
+    let all = [
+        [1, 1, 2],
+        [1, 1, 3],
+        [1, 1, 4],
+        [1, 1, 5],
+        [1, 6, 7],
+        [1, 6, 8],
+    ];
+    assert_eq!(found(" --all-matches"), [&all[..], &literals].concat());
+    assert_eq!(found(" --first"), [[1, 1, 2], [2, 2, 3]]);
+    for (options, matches) in [("", 2), (" --all-matches", 6)] {
+        let counts = folder.succeed(&format!(
+            "match -q -r places.pcap -e /ab*/ --count --json{options}"
+        ));
+        let count: Value = serde_json::from_str(&counts).unwrap();
+        assert_eq!(
+            (&count["matches"], &count["streams"]),
+            (&matches.into(), &1.into())
+        );
+    }
+    let output = folder.run("match --stats -r places.pcap -e /ab*/ --json");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains(
+            "4 matches were left out that begin where one of the same pattern did (--all-matches)"
+        ),
+        "{said}"
+    );
+}

@@ -63,6 +63,8 @@ options! {
     matcher: Choice("auto", "vectorscan", "aho-corasick") = "auto",
         "search engine; auto: Vectorscan if its library is installed, else aho-corasick, which is slower and has no \
          regular expressions";
+    all_matches: Flag = "no", "report every match of an expression that begins at the same place, each with another end; otherwise only \
+         the first of them, the shortest";
     first: Flag = "no", "report only the first match of a pattern per stream";
     count: Flag = "no", "report only totals at the end: matches and streams per pattern";
     zeros: Flag = "yes", "with count: include patterns without a match";
@@ -81,6 +83,8 @@ struct Shared {
     not_found: OnceLock<u64>,
     limit: u64,
     unsearched: AtomicU64,
+    /// Matches left out, as one of their pattern that began at the same place was told.
+    repeats: AtomicU64,
     copies: AtomicUsize,
     /// Copies that have come to the end of their input, and what they counted, by pattern.
     ended: Mutex<(usize, Vec<Count>)>,
@@ -137,6 +141,8 @@ struct Found {
     /// Empty until it has started.
     set: Option<Arc<PatternSet>>,
     first: bool,
+    /// Whether matches of a pattern that begin at the same place are all told.
+    all: bool,
     /// By pattern, where that is all that is wanted.
     counts: Option<Vec<Count>>,
     /// Whether those that were not found are given, too.
@@ -182,6 +188,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             not_found: OnceLock::new(),
             limit: options.max_matches.unwrap_or(u64::MAX),
             unsearched: AtomicU64::new(0),
+            repeats: AtomicU64::new(0),
             copies: AtomicUsize::new(0),
             ended: Mutex::default(),
             budget: chunked::budget(settings, needs),
@@ -211,6 +218,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         shared: Arc::clone(&shared),
         set: None,
         first,
+        all: options.all_matches,
         counts: tally.then(Vec::new),
         zeros: options.zeros,
         pending: Vec::with_capacity(TOGETHER),
@@ -292,6 +300,14 @@ impl Shared {
             },
             set.stream_bytes() + size_of::<StreamState>()
         ));
+        let repeats = self.repeats.load(Ordering::Relaxed);
+        if repeats > 0 {
+            account.statistics.push(format!(
+                "matcher: {} left out that {} where one of the same pattern did (`all_matches`)",
+                count(repeats, "match").were(),
+                if repeats == 1 { "begins" } else { "begin" }
+            ));
+        }
         let unsearched = self.unsearched.load(Ordering::Relaxed);
         if unsearched > 0 {
             account.notes.push(format!(
@@ -522,7 +538,9 @@ impl Component for Patterns {
         let set = self.shared.compiled()?;
         self.state.with(|state| {
             let with_seen = state.found.first || state.found.counts.is_some();
-            let search = Search::new(&set, with_seen).map_err(|error| read::failure("", &error))?;
+            let all = state.found.all;
+            let search =
+                Search::new(&set, with_seen, all).map_err(|error| read::failure("", &error))?;
             state.search = Some(Box::new(search));
             if let Some(counts) = &mut state.found.counts {
                 counts.resize(set.patterns().len(), Count::default());
@@ -564,6 +582,8 @@ impl Component for Patterns {
         let (counts, set, zeros, is_counted) = self.state.with(|State { search, found }| {
             let unsearched = search.as_ref().map_or(0, |it| it.unsearched());
             shared.unsearched.fetch_add(unsearched, Ordering::Relaxed);
+            let repeats = search.as_ref().map_or(0, |it| it.repeats());
+            shared.repeats.fetch_add(repeats, Ordering::Relaxed);
             let counts = shared.end(found.counts.as_deref());
             (
                 counts,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use flowgauge_matcher::{Match, Matcher, PatternError, PatternSet, StreamState};
+use flowgauge_matcher::{Match, Matcher, PatternError, PatternKind, PatternSet, StreamState};
 use flowgauge_sys::prefetch::prefetch_at;
 use flowgauge_wire::Nanos;
 
@@ -15,11 +15,22 @@ pub(super) struct Search {
     matcher: Matcher,
     /// By the number of the stream.
     states: Vec<StreamState>,
-    /// Patterns that were found, by the number of the stream, where that is asked for.
-    seen: Option<HashMap<u32, Vec<u32>>>,
+    seen: Seen,
     /// The streams of the last packets that were looked ahead at.
     ahead: [u32; 2 * AHEAD],
     at: usize,
+}
+
+/// What was found in streams before.
+struct Seen {
+    /// By the number of the stream, by pattern: where its last match began.
+    last: HashMap<u32, Vec<(u32, Option<u64>)>>,
+    /// Whether patterns are noted of which nothing but that they were found matters.
+    notes_all: bool,
+    /// By pattern: whether several matches of it can begin at a place, and only the first is told.
+    once: Vec<bool>,
+    /// Matches that began where the one of their pattern before did.
+    repeats: u64,
 }
 
 /// A match, and whether it is the first of its pattern in its stream (only known where it is asked
@@ -31,11 +42,24 @@ pub(super) struct Finding {
 }
 
 impl Search {
-    pub(super) fn new(set: &Arc<PatternSet>, with_seen: bool) -> Result<Search, PatternError> {
+    /// `notes_all`: the first match of a pattern in a stream is told from others; with `all` matches of a pattern that begin at the
+    /// same place are all told.
+    pub(super) fn new(
+        set: &Arc<PatternSet>,
+        notes_all: bool,
+        all: bool,
+    ) -> Result<Search, PatternError> {
+        let is_expression = |kind: &PatternKind| matches!(kind, PatternKind::Regex { .. });
+        let patterns = set.patterns().iter();
         Ok(Search {
             matcher: Matcher::new(set)?,
             states: Vec::new(),
-            seen: with_seen.then(HashMap::new),
+            seen: Seen {
+                last: HashMap::new(),
+                notes_all,
+                once: patterns.map(|it| !all && is_expression(&it.kind)).collect(),
+                repeats: 0,
+            },
             ahead: [u32::MAX; 2 * AHEAD],
             at: 0,
         })
@@ -79,7 +103,13 @@ impl Search {
         };
         let seen = &mut self.seen;
         self.matcher.scan(state, bytes, offset, |found| {
-            on_match(Finding::new(found, time, stream, seen));
+            if let Some(is_first) = seen.note(stream, &found) {
+                on_match(Finding {
+                    found,
+                    time,
+                    is_first,
+                });
+            }
         });
     }
 
@@ -96,11 +126,21 @@ impl Search {
         };
         let seen = &mut self.seen;
         self.matcher.end(state, is_complete, |found| {
-            on_match(Finding::new(found, time(), stream, seen));
+            if let Some(is_first) = seen.note(stream, &found) {
+                let time = time();
+                on_match(Finding {
+                    found,
+                    time,
+                    is_first,
+                });
+            }
         });
-        if let Some(seen) = seen {
-            seen.remove(&stream);
-        }
+        seen.last.remove(&stream);
+    }
+
+    /// Matches that were left out, as one of their pattern that began at the same place had been told.
+    pub(super) fn repeats(&self) -> u64 {
+        self.seen.repeats
     }
 
     /// Bytes for whose stream there was no memory.
@@ -109,27 +149,30 @@ impl Search {
     }
 }
 
-impl Finding {
-    fn new(
-        found: Match,
-        time: Nanos,
-        stream: u32,
-        seen: &mut Option<HashMap<u32, Vec<u32>>>,
-    ) -> Finding {
-        let is_first = seen.as_mut().is_some_and(|seen| {
-            let patterns = seen.entry(stream).or_default();
-            match patterns.binary_search(&found.pattern) {
-                Ok(_) => false,
-                Err(at) => {
-                    patterns.insert(at, found.pattern);
-                    true
+impl Seen {
+    /// Whether a match is the first of its pattern in its stream, as far as that is asked for; `None`: it begins where the one of
+    /// its pattern before did, and is not to be told.
+    fn note(&mut self, stream: u32, found: &Match) -> Option<bool> {
+        let once = self.once.get(found.pattern as usize) == Some(&true);
+        let once = once && found.start.is_some();
+        if !once && !self.notes_all {
+            return Some(false);
+        }
+        let patterns = self.last.entry(stream).or_default();
+        match patterns.binary_search_by_key(&found.pattern, |(pattern, _)| *pattern) {
+            Ok(at) => {
+                let last = patterns.get_mut(at).map(|(_, last)| last);
+                let before = last.and_then(|last| core::mem::replace(last, found.start));
+                if once && before == found.start {
+                    self.repeats += 1;
+                    return None;
                 }
+                Some(false)
             }
-        });
-        Finding {
-            found,
-            time,
-            is_first,
+            Err(at) => {
+                patterns.insert(at, (found.pattern, found.start));
+                Some(true)
+            }
         }
     }
 }
