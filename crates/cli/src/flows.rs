@@ -1,14 +1,21 @@
 //! `flowgauge flows`
 
+use std::io::{self, IsTerminal as _};
+
 use flowgauge_record::event::schema_of_classified;
 use flowgauge_record::flow::FLOW_SCHEMA;
-use flowgauge_record::{AggregateError, AggregateSpec};
+use flowgauge_record::{AggregateError, AggregateSpec, Format};
 use flowgauge_stack::OptionValue;
+use flowgauge_wire::Nanos;
 
 use crate::failure::Failure;
 use crate::memory::{self, Needs};
 use crate::options::FlowsOptions;
 use crate::preset::Preset;
+use crate::sinks;
+
+/// How often a table on a terminal is drawn anew.
+const WATCHED_EVERY: Nanos = Nanos::from_secs(2);
 
 const STACK: &str = include_str!("../../../stacks/flows.stack");
 
@@ -35,6 +42,14 @@ pub(crate) fn run(options: &FlowsOptions) -> Result<(), Failure> {
         preset.set("aggregate", "by", keys.join(", "));
         preset.set("aggregate", "sum", sums.join(", "));
         preset.set_some("aggregate", "top", options.aggregate.top);
+        if let Some(interval) = interval(options) {
+            preset.set("aggregate", "interval", OptionValue::Duration(interval.0));
+            // What is under way is to be in the table, too.
+            if options.records.setting("active_timeout").is_none() {
+                preset.set("flows", "active_timeout", OptionValue::Duration(interval.0));
+            }
+            preset.set("output", "page", "yes");
+        }
         if let (Some(all), Some(results)) = (memory, results) {
             preset.set("aggregate", "memory", OptionValue::Size(results));
             preset.set("flows", "memory", OptionValue::Size(all - results));
@@ -47,6 +62,17 @@ pub(crate) fn run(options: &FlowsOptions) -> Result<(), Failure> {
         &options.input,
         &options.output.common,
     )
+}
+
+/// How often groups are printed, if not only at the end: on a terminal somebody watches.
+fn interval(options: &FlowsOptions) -> Option<Nanos> {
+    let aggregate = &options.aggregate;
+    let is_watched = aggregate.top.is_some()
+        && !options.input.interface.is_empty()
+        && options.output.write.is_none()
+        && sinks::format(&options.output) == Format::Table
+        && io::stdout().is_terminal();
+    aggregate.interval.or(is_watched.then_some(WATCHED_EVERY))
 }
 
 /// Keys and sums.
@@ -63,6 +89,12 @@ fn aggregation(options: &FlowsOptions) -> Result<Option<Aggregation>, Failure> {
         if !options.sum.is_empty() {
             return Err(Failure::usage(
                 "--sum without --by",
+                "say what to group by, for example --by src_ip",
+            ));
+        }
+        if options.interval.is_some() {
+            return Err(Failure::usage(
+                "--interval without --top or --by",
                 "say what to group by, for example --by src_ip",
             ));
         }

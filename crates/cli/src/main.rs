@@ -28,6 +28,7 @@ mod options;
 mod packet_contents;
 mod packet_line;
 mod packets;
+mod page;
 mod preset;
 mod progress;
 mod replay;
@@ -41,6 +42,7 @@ mod stack;
 mod streams;
 mod summary;
 mod testing;
+mod top;
 
 use std::process::ExitCode;
 
@@ -107,6 +109,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Log(options) => log::run(options),
         Command::Loss(options) => loss::run(options),
         Command::Report(options) => report::run(options),
+        Command::Top(options) => top::run(options),
         Command::Capture(options) => capture::run(options),
         Command::Anonymize(options) => anonymize::run(options),
         Command::Stack(options) => stack::run(options),

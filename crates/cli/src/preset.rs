@@ -15,6 +15,7 @@ use crate::options::{
 };
 use crate::sinks;
 use crate::stack::execute::{Origin, Running};
+use crate::stack::watch::Watched;
 use crate::stack::{print, read, refuse_overwriting};
 
 /// A command's stack.
@@ -167,11 +168,10 @@ impl Preset {
         self.set_file("output", options.write.as_deref())?;
         let format = sinks::given_format(options);
         self.set_some("output", "format", format.map(RecordFormat::in_stacks));
-        Ok(())
         self.color(options);
+        Ok(())
     }
 
-    /// What the stack writes shows the ledger, which is not said again.
     /// Sets when tables have colours, where that is not left to the terminal.
     pub(crate) fn color(&mut self, options: &DestinationOptions) {
         if options.color != "auto" {
@@ -179,6 +179,7 @@ impl Preset {
         }
     }
 
+    /// What the stack writes shows the ledger, which is not said again.
     pub(crate) fn ledger_is_shown(&mut self) {
         self.has_ledger = true;
     }
@@ -230,6 +231,19 @@ impl Preset {
         input: &InputOptions,
         common: &CommonOptions,
     ) -> Result<Running, Failure> {
+        self.watched(input, common, None)
+    }
+
+    /// The same with somebody who says how it goes.
+    ///
+    /// # Errors
+    /// When it cannot begin.
+    pub(crate) fn watched(
+        &self,
+        input: &InputOptions,
+        common: &CommonOptions,
+        watch: Option<Box<dyn Watched>>,
+    ) -> Result<Running, Failure> {
         let workers = input.workers.map_or(1, u64::from);
         memory::check(self.memory, workers)?;
         if let Some(bytes) = self.memory {
@@ -237,7 +251,7 @@ impl Preset {
         }
         let program = self.program()?;
         refuse_overwriting(input, &program.stacks)?;
-        let mut running = Running::begin(program, input, common, None, Origin::Command)?;
+        let mut running = Running::begin(program, input, common, watch, Origin::Command)?;
         running.run(&mut |_| {});
         Ok(running)
     }

@@ -1,17 +1,18 @@
 //! `top`: the values of a field with the most packets or bytes.
 
 use core::cmp::Reverse;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::collections::HashMap;
 
 use flowgauge_kit::measure::Intervals;
 use flowgauge_record::aggregate::drop_smaller_half;
 use flowgauge_record::link::Mac;
+use flowgauge_record::text::protocol_name;
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, Items, Outlet, Parallel, ResultInfo, ResultValue, SettingError,
-    Settings, Table, columns, options,
+    Cell, Component, ComponentInfo, Items, Outlet, Packets, Parallel, ResultInfo, ResultValue,
+    SettingError, Settings, Table, columns, options,
 };
-use flowgauge_wire::{FoldedState, Nanos};
+use flowgauge_wire::{Address, Decoded, FlowKey, FoldedState, Nanos};
 
 use crate::fields::{Field, Kind, Packet, Value};
 use crate::protocol_field::unknown;
@@ -22,7 +23,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "Fields have the names of Wireshark (docs/display-filter.md); several are separated by blanks, as \
            \"ip.src ipv6.src\". A packet counts once for each of its values. All values are counted while \
            there are no more than `table`; then the smaller half is forgotten, and `error` is the most that a \
-           later value may have had before.",
+           later value may have had before. \"flow\" counts connections, by their addresses, ports and protocol, and \
+           \"proto\" the protocols above IP.",
     is_end: true,
     options: Options::ALL,
     result: Some(ResultInfo::table("the most", &COLUMNS)),
@@ -56,6 +58,38 @@ enum Key {
     Ipv4(u32),
     Ipv6(u128),
     Mac([u8; 6]),
+    Protocol(u8),
+    Flow(FlowKey),
+}
+
+/// What is counted by.
+#[derive(Clone, Copy)]
+enum By {
+    Field(&'static Field),
+    Protocol,
+    Flow,
+}
+
+impl By {
+    /// Its values in a packet, one after the other.
+    #[inline]
+    fn each(self, packets: &Packets<'_>, decoded: &Decoded, mut take: impl FnMut(Key)) {
+        match self {
+            By::Field(field) => {
+                let found = field.of(&Packet::new(packets, decoded));
+                let mut before = None;
+                for key in found.iter().filter_map(|value| Key::new(field.kind, value)) {
+                    // Of a packet from a host to itself.
+                    if before.replace(key) != Some(key) {
+                        take(key);
+                    }
+                }
+            }
+            By::Protocol if decoded.has_ip() => take(Key::Protocol(decoded.key.protocol)),
+            By::Flow if decoded.has_ip() => take(Key::Flow(decoded.key)),
+            By::Protocol | By::Flow => {}
+        }
+    }
 }
 
 impl Key {
@@ -74,6 +108,18 @@ impl Key {
             Key::Ipv4(address) => Cell::Address(IpAddr::V4(Ipv4Addr::from(address))),
             Key::Ipv6(address) => Cell::Address(IpAddr::V6(Ipv6Addr::from(address))),
             Key::Mac(bytes) => Cell::Text(Mac(bytes).to_string()),
+            Key::Protocol(number) => Cell::Text(protocol_name(number).to_owned()),
+            Key::Flow(key) => {
+                let end = |address: Address, port| {
+                    let address = address.to_ip(key.version);
+                    match matches!(key.protocol, 6 | 17 | 132) {
+                        true => SocketAddr::new(address, port).to_string(),
+                        false => address.to_string(),
+                    }
+                };
+                let (low, high) = (end(key.low, key.low_port), end(key.high, key.high_port));
+                Cell::Text(format!("{} {low} {high}", protocol_name(key.protocol)))
+            }
         }
     }
 }
@@ -95,7 +141,7 @@ impl Sums {
 }
 
 struct Top {
-    fields: Vec<&'static Field>,
+    fields: Vec<By>,
     options: Options,
     is_by_bytes: bool,
     intervals: Option<Intervals>,
@@ -112,6 +158,17 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let options = Options::read(settings);
     let mut fields = Vec::new();
     for name in options.by.split([' ', ',']).filter(|name| !name.is_empty()) {
+        match name {
+            "flow" => {
+                fields.push(By::Flow);
+                continue;
+            }
+            "proto" => {
+                fields.push(By::Protocol);
+                continue;
+            }
+            _ => {}
+        }
         let field = Field::find(name).ok_or_else(|| {
             let (message, hint) = unknown(name);
             SettingError::of("by", message).with_hint(hint)
@@ -122,7 +179,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
                 format!("{name} cannot be counted by"),
             ));
         }
-        fields.push(field);
+        fields.push(By::Field(field));
     }
     if fields.is_empty() {
         return Err(SettingError::of("by", "names no field"));
@@ -186,17 +243,9 @@ impl Component for Top {
         };
         for (_, decoded) in packets.iter() {
             self.since.get_or_insert(decoded.time);
-            let packet = Packet::new(packets, decoded);
             for number in 0..self.fields.len() {
-                let field = self.fields[number];
-                let found = field.of(&packet);
-                let mut before = None;
-                for key in found.iter().filter_map(|value| Key::new(field.kind, value)) {
-                    // Of a packet from a host to itself.
-                    if before.replace(key) != Some(key) {
-                        self.add(key, decoded.wire_len);
-                    }
-                }
+                let by = self.fields[number];
+                by.each(packets, decoded, |key| self.add(key, decoded.wire_len));
             }
         }
     }

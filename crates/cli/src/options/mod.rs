@@ -23,11 +23,13 @@ mod rmon;
 mod sensor;
 mod shared;
 mod stack;
+mod top;
 mod values;
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use flowgauge_wire::Nanos;
 
 pub(crate) use agent::{
     Action, AdminCommand, AdminOptions, AgentOptions, DefinitionOptions, IdentityOptions,
@@ -66,14 +68,15 @@ pub(crate) use stack::{
     BenchOptions, FormatOptions, GivenStack, ListOptions, RunOptions, ShowOptions, StackCommand,
     StackOptions,
 };
-use values::parse_positive;
+pub(crate) use top::{TopOptions, View};
 pub(crate) use values::words;
+use values::{parse_duration, parse_positive};
 
 use crate::failure::Failure;
+use crate::sinks;
 
 /// Passive network monitoring: packets go in, flows, streams and reports come out.
 #[derive(Debug, Parser)]
-use crate::sinks;
 #[command(
     name = "flowgauge",
     version,
@@ -115,6 +118,8 @@ pub(crate) enum Command {
     Loss(Called<LossOptions>),
     /// Summarize a capture on one page
     Report(Called<ReportOptions>),
+    /// Show the largest talkers, flows and protocols on a page that is drawn again and again
+    Top(Called<TopOptions>),
     /// Write packets to pcap or pcapng files, with rotation
     Capture(Called<CaptureOptions>),
     /// Write packets to a file, anonymized by a policy
@@ -172,12 +177,12 @@ impl Command {
             Command::Doctor(options) => Some(&options.output),
             Command::Fields(options) => Some(&options.output),
             Command::Flows(options) => Some(&options.output),
+            Command::Streams(options) if options.writes_text() => None,
             Command::Streams(options) => Some(&options.output),
             Command::Match(options) => Some(&options.output),
             Command::Packets(options) => Some(&options.output),
             Command::Loss(options) => Some(&options.output),
             Command::Rmon(options) => match &options.command {
-            Command::Streams(options) if options.writes_text() => None,
                 Some(RmonCommand::Show(options)) => Some(&options.output),
                 None => None,
             },
@@ -254,6 +259,7 @@ impl Command {
             Command::Packets(options) => (&options.input, &options.output.write),
             Command::Log(options) => (&options.input, &options.output.write),
             Command::Report(options) => (&options.input, &options.write),
+            Command::Top(options) => (&options.input, &None),
             Command::Capture(options) => (&options.input, &options.files.write),
             Command::Anonymize(options) => (&options.input, &options.files.write),
             Command::Rmon(options) => match &options.command {
@@ -323,6 +329,10 @@ pub(crate) struct AggregateOptions {
     /// Group flows by fields; addresses may have a prefix length: src_ip/24,dst_port
     #[arg(long, value_name = "KEY[,KEY]", value_delimiter = ',')]
     pub(crate) by: Vec<String>,
+    /// Print groups so often, of what came meanwhile; on a terminal each table takes the place of the one before
+    /// [default with --top on an interface and a terminal: 2s]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, hide_short_help = true)]
+    pub(crate) interval: Option<Nanos>,
     /// Fields to add up; groups are ordered by the first. "bytes" is src_bytes + dst_bytes
     #[arg(long, value_name = "FIELD[,FIELD]", value_delimiter = ',')]
     pub(crate) sum: Vec<String>,
@@ -337,6 +347,10 @@ pub(crate) struct StreamsOptions {
     #[command(flatten)]
     pub(crate) written: StreamRecordOptions,
     #[command(flatten)]
+    pub(crate) follow: FollowOptions,
+    #[command(flatten)]
+    pub(crate) transcript: TranscriptOptions,
+    #[command(flatten)]
     pub(crate) chunks: ChunkOptions,
     #[command(flatten)]
     pub(crate) input: InputOptions,
@@ -347,14 +361,17 @@ pub(crate) struct StreamsOptions {
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
     #[command(flatten)]
-    pub(crate) follow: FollowOptions,
-    #[command(flatten)]
-    pub(crate) transcript: TranscriptOptions,
-    #[command(flatten)]
     pub(crate) preset: PresetOptions,
 }
 
 impl StreamsOptions {
+    /// Of a connection that is followed its text is written, in a file of any name.
+    pub(crate) fn writes_text(&self) -> bool {
+        self.follow.text("connection").is_some()
+            && sinks::given_format(&self.output).is_none()
+            && self.select.is_all()
+    }
+
     /// With --out alone the files are the result.
     pub(crate) fn files_are_all(&self) -> bool {
         let written = &self.written;
@@ -365,13 +382,6 @@ impl StreamsOptions {
             && !self.chunks.delivery.flag("counters")
             && self.select.is_all()
             && self.output.format().is_none()
-    /// Of a connection that is followed its text is written, in a file of any name.
-    pub(crate) fn writes_text(&self) -> bool {
-        self.follow.text("connection").is_some()
-            && sinks::given_format(&self.output).is_none()
-            && self.select.is_all()
-    }
-
             && self.output.write.is_none()
     }
 }
@@ -387,16 +397,6 @@ passed! {
     }
 }
 
-/// `report`
-#[derive(Args, Debug)]
-pub(crate) struct ReportOptions {
-    #[command(flatten)]
-    pub(crate) page: PageOptions,
-    /// Do not inspect payload: no applications, no HTTP, DNS and TLS transactions; faster
-    #[arg(long, conflicts_with = "applications")]
-    pub(crate) headers_only: bool,
-    #[command(flatten)]
-    pub(crate) input: InputOptions,
 passed! {
     /// Which connection is followed.
     FollowOptions of "follow" {
@@ -414,6 +414,16 @@ passed! {
     }
 }
 
+/// `report`
+#[derive(Args, Debug)]
+pub(crate) struct ReportOptions {
+    #[command(flatten)]
+    pub(crate) page: PageOptions,
+    /// Do not inspect payload: no applications, no HTTP, DNS and TLS transactions; faster
+    #[arg(long, conflicts_with = "applications")]
+    pub(crate) headers_only: bool,
+    #[command(flatten)]
+    pub(crate) input: InputOptions,
     /// Write one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -485,6 +495,9 @@ pub(crate) struct FieldsOptions {
     pub(crate) kind: Option<String>,
     #[command(flatten)]
     pub(crate) output: DestinationOptions,
+    /// Accepted as other commands have it: nothing but results is printed anyway
+    #[arg(short = 'q', long, hide = true)]
+    pub(crate) quiet: bool,
 }
 
 /// `completions`

@@ -1,6 +1,5 @@
 //! How a sensor is, and its flows.
 
-use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use flowgauge_sensor_client::protocol::{
@@ -8,23 +7,31 @@ use flowgauge_sensor_client::protocol::{
 };
 
 use super::{json, print};
+use crate::control::Control;
 use crate::failure::Failure;
 use crate::options::{SensorFlowsOptions, StatusOptions};
+use crate::page::Page;
 use crate::sensor_agent::{connect, failed};
 
 /// How long a sensor may take to say how it is: it waits for devices itself, but not so long.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A signal ends the page within this time.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Shows devices, stacks and flows.
 ///
 /// # Errors
 /// What went wrong, for the user.
 pub(super) fn run(options: &StatusOptions) -> Result<(), Failure> {
-    /// To the upper left, and nothing of what was there.
-    const CLEARED: &str = "\x1b[H\x1b[J";
-
     let client = connect(&options.sensor)?.with_patience(PATIENCE);
-    let clears = options.watch.is_some() && std::io::stdout().is_terminal();
+    let control = options.watch.map(|_| Control::install()).transpose()?;
+    let mut screen = match options.watch {
+        Some(_) => Page::open().map_err(|error| {
+            Failure::run(format!("the terminal cannot show a page: {error}"), None)
+        })?,
+        None => None,
+    };
     let mut before: Option<(Instant, Status)> = None;
     loop {
         let status = client.status().map_err(failed)?;
@@ -33,15 +40,35 @@ pub(super) fn run(options: &StatusOptions) -> Result<(), Failure> {
             true => json(&status)?,
             false => page(&status, before.as_ref().map(|(at, it)| (now - *at, it))),
         };
-        print(&match clears {
-            true => format!("{CLEARED}{text}"),
-            false => text,
-        })?;
+        match &mut screen {
+            Some(page) => page.show(text.lines()).map_err(|error| {
+                Failure::run(format!("cannot write standard output: {error}"), None)
+            })?,
+            None => print(&text)?,
+        }
         let Some(every) = options.watch else {
             return Ok(());
         };
         before = Some((now, status));
-        std::thread::sleep(Duration::from_nanos(every.0));
+        let next = now + Duration::from_nanos(every.0);
+        loop {
+            let left = next.saturating_duration_since(Instant::now());
+            let wait = left.min(LOOK_EVERY);
+            match &screen {
+                Some(page) => {
+                    if page.key(wait).is_some_and(|key| matches!(key, b'q' | b'Q')) {
+                        return Ok(());
+                    }
+                }
+                None => std::thread::sleep(wait),
+            }
+            if control.as_ref().is_some_and(Control::stopped) {
+                return Ok(());
+            }
+            if left.is_zero() {
+                break;
+            }
+        }
     }
 }
 

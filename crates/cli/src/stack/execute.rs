@@ -18,7 +18,7 @@ use flowgauge_wire::{Ledger, Nanos, Place};
 
 use super::read;
 use super::run::refuse_overwriting;
-use super::watch::{self, Watch, WatchOptions};
+use super::watch::{self, Watched};
 use crate::anonymize;
 use crate::control::{Control, Hangup};
 use crate::engine;
@@ -50,7 +50,7 @@ pub(crate) struct Running {
     /// Stacks that were removed.
     ended: usize,
     started: Instant,
-    watch: Option<Watch>,
+    watch: Option<Box<dyn Watched>>,
     offload: Offload,
     backends: Backends,
     quiet: bool,
@@ -81,7 +81,7 @@ impl Running {
         program: Program,
         input: &InputOptions,
         common: &CommonOptions,
-        watch: Option<WatchOptions>,
+        mut watch: Option<Box<dyn Watched>>,
         origin: Origin,
     ) -> Result<Running, Failure> {
         let names_components = !matches!(origin, Origin::Command);
@@ -146,6 +146,9 @@ impl Running {
         }
         control.begin();
         let started = Instant::now();
+        if let Some(watch) = &mut watch {
+            watch.begin(started);
+        }
         Ok(Running {
             before: vec![(0, 0); runner.stacks().len()],
             offload: input.offload,
@@ -159,7 +162,7 @@ impl Running {
             ended: 0,
             hint: None,
             started,
-            watch: watch.map(|options| Watch::new(options, started)),
+            watch,
             quiet: common.quiet,
             names_components,
             outcome: Outcome::default(),
@@ -176,7 +179,7 @@ impl Running {
         while self.runner.is_reading() || (self.runner.has_sources() && !self.control.stopped()) {
             self.runner.wait(LOOK_EVERY);
             self.say_failures();
-            self.say_watched();
+            self.say_watched(None);
             if !self.wants_anything() {
                 self.control.stop();
             }
@@ -361,7 +364,7 @@ impl Running {
                 Err(error) => self.outcome.errors.push(error),
             }
             self.say_failures();
-            self.say_watched();
+            self.say_watched(Some(source));
             batches += 1;
             if batches.is_multiple_of(BATCHES_PER_LOOK) {
                 progress.show();
@@ -393,11 +396,32 @@ impl Running {
     }
 
     /// Says how it goes, when it is time.
-    fn say_watched(&mut self) {
-        if let Some(watch) = self.watch.as_mut().filter(|watch| watch.is_due())
-            && !watch.say(self.runner.stacks(), &self.runner.snapshot())
-        {
+    fn say_watched(&mut self, source: Option<&mut Source>) {
+        let Some(mut watch) = self.watch.take_if(|watch| watch.is_due()) else {
+            return;
+        };
+        let ledger = match source {
+            Some(source) => source.ledger(),
+            None => {
+                let report = self.runner.sources();
+                self.outcome.errors.extend(report.errors);
+                report.ledger
+            }
+        };
+        if !watch.say(self.runner.stacks(), &self.runner.snapshot(), &ledger) {
             self.control.stop();
+        }
+        self.watch = Some(watch);
+    }
+
+    /// Says how it went, when all is known.
+    pub(crate) fn say_last(&mut self) {
+        if let Some(mut watch) = self.watch.take() {
+            watch.end(
+                self.runner.stacks(),
+                &self.runner.snapshot(),
+                &self.outcome.ledger,
+            );
         }
     }
 

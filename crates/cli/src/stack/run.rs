@@ -36,12 +36,15 @@ pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
     let is_taken = options.output.write.is_none() && writes(&program.stacks, "-");
     let output = (!is_taken).then(|| sinks::open(&options.output, RESULT_SCHEMA));
     let output = output.transpose()?;
-    let watch = options.watch.every().map(|every| WatchOptions {
-        every,
-        style: match options.output.format() {
-            Some(RecordFormat::Json) => WatchStyle::Json,
-            _ => WatchStyle::Lines,
-        },
+    let watch = options.watch.every().map(|every| {
+        let watch = WatchOptions {
+            every,
+            style: match options.output.format() {
+                Some(RecordFormat::Json) => WatchStyle::Json,
+                _ => WatchStyle::Lines,
+            },
+        };
+        watch.watch()
     });
     let file = options.stack.file.as_deref();
     let origin = match file.filter(|file| file.as_os_str() != "-" && options.folder.is_none()) {

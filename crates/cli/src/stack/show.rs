@@ -58,9 +58,12 @@ fn run_and_show(
 ) -> Result<(), Failure> {
     refuse_overwriting(input, &program.stacks)?;
     let on_error = writes(&program.stacks, "-");
-    let watch = options.watch.every().map(|every| WatchOptions {
-        every,
-        style: WatchStyle::Graph { on_error },
+    let watch = options.watch.every().map(|every| {
+        let watch = WatchOptions {
+            every,
+            style: WatchStyle::Graph { on_error },
+        };
+        watch.watch()
     });
     let mut running = Running::begin(program, input, &options.common, watch, Origin::Stack)?;
     running.run(&mut |_| {});

@@ -7,10 +7,26 @@ use std::time::Instant;
 use flowgauge_record::text::{harmless_json, harmless_lines};
 use flowgauge_runtime::stacks::{ComponentState, Snapshot};
 use flowgauge_stack::{Node, NodeId, Stack};
+use flowgauge_wire::Ledger;
 
 use super::show;
 use crate::failure::Failure;
 use crate::say::say;
+
+/// Who says how stacks go while they run.
+pub(crate) trait Watched {
+    /// They begin.
+    fn begin(&mut self, started: Instant);
+
+    /// Whether it is time.
+    fn is_due(&mut self) -> bool;
+
+    /// Says how it goes; `source` tells of the input so far. Whether somebody may still be reading it.
+    fn say(&mut self, stacks: &[Stack], snapshot: &Snapshot, source: &Ledger) -> bool;
+
+    /// Says how it went.
+    fn end(&mut self, _stacks: &[Stack], _snapshot: &Snapshot, _ledger: &Ledger) {}
+}
 
 /// What is to be said while stacks run.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +47,7 @@ pub(crate) enum WatchStyle {
 }
 
 /// When it is said, and what was said before.
-pub(super) struct Watch {
+struct Watch {
     options: WatchOptions,
     started: Instant,
     next: Instant,
@@ -39,23 +55,29 @@ pub(super) struct Watch {
     before: Vec<u64>,
 }
 
-impl Watch {
-    pub(super) fn new(options: WatchOptions, started: Instant) -> Watch {
-        Watch {
-            options,
+impl WatchOptions {
+    /// Who says it.
+    pub(super) fn watch(self) -> Box<dyn Watched> {
+        let started = Instant::now();
+        Box::new(Watch {
+            options: self,
             started,
-            next: started + options.every,
+            next: started + self.every,
             before: Vec::new(),
-        }
+        })
+    }
+}
+
+impl Watched for Watch {
+    fn begin(&mut self, started: Instant) {
+        (self.started, self.next) = (started, started + self.options.every);
     }
 
-    /// Whether it is time.
-    pub(super) fn is_due(&self) -> bool {
+    fn is_due(&mut self) -> bool {
         Instant::now() >= self.next
     }
 
-    /// Says how it goes. Whether somebody may still be reading it.
-    pub(super) fn say(&mut self, stacks: &[Stack], snapshot: &Snapshot) -> bool {
+    fn say(&mut self, stacks: &[Stack], snapshot: &Snapshot, _source: &Ledger) -> bool {
         let now = Instant::now();
         let seconds = (now + self.options.every - self.next).as_secs_f64();
         self.next = now + self.options.every;

@@ -54,3 +54,4 @@ mod stacks;
 mod stream_chunks;
 mod surroundings;
 mod written_files;
+mod top;
