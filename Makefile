@@ -7,7 +7,7 @@ CARGO ?= cargo
 XTASK := $(CARGO) build --quiet --bin xtask && $(CARGO_TARGET_DIR)/debug/xtask
 SETUP := xtask/checkout.sh "$(CARGO_TARGET_DIR)" && xtask/setup.sh
 
-.PHONY: help demo build capi mapi shim install test lint docs bench fuzz clean
+.PHONY: help demo build capi mapi shim install install-files deb test lint docs bench fuzz clean
 
 help:
 	@echo 'make demo     install what is missing, build, run the main job on a generated trace'
@@ -17,6 +17,7 @@ help:
 	@echo 'make mapi     build libmapi (mapi.h for C programs, shared and static)'
 	@echo 'make shim     build libflowgauge_pcap (locality buffering in front of libpcap)'
 	@echo 'make install  build all four and install them under PREFIX (default /usr/local; DESTDIR for packages)'
+	@echo 'make deb      build all four as a Debian package (into OUT, default beside what is built)'
 	@echo 'make lint     formatting and clippy, warnings denied'
 	@echo 'make docs     API documentation, warnings denied'
 	@echo 'make bench    compare with other tools; writes docs/benchmarks.md'
@@ -45,21 +46,29 @@ shim:
 	$(CARGO) rustc --release --package flowgauge-pcap-shim --lib --crate-type cdylib
 
 PREFIX ?= /usr/local
+# Where cargo has built what is installed.
+BUILT ?= $(CARGO_TARGET_DIR)/release
 install: build capi mapi shim
-	install -D -m 755 $(CARGO_TARGET_DIR)/release/flowgauge $(DESTDIR)$(PREFIX)/bin/flowgauge
-	install -D -m 755 $(CARGO_TARGET_DIR)/release/libflowgauge_pcap.so \
+	@$(MAKE) --no-print-directory install-files
+
+install-files:
+	install -D -m 755 $(BUILT)/flowgauge $(DESTDIR)$(PREFIX)/bin/flowgauge
+	install -D -m 755 $(BUILT)/libflowgauge_pcap.so \
 		$(DESTDIR)$(PREFIX)/lib/flowgauge/libflowgauge_pcap.so
-	$(CARGO_TARGET_DIR)/release/flowgauge man --all '$(DESTDIR)$(or $(MANDIR),$(PREFIX)/share/man)/man1'
-	$(CARGO_TARGET_DIR)/release/flowgauge completions bash | \
+	$(BUILT)/flowgauge man --all '$(DESTDIR)$(or $(MANDIR),$(PREFIX)/share/man)/man1'
+	$(BUILT)/flowgauge completions bash | \
 		install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/flowgauge
-	$(CARGO_TARGET_DIR)/release/flowgauge completions zsh | \
+	$(BUILT)/flowgauge completions zsh | \
 		install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_flowgauge
-	$(CARGO_TARGET_DIR)/release/flowgauge completions fish | \
+	$(BUILT)/flowgauge completions fish | \
 		install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/flowgauge.fish
 	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' \
-		crates/capi/install.sh $(CARGO_TARGET_DIR)/release
+		crates/capi/install.sh $(BUILT)
 	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' MANDIR='$(MANDIR)' \
-		crates/libmapi/install.sh $(CARGO_TARGET_DIR)/release
+		crates/libmapi/install.sh $(BUILT)
+
+deb: build capi mapi shim
+	packaging/deb.sh '$(BUILT)' '$(or $(OUT),$(CARGO_TARGET_DIR))'
 
 test:
 	@$(SETUP) build test
