@@ -94,6 +94,8 @@ Description: passive network monitoring: packets, flows, streams, transactions
 END
 printf '/etc/flowgauge/%s\n' element.toml sensor.toml >"$root/DEBIAN/conffiles"
 echo 'activate-noawait ldconfig' >"$root/DEBIAN/triggers"
+# What packages of programs that use the libraries depend on.
+printf '%s 1 flowgauge (>= '"$version"')\n' libmapi libscap >"$root/DEBIAN/shlibs"
 for script in postinst prerm postrm; do
     install -m 755 "$source/packaging/deb.$script" "$root/DEBIAN/$script"
 done

@@ -255,14 +255,18 @@ fn joined(dump: &str) -> Vec<(bool, u64, String, String)> {
         let side = !line.starts_with('\t');
         let line = line.trim_start_matches('\t');
         let offset = u64::from_str_radix(&line[..8], 16).unwrap();
-        let hex: String = line[10..58].chars().filter(|it| *it != ' ').collect();
+        let hex: String = line[10..line.len().min(58)]
+            .chars()
+            .filter(|it| *it != ' ')
+            .collect();
         assert_eq!(&line[8..10], "  ");
-        let shown = &line[60..];
-        // Between the halves of a line is a blank.
+        // Between the halves of a line is a blank, at its end there is none.
+        let shown = line.get(60..).unwrap_or_default();
         let shown = match shown.len() > 8 {
             true => format!("{}{}", &shown[..8], &shown[9..]),
             false => shown.to_owned(),
         };
+        let shown = format!("{shown:width$}", width = hex.len() / 2);
         match turns.last_mut() {
             Some((last, begin, before, seen)) if *last == side => {
                 assert_eq!(*begin + before.len() as u64 / 2, offset);

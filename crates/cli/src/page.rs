@@ -1,7 +1,7 @@
 //! A page on a terminal that is drawn again and again: keys are read as they are pressed, and the terminal is as before when it ends,
 //! be it by a signal or a panic.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -38,7 +38,7 @@ impl Page {
             return Ok(None);
         }
         // Standard input may have the packets.
-        let tty = File::open("/dev/tty")?;
+        let tty = OpenOptions::new().read(true).write(true).open("/dev/tty")?;
         let before = tcgetattr(&tty)?;
         let mut modes = before.clone();
         modes.local_modes -= LocalModes::ICANON | LocalModes::ECHO;

@@ -142,7 +142,7 @@ impl Lines<'_> {
                 }
                 line.push(char::from(shown(byte)));
             }
-            self.line(&line);
+            self.line(line.trim_end());
         }
     }
 }

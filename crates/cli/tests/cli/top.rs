@@ -19,7 +19,7 @@ struct Terminal {
 impl Terminal {
     fn begin(folder: &Folder, command: &str) -> Terminal {
         let log = folder.file("screen");
-        let line = format!("stty rows 30 cols 100; {command}; echo exit=$?; stty -a");
+        let line = format!("trap : INT; stty rows 30 cols 100; {command}; echo exit=$?; stty -a");
         let child = Command::new("script")
             .args(["--quiet", "--flush", "--return", "--command", &line])
             .arg(&log)
@@ -58,7 +58,7 @@ impl Terminal {
         let screen = self.screen();
         let (page, behind) = screen.split_once("exit=0").unwrap();
         for mode in ["icanon", "echo", "isig"] {
-            assert!(behind.contains(&format!(" {mode}")), "{behind}");
+            assert!(behind.split_whitespace().any(|it| it == mode), "{behind}");
         }
         assert!(behind.contains("susp = ^Z"), "{behind}");
         page.to_owned()

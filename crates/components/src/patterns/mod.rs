@@ -303,7 +303,7 @@ impl Shared {
         let repeats = self.repeats.load(Ordering::Relaxed);
         if repeats > 0 {
             account.statistics.push(format!(
-                "matcher: {} left out that {} where one of the same pattern did (`all_matches`)",
+                "matcher: {} left out that {} where one of the same pattern did",
                 count(repeats, "match").were(),
                 if repeats == 1 { "begins" } else { "begin" }
             ));
