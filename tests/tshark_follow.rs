@@ -77,7 +77,9 @@ fn turns_equal_tsharks() {
                 continue;
             }
             texts += 1;
-            assert_eq!(follow(&capture, raw, &[]), as_text(&ascii.text), "{what}");
+            // tshark has a dot for a tabulator, too.
+            let said = follow(&capture, raw, &[]).replace('\t', ".");
+            assert_eq!(said, as_text(&ascii.text), "{what}");
             let dump = follow(&capture, raw, &["--hex"]);
             assert_eq!(joined(&dump), joined(&hex.text), "{what}");
         }

@@ -111,7 +111,7 @@ fn the_package_is_installed_run_and_removed() {
         tools.push("fakeroot");
     }
     if let Some(lacking) = tools.iter().find(|tool| !has(tool)) {
-        skipped(&format!("the Debian package: there is no {lacking}"));
+        skipped(format!("the Debian package: there is no {lacking}"));
         return;
     }
     let folder = Folder::new("deb");
