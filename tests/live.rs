@@ -120,10 +120,10 @@ fn the_same_as_from_the_file(command: &str, options: &[&str], ignored: &[&str]) 
                 let note = outcome
                     .stderr
                     .lines()
-                    .find(|line| line.contains(" kept away in the kernel"));
+                    .find(|line| line.contains(" dropped in the kernel"));
                 let note = note.unwrap_or_else(|| panic!("{}", outcome.stderr));
                 assert!(
-                    !note.starts_with("0 packets kept away in the kernel, 0 "),
+                    !note.starts_with("0 packets dropped in the kernel, 0 "),
                     "{note}"
                 );
                 let kept = note.split(' ').next().and_then(|it| it.parse().ok());
@@ -466,7 +466,7 @@ fn takes_again(user: &str) {
     live_support::wait_until("it is away", || status()["state"] == "away");
     assert_ne!(status()["errors"], serde_json::json!([]));
     lab.ip("link set fg1 up");
-    let mut told = vec!["device fg1: the interface has gone away"];
+    let mut told = vec!["device fg1: the interface disappeared"];
     if user == "root" {
         live_support::wait_until("it is back", || status()["state"] == "reading");
         assert_eq!(status()["errors"], serde_json::json!([]));

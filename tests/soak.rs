@@ -75,7 +75,7 @@ fn soak(arguments: &[&str], capture: &[u8]) {
         .find(|line| line.contains(" received, "))
         .unwrap_or_else(|| panic!("no ledger in {messages}"));
     // The table was full all the time.
-    assert!(messages.contains("flows were ended early"), "{messages}");
+    assert!(messages.contains("flows were evicted"), "{messages}");
     let numbers = numbers(ledger);
     let (received, delivered) = (numbers["received"], numbers["delivered"]);
     let elsewhere = numbers["dropped"] + numbers["discarded"];

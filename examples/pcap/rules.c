@@ -73,7 +73,7 @@ static struct range range_of(const char *text)
         high = *end ? strtoul(end, &end, 10) : PORTS - 1;
     }
     if (*end || !isdigit((unsigned char)text[open]) || low > high || high >= PORTS)
-        wrong("ports are numbers, LOW:HIGH, [LIST] or any", "\"%s\" is no port", text);
+        wrong("ports are numbers, LOW:HIGH, [LIST] or any", "\"%s\" is not a port", text);
     return (struct range){(uint16_t)low, (uint16_t)high};
 }
 
@@ -251,7 +251,7 @@ static void rule_of(struct rules *rules, char *text)
     while (words < 7 && (word[words] = strtok_r(rest, " \t", &rest)) != NULL)
         words++;
     if (words < 7 || (strcmp(word[4], "->") != 0 && strcmp(word[4], "<>") != 0))
-        wrong("alert tcp ADDRESS PORT -> ADDRESS PORT (...); lists have no spaces", "this is no head of a rule");
+        wrong("alert tcp ADDRESS PORT -> ADDRESS PORT (...); lists have no spaces", "this is not a head of a rule");
     bool tcp = strcmp(word[1], "tcp") == 0, udp = strcmp(word[1], "udp") == 0, ip = strcmp(word[1], "ip") == 0;
     struct rule rule = {0};
     options(&rule, body);

@@ -36,13 +36,13 @@ pub enum Error {
         of: RuleError,
     },
     /// A policy of more than a mebibyte.
-    #[error("{path}: more than 1 MiB is no policy")]
+    #[error("{path}: more than 1 MiB is not a policy")]
     TooLong {
         /// In this file.
         path: PathBuf,
     },
     /// A file is no key.
-    #[error("{path}: this is no key")]
+    #[error("{path}: not a key")]
     NoKey {
         /// Which file.
         path: PathBuf,

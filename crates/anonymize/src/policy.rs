@@ -270,7 +270,7 @@ impl Reading {
             ("key", _) => Err((
                 at,
                 RuleError::new(
-                    "key is no text",
+                    "key is not text",
                     "give the name of a file, beside the policy",
                 ),
             )),

@@ -154,7 +154,7 @@ impl Rule {
         let words = split(text)?;
         let [protocol, field, function @ ..] = words.as_slice() else {
             return Err(RuleError::new(
-                format!("\"{text}\" is no rule"),
+                format!("\"{text}\" is not a rule"),
                 "write PROTO,FIELD,FUNCTION, as IP,SRC_IP,PREFIX_PRESERVING",
             ));
         };
@@ -418,7 +418,7 @@ impl Reader<'_> {
             Some(other @ ("CRC32" | "DES" | "TRIPLEDES" | "AES")) => {
                 return Err(RuleError::new(
                     format!(
-                        "{},HASHED: {other} is no one-way function (rule one-way)",
+                        "{},HASHED: {other} is not a one-way function (rule one-way)",
                         self.subject
                     ),
                     "use SHA256, SHA1 or MD5: they are keyed",
@@ -487,7 +487,7 @@ impl Reader<'_> {
     fn duration(&self) -> Result<u64, RuleError> {
         let word = match self.parameters {
             [word] => word.as_str(),
-            _ => return Err(self.wrong("takes a time span")),
+            _ => return Err(self.wrong("takes a duration")),
         };
         let digits = word
             .find(|it: char| !it.is_ascii_digit())
@@ -504,7 +504,7 @@ impl Reader<'_> {
         let number: Option<u64> = number.parse().ok().filter(|number| *number > 0);
         number
             .and_then(|it| it.checked_mul(unit))
-            .ok_or_else(|| self.wrong("takes a time span above 0"))
+            .ok_or_else(|| self.wrong("takes a duration above 0"))
     }
 }
 
@@ -550,10 +550,10 @@ fn check(subject: &Subject, function: &Function) -> Result<(), RuleError> {
             return Ok(());
         }
         (Class::Checksum, _) => {
-            return refuse("checksum-adjust", "a checksum is no value of its own");
+            return refuse("checksum-adjust", "a checksum is not a value of its own");
         }
         (Class::Time, Function::Zero | Function::Round(_)) => return Ok(()),
-        (Class::Time, _) => return refuse("time", "it is no function for times"),
+        (Class::Time, _) => return refuse("time", "it is not a function for times"),
         _ => {}
     }
     match function {
@@ -581,7 +581,7 @@ fn check(subject: &Subject, function: &Function) -> Result<(), RuleError> {
         Function::Replace(_) | Function::FilenameRandom | Function::Regexp(_)
             if class == Class::Options =>
         {
-            refuse("options", "options of a header are no text")
+            refuse("options", "options of a header are not text")
         }
         Function::FilenameRandom | Function::Regexp(_) if is_header => {
             refuse("text", "it is for payload and text only")
@@ -662,7 +662,7 @@ mod tests {
     #[test]
     fn what_is_no_rule_is_said_to_be_none() {
         for (text, part) in [
-            ("", "is no rule"),
+            ("", "is not a rule"),
             ("IP,SRC_IP", "has no function"),
             ("IPX,SRC_IP,ZERO", "no protocol"),
             ("IP,SRC_ADDR,ZERO", "no field"),

@@ -173,7 +173,7 @@ impl Scene {
         self.event_chunk().ok_or_else(|| {
             Failure::new(
                 Code::State,
-                "this is no data event",
+                "not a data event",
                 "call it in a callback of scap_dispatch_data",
             )
         })

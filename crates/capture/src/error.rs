@@ -97,7 +97,7 @@ impl Error {
                     Some("it is a folder: give the name of a file".to_owned())
                 }
                 io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-                    Some("what is there, or a part of the path, is no folder".to_owned())
+                    Some("the path already exists, or part of it is not a directory".to_owned())
                 }
                 io::ErrorKind::OutOfMemory => Some(
                     "decompress it before (zstd -d --long=31), read fewer files at once, or raise --memory"

@@ -74,10 +74,10 @@ pub(crate) fn refuse_if_forced(what: &str) -> Result<(), Failure> {
         None => Ok(()),
         Some(Forced { path, .. }) => Err(Failure::usage(
             format!(
-                "{what}: the policy {} is forced and cannot be applied to that",
+                "{what}: the policy {} is forced on this machine and cannot be applied to that",
                 path.display()
             ),
-            "read packets with -r or -i, which are anonymized; or ask the administrator",
+            "read packets with -r or -i, so that they can be anonymized; or ask the administrator",
         )),
     }
 }

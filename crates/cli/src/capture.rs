@@ -45,15 +45,15 @@ pub(crate) fn write_packets(
 ) -> Result<(), Failure> {
     let Some(path) = &options.files.write else {
         return Err(Failure::usage(
-            "nowhere to write to",
-            "give -w FILE (flowgauge packets prints packets)",
+            "no output file",
+            "use -w FILE (flowgauge packets prints packets)",
         ));
     };
     let rotates = options.files.rotate_size.is_some() || options.files.rotate_time.is_some();
     if options.files.rotate_files.is_some() && !rotates && options.ring_limits().is_none() {
         return Err(Failure::usage(
             "-W without rotation",
-            "say when a new file begins: -C SIZE, -G DURATION, --ring-time or --ring-size",
+            "set when to start a new file: -C SIZE, -G DURATION, --ring-time or --ring-size",
         ));
     }
     if let Some(limits) = options.ring_limits() {
@@ -130,12 +130,12 @@ fn check_ring(limits: RingLimits) -> Result<(), Failure> {
     let bytes = OptionValue::Size(bytes);
     Err(Failure::usage(
         format!(
-            "--ring-size {bytes} is too little for a ring of {files} files: each has 128K at least"
+            "--ring-size {bytes} is too small for a ring of {files} files: each needs at least 128K"
         ),
         match limits.files {
-            Some(_) => format!("give --ring-size {least} at least, or fewer files with -W"),
+            Some(_) => format!("use --ring-size {least} or more, or fewer files with -W"),
             None => {
-                format!("give --ring-size {least} at least, or with -W fewer files than {files}")
+                format!("use --ring-size {least} or more, or with -W fewer files than {files}")
             }
         },
     ))
@@ -150,8 +150,8 @@ fn cutoffs(options: &CaptureOptions) -> Result<Option<Cutoffs>, Failure> {
     }
     if options.bounds.iter().next().is_some() {
         return Err(Failure::usage(
-            "--max-flows and --memory bound the flows that are followed, and none are without a cutoff",
-            "say how much of each stream is written: --cutoff BYTES, or --cutoff-class 'BYTES:FILTER'",
+            "--max-flows and --memory bound the tracked flows, and without a cutoff none are tracked",
+            "set how much of each stream to write: --cutoff BYTES, or --cutoff-class 'BYTES:FILTER'",
         ));
     }
     Ok(None)
@@ -176,11 +176,8 @@ fn create_sink(
         .find(|it| name.ends_with(*it))
     {
         return Err(Failure::usage(
-            format!(
-                "{}: files are not compressed as {ending} says",
-                path.display()
-            ),
-            "the endings .gz and .zst say how to compress",
+            format!("{}: unsupported compression {ending}", path.display()),
+            "supported endings are .gz and .zst",
         ));
     }
     let format = match options.files.format {

@@ -106,7 +106,7 @@ pub(crate) fn of_process(folder: &Path) -> Result<(), Failure> {
     };
     let status = of_files(folder).map_err(|error| failed(&error))?;
     if status == RulesetStatus::NotEnforced {
-        say!("note: the kernel has no Landlock: names alone are kept to the folder");
+        say!("note: the kernel has no Landlock: only file names are confined to the folder");
     }
     of_calls().map_err(|error| failed(&error))
 }
@@ -120,7 +120,7 @@ pub(crate) fn of_names(folder: &Path) -> Result<(), Failure> {
     confined.map_err(|error| {
         Failure::usage(
             format!("--folder {}: {error}", folder.display()),
-            "name a folder that is there; the kernel must be Linux 5.6 or later",
+            "name an existing folder; needs Linux 5.6 or later",
         )
     })
 }
@@ -145,7 +145,7 @@ pub(crate) fn of_connections(program: &Program) -> Result<(), Failure> {
         .and_then(|rules| rules.restrict_self());
     restricted
         .map(drop)
-        .map_err(|error| Failure::run(format!("cannot give up connections: {error}"), None))
+        .map_err(|error| Failure::run(format!("cannot drop the right to connect: {error}"), None))
 }
 
 /// What Landlock leaves: the folder, and to be read what is the system's.

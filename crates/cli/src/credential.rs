@@ -61,7 +61,9 @@ fn key(options: &IssuerOptions) -> Result<(), Failure> {
     kept.map_err(|error| of_link(&error))?;
     let name = &options.name;
     print(&format!("[issuers.{name}]\nkey = \"{public}\"\n"))?;
-    say!("hint: sensors that are to take its credentials need these lines in their configuration");
+    say!(
+        "hint: add these lines to the configuration of sensors that should accept its credentials"
+    );
     Ok(())
 }
 
@@ -79,7 +81,7 @@ fn issue(options: &IssueOptions) -> Result<(), Failure> {
     write(&credential, options.write.as_deref())?;
     if is_anybodys {
         say!(
-            "hint: whoever has this credential may use it; --holder binds it to a key, --user to a local user"
+            "hint: anyone who has this credential can use it; --holder binds it to a key, --user to a local user"
         );
     }
     Ok(())
@@ -93,8 +95,8 @@ fn attenuate(options: &AttenuateOptions) -> Result<(), Failure> {
     if !limits.is_empty() {
         credential = credential.attenuate(&limits).map_err(unusable)?;
     } else if !options.seal {
-        let hint = "say what it is to allow less: --device eth0, --expires 1h";
-        return Err(Failure::usage("the credential would stay as it is", hint));
+        let hint = "add a restriction: --device eth0, --expires 1h";
+        return Err(Failure::usage("no restriction given", hint));
     }
     if options.seal {
         credential = credential.seal().map_err(unusable)?;
@@ -133,10 +135,7 @@ fn verify(options: &VerifyOptions) -> Result<(), Failure> {
     let file = options.file.display();
     let bad = |what: String| Err(Failure::run(format!("{file}: {what}"), None));
     if !credential.is_of(&issuer) {
-        return bad(format!(
-            "{} did not issue it, or it was changed",
-            options.issuer
-        ));
+        return bad(format!("not issued by {}, or modified", options.issuer));
     }
     if let Some(path) = &options.revoked {
         let revoked = Revoked::read(path).map_err(|error| revoked_failure(path, &error))?;
@@ -189,7 +188,7 @@ fn revoke(options: &RevokeOptions) -> Result<(), Failure> {
 }
 
 fn revoked_failure(path: &Path, error: &str) -> Failure {
-    let hint = "it has the identifiers that flowgauge credential show prints, one a line";
+    let hint = "it has one identifier per line, as printed by flowgauge credential show";
     Failure::usage(format!("{}: {error}", path.display()), hint)
 }
 
@@ -212,7 +211,7 @@ fn limits(options: &LimitOptions, folder: &KeyFolder) -> Result<Limits, Failure>
         found.map_err(|what| {
             Failure::usage(
                 what,
-                "flowgauge stack list shows components, stack list NAME options; elements have metrics in their place",
+                "flowgauge stack list shows components, stack list NAME options; for elements, name metrics instead",
             )
         })
     });
@@ -251,7 +250,7 @@ pub(crate) fn end(text: &str) -> Result<u64, Failure> {
     let date = date_of(text, Some(now)).map_err(unusable)?;
     if date <= now {
         let what = format!("--expires {text} has passed");
-        return Err(Failure::usage(what, "give a date to come, or 30d, 12h"));
+        return Err(Failure::usage(what, "use a future date, or 30d, 12h"));
     }
     Ok(date)
 }

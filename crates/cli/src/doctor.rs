@@ -106,7 +106,7 @@ fn shared_captures() -> Vec<Check> {
                 status,
                 found,
                 advice: (status == Status::Warn).then(|| {
-                    "give the process that loses events more memory, or let it want less".to_owned()
+                    "give the process that loses events more memory, or have it subscribe to less".to_owned()
                 }),
             }
         })
@@ -126,7 +126,7 @@ fn agentx() -> Check {
     let advice = match status {
         Status::Ok => None,
         Status::Unknown => Some(
-            "for flowgauge rmon: agentXPerms in snmpd.conf gives a group access to the socket and its folder",
+            "for flowgauge rmon: set agentXPerms in snmpd.conf to give a group access to the socket and its folder",
         ),
         _ => Some("for flowgauge rmon: run snmpd, with the line 'master agentx' in snmpd.conf"),
     };

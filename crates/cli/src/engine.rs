@@ -70,7 +70,7 @@ pub(crate) fn notes(findings: &Findings, names_addresses: bool) -> Vec<String> {
     } else if !others.is_empty() {
         let packets: u64 = others.iter().map(|sender| sender.packets).sum();
         notes.push(format!(
-            "{packets} more of {} taken, too",
+            "{packets} further packets of {} taken as well",
             count(others.len() as u64, "further sender").were()
         ));
     }
@@ -87,7 +87,7 @@ pub(crate) fn notes(findings: &Findings, names_addresses: bool) -> Vec<String> {
     }
     if findings.evicted > 0 {
         notes.push(format!(
-            "{} ended early to make room for others, so long ones may be in several records; \
+            "{} evicted to make room, so long ones may be in several records; \
                  hint: raise --max-flows or --memory",
             count(findings.evicted, "flow").were()
         ));

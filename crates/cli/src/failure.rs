@@ -81,8 +81,7 @@ impl Failure {
             }
             // Its header is not even whole.
             flowgauge_capture::Error::Damaged { .. } => Some(
-                "nothing of it could be read; the capturing program was probably stopped before \
-                 it wrote a packet"
+                "it is empty; the capturing program was probably stopped before it wrote a packet"
                     .to_owned(),
             ),
             _ => error.hint(),
@@ -239,25 +238,25 @@ fn hint_of_arguments(error: &clap::Error, command: &str) -> String {
         && error.kind() == ErrorKind::UnknownArgument
         && !option.starts_with('-')
     {
-        return format!("a program is named after --: {command} -- {option}");
+        return format!("name the program after --: {command} -- {option}");
     }
     if let Some(meant) = suggested.into_iter().find_map(text) {
-        return format!("perhaps {meant} is meant; \"{command} --help\" says what there is");
+        return format!("did you mean {meant}? \"{command} --help\" lists the options");
     }
     match error.kind() {
         ErrorKind::ArgumentConflict => {
-            format!("leave one of them out; \"{command} --help\" says what each does")
+            format!("omit one of them; \"{command} --help\" explains both")
         }
         ErrorKind::MissingRequiredArgument => {
-            format!("add what is missing; \"{command} --help\" says what it is for")
+            format!("add the missing argument; \"{command} --help\" explains it")
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
-            format!("\"{command} --help\" says what {option} takes")
+            format!("\"{command} --help\" explains the values of {option}")
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-            format!("say what to do with one of these commands: {command} COMMAND")
+            format!("use one of the commands: {command} COMMAND")
         }
-        _ => format!("\"{command} --help\" says what it takes"),
+        _ => format!("\"{command} --help\" lists its options and arguments"),
     }
 }
 

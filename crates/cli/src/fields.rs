@@ -45,7 +45,7 @@ fn find<'a>(all: &'a [Kind], name: &str) -> Result<&'a Kind, Failure> {
     all.iter().find(|kind| kind.name == name).ok_or_else(|| {
         let names = all.iter().map(|kind| kind.name);
         Failure::usage(
-            format!("no kind of records is called \"{name}\""),
+            format!("unknown record type \"{name}\""),
             instead_of(name, names, "flowgauge fields lists them"),
         )
     })

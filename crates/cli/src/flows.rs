@@ -89,7 +89,7 @@ fn aggregation(options: &FlowsOptions) -> Result<Option<Aggregation>, Failure> {
         if !options.sum.is_empty() {
             return Err(Failure::usage(
                 "--sum without --by",
-                "say what to group by, for example --by src_ip",
+                "set fields to group by, for example --by src_ip",
             ));
         }
         if options.interval.is_some() {

@@ -53,7 +53,7 @@ pub(crate) fn run(options: &GenerateOptions) -> Result<(), Failure> {
         .map_err(|error| writing(&truth_path, error))?;
     if !options.quiet {
         say!(
-            "{}: {}, {} on the wire; what it holds is in {}",
+            "{}: {}, {} on the wire; ground truth in {}",
             path.display(),
             count(truth.packets, "packet"),
             count(truth.wire_bytes, "byte"),
@@ -91,8 +91,8 @@ fn configuration(options: &GenerateOptions) -> Result<Config, Failure> {
     let flows = config.tcp_flows.saturating_add(config.udp_flows);
     if flows.saturating_add(config.hostile_packets) > MAX_FLOWS {
         return Err(Failure::usage(
-            format!("a trace of more than {MAX_FLOWS} flows"),
-            "give a smaller --scale, --flows or --packets",
+            format!("more than {MAX_FLOWS} flows"),
+            "use a smaller --scale, --flows or --packets",
         ));
     }
     if let Some(duration) = options.duration {
@@ -100,7 +100,7 @@ fn configuration(options: &GenerateOptions) -> Result<Config, Failure> {
         if !(MIN_DURATION..=MAX_DURATION).contains(&config.duration) {
             return Err(Failure::usage(
                 "--duration is out of range",
-                "give 1ms to 365d",
+                "use 1ms to 365d",
             ));
         }
     }

@@ -37,7 +37,7 @@ pub(crate) fn man(options: &ManOptions) -> Result<(), Failure> {
         return written.map_err(|error| {
             Failure::usage(
                 format!("cannot write to {}: {error}", folder.display()),
-                "--all takes a folder, which is created if missing",
+                "--all needs a folder, which is created if missing",
             )
         });
     }
@@ -46,7 +46,7 @@ pub(crate) fn man(options: &ManOptions) -> Result<(), Failure> {
         let names = || command.get_subcommands().map(Command::get_name);
         command = command.find_subcommand(name).ok_or_else(|| {
             Failure::usage(
-                format!("there is no command \"{name}\""),
+                format!("unknown command \"{name}\""),
                 instead_of(name, names(), "flowgauge --help lists the commands"),
             )
         })?;

@@ -63,7 +63,7 @@ impl Opened {
 pub(crate) fn open(options: &InputOptions, control: &Control) -> Result<Opened, Failure> {
     if !matches!(options.offload, Offload::Auto | Offload::None) {
         return Err(Failure::usage(
-            "all packets are wanted here: --offload has nothing to keep away",
+            "all packets are needed here: --offload has nothing to drop",
             "leave it out",
         ));
     }
@@ -155,8 +155,8 @@ pub(crate) fn note_on_snap_length(options: &InputOptions, sources: &[Source], qu
     let least = link + HEADERS;
     if bytes < least {
         say!(
-            "note: -s {bytes} cuts headers off, so that flows and streams lack what is in them, or the packet; \
-             hint: TCP over IPv4 takes {least} bytes here, over IPv6 {}, more with options, tags and tunnels",
+            "note: -s {bytes} truncates headers, so flows and streams lack fields or whole packets; hint: TCP over \
+            IPv4 needs {least} bytes here, over IPv6 {}, more with options, tags and tunnels",
             least + 20
         );
     }
@@ -228,8 +228,8 @@ pub(crate) fn refuse_overwriting_files(
     for file in files {
         if identity(&file) == Some(target) {
             return Err(Failure::usage(
-                format!("cannot write {}: it is read, too", output.display()),
-                "give another name with -w",
+                format!("{} is also an input file", output.display()),
+                "use another name with -w",
             ));
         }
     }
@@ -399,7 +399,7 @@ impl Selection {
                 let word = word.display();
                 return Err(Failure::usage(
                     format!("cannot open {word}: No such file or directory"),
-                    "check the path; words after the files are a filter",
+                    "check the path; words after the files form the filter",
                 ));
             }
         }
@@ -414,12 +414,12 @@ impl Selection {
         if names.is_empty() && options.interface.is_empty() {
             return Err(Failure::usage(
                 "nothing to read",
-                "give -r FILE... or -i INTERFACE (flowgauge capture -D lists them)",
+                "use -r FILE... or -i INTERFACE (flowgauge capture -D lists them)",
             ));
         }
         if !names.is_empty() && !options.interface.is_empty() {
             return Err(Failure::usage(
-                "-r and -i exclude each other",
+                "-r and -i cannot be combined",
                 "read files or capture on interfaces, not both at once",
             ));
         }
@@ -451,7 +451,7 @@ fn interfaces(given: &[String]) -> Result<Vec<String>, Failure> {
         let name = match word.parse::<i32>() {
             Ok(number) if index_of(word).is_none() => name_of(number).ok_or_else(|| {
                 Failure::usage(
-                    format!("there is no interface number {number}"),
+                    format!("no interface with number {number}"),
                     "flowgauge capture -D lists the interfaces",
                 )
             })?,
@@ -467,8 +467,8 @@ fn interfaces(given: &[String]) -> Result<Vec<String>, Failure> {
     }
     if names.len() > 1 && names.iter().any(|name| name == "any") {
         return Err(Failure::usage(
-            "-i any stands for all interfaces already",
-            "give -i any alone, or the names of interfaces without it",
+            "-i any already includes all interfaces",
+            "use -i any alone, or name the interfaces",
         ));
     }
     Ok(names)
@@ -514,7 +514,7 @@ fn expand(names: &[OsString]) -> Result<Vec<PathBuf>, Failure> {
         if files::named().is_folder(Path::new(name)) {
             let name = name.display();
             return Err(Failure::usage(
-                format!("cannot read {name}: it is a folder"),
+                format!("cannot read {name}: it is a directory"),
                 format!("name its files, for example \"{name}/*.pcap\""),
             ));
         }
@@ -548,8 +548,11 @@ fn filter_expression(options: &InputOptions, words: &[OsString]) -> Result<Strin
     let words = words.iter().chain(&options.filter).map(|word| {
         word.to_str().ok_or_else(|| {
             Failure::usage(
-                format!("\"{}\" is no file, and no word of a filter", word.display()),
-                "check the path; words after the files are a filter",
+                format!(
+                    "\"{}\" is neither a file nor part of a filter",
+                    word.display()
+                ),
+                "check the path; words after the files form the filter",
             )
         })
     });
@@ -560,7 +563,7 @@ fn filter_expression(options: &InputOptions, words: &[OsString]) -> Result<Strin
     if !words.is_empty() {
         return Err(Failure::usage(
             "a filter on the command line and one in a file",
-            "give one of them",
+            "use one of them",
         ));
     }
     let failed = |source| Failure::opening(&flowgauge_capture::Error::io("open", file)(source));

@@ -41,7 +41,7 @@ pub(crate) fn run(options: &LocalityOptions) -> Result<(), Failure> {
 /// Becomes the program.
 fn start(options: &LocalityRunOptions) -> Result<(), Failure> {
     let Some((name, arguments)) = options.program.split_first() else {
-        return Err(Failure::usage("no program is given", "name it after --"));
+        return Err(Failure::usage("no program given", "name it after --"));
     };
     read_filters(&options.class)?.check().map_err(wrong)?;
     let program = find(name)?;
@@ -72,7 +72,7 @@ fn start(options: &LocalityRunOptions) -> Result<(), Failure> {
     let error = process::replace(&mut command);
     Err(Failure::usage(
         format!("cannot start {}: {error}", program.display()),
-        "is it a program of this machine?",
+        "is it an executable for this machine?",
     ))
 }
 
@@ -96,8 +96,8 @@ fn library() -> Result<PathBuf, Failure> {
             let path = PathBuf::from(path);
             if !path.is_file() {
                 return Err(Failure::usage(
-                    format!("{VARIABLE}: there is no file {}", path.display()),
-                    format!("let it name {LIBRARY}, or unset it"),
+                    format!("{VARIABLE}: no such file {}", path.display()),
+                    format!("set it to the path of {LIBRARY}, or unset it"),
                 ));
             }
             path
@@ -110,7 +110,7 @@ fn library() -> Result<PathBuf, Failure> {
             found.find(|path| path.is_file()).ok_or_else(|| {
                 Failure::usage(
                     format!("{LIBRARY} is not installed with {}", binary.display()),
-                    format!("\"make shim\" builds it; {VARIABLE} says where it is"),
+                    format!("build it with \"make shim\", and set {VARIABLE} to its path"),
                 )
             })?
         }
@@ -128,7 +128,7 @@ fn library() -> Result<PathBuf, Failure> {
                 "{}: a path with spaces or colons cannot be preloaded",
                 library.display()
             ),
-            format!("copy the library elsewhere, and let {VARIABLE} name it there"),
+            format!("copy the library elsewhere, and set {VARIABLE} to that path"),
         ));
     }
     Ok(library)
@@ -157,19 +157,16 @@ pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     }
     Err(match other {
         Some((path, false)) => Failure::usage(
-            format!(
-                "{}: it is no program: nobody may execute it",
-                path.display()
-            ),
-            "chmod +x makes it one",
+            format!("{}: not an executable file", path.display()),
+            "use chmod +x",
         ),
         Some((path, true)) => Failure::usage(
-            format!("{}: it is a folder, and no program", path.display()),
+            format!("{}: a directory, not a program", path.display()),
             "name the program in it",
         ),
         None => Failure::usage(
-            format!("{}: there is no such program", name.display()),
-            "programs of administrators are often in /usr/sbin, which PATH may not have",
+            format!("{}: no such program", name.display()),
+            "administrators' programs are often in /usr/sbin, which may not be in PATH",
         ),
     })
 }
@@ -183,7 +180,7 @@ fn refuse_unsuitable(program: &Path) -> Result<(), Failure> {
     if is_other && !privileges::is_root() {
         return Err(Failure::usage(
             format!(
-                "{} runs with the rights of another user, and takes no library from its caller",
+                "{} runs with another user's rights, and ignores its caller's libraries",
                 program.display()
             ),
             "run flowgauge itself with the rights that capturing needs",
@@ -196,7 +193,7 @@ fn refuse_unsuitable(program: &Path) -> Result<(), Failure> {
     match is_dynamic(&bytes) {
         Some(false) => Err(Failure::usage(
             format!(
-                "{} is statically linked: no library can stand before its libpcap",
+                "{} is statically linked: its libpcap cannot be replaced",
                 program.display()
             ),
             "link it dynamically",
@@ -233,7 +230,7 @@ fn is_dynamic(bytes: &[u8]) -> Option<bool> {
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::usage(
         format!("cannot read {}: {error}", path.display()),
-        "is the name right, and may you read it?",
+        "check the name and your permission to read it",
     )
 }
 

@@ -45,8 +45,8 @@ pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
         RecordFormat::Eve | RecordFormat::Zeek | RecordFormat::ZeekJson => {
             if has_fields {
                 return Err(Failure::usage(
-                    "--fields: logs of Suricata and Zeek have the fields of their tool",
-                    "leave --fields out, or write --format json, csv or table",
+                    "--fields: logs in Suricata's and Zeek's format have fixed fields",
+                    "omit --fields, or use --format json, csv or table",
                 ));
             }
             preset.insert("output", "logs");

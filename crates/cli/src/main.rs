@@ -85,9 +85,8 @@ fn run(command: &Command) -> Result<(), Failure> {
     if let Some((input, output)) = command.input_and_output() {
         // While there is one thread: those that give up root later have to gain nothing either.
         if privileges::is_root() {
-            privileges::gain_no_more().map_err(|error| {
-                Failure::run(format!("cannot give up privileges: {error}"), None)
-            })?;
+            privileges::gain_no_more()
+                .map_err(|error| Failure::run(format!("cannot drop privileges: {error}"), None))?;
         }
         if let Some(output) = output {
             input::refuse_overwriting(input, output)?;

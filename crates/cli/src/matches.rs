@@ -22,8 +22,8 @@ pub(crate) fn run(options: &MatchOptions) -> Result<(), Failure> {
     preset.track("match", &options.engine);
     if standard_inputs(options) > 1 {
         return Err(Failure::usage(
-            "both the capture and patterns are to come from standard input, or patterns twice",
-            "give one of them a file",
+            "standard input was given twice, for the capture and patterns or for patterns twice",
+            "use a file for one of them",
         ));
     }
     find(&mut preset, &options.patterns)?;
@@ -77,7 +77,7 @@ fn pattern<'a>(given: &'a OsStr, options: &PatternOptions) -> Result<&'a str, Fa
     let shown = given.to_string_lossy();
     let Some(text) = given.to_str() else {
         return Err(Failure::usage(
-            format!("-e {shown}: is no text in UTF-8"),
+            format!("-e {shown}: is not UTF-8 text"),
             "in quotation marks bytes are written in hexadecimal: -e '\"text |ff 00|\"'; a file of \
              patterns (-f) may have any bytes",
         ));
@@ -92,7 +92,7 @@ fn pattern<'a>(given: &'a OsStr, options: &PatternOptions) -> Result<&'a str, Fa
     })?;
     if patterns.is_empty() {
         return Err(Failure::usage(
-            format!("-e \"{shown}\" is no pattern: empty lines and lines with # do not count"),
+            format!("-e \"{shown}\" is not a pattern: empty lines and lines with # do not count"),
             "in quotation marks it is a text: -e '\"# text\"'",
         ));
     }
@@ -104,8 +104,8 @@ fn file(path: &Path) -> Result<&str, Failure> {
     let text = path.to_str().filter(|name| !name.contains('\n'));
     text.ok_or_else(|| {
         Failure::usage(
-            format!("{}: is no line of text in UTF-8", path.display()),
-            "give the file another name",
+            format!("{}: is not a line of text in UTF-8", path.display()),
+            "rename the file",
         )
     })
 }

@@ -18,18 +18,15 @@ pub(crate) fn check(total: Option<u64>, workers: u64) -> Result<(), Failure> {
         return Ok(());
     }
     if workers <= 1 {
-        let hint = "raise --memory, or leave it out";
+        let hint = "raise --memory, or omit it";
         return Err(Failure::usage(
             "--memory is too small; the minimum is 1M",
             hint,
         ));
     }
     Err(Failure::usage(
-        format!("--memory is divided by {workers} workers, and too little for so many"),
-        format!(
-            "give --memory {}M at least, or fewer --workers",
-            least >> 20
-        ),
+        format!("--memory is divided by {workers} workers, which leaves too little for each"),
+        format!("use --memory {}M or more, or fewer --workers", least >> 20),
     ))
 }
 

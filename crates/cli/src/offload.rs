@@ -20,8 +20,8 @@ pub(crate) fn load(input: &InputOptions) -> Result<(Backends, Vec<Verdicts>), Fa
     }
     if input.interface.is_empty() {
         return Err(Failure::usage(
-            "--offload keeps packets away on interfaces, and none is captured on",
-            "leave it out, or name one with -i",
+            "--offload works on interfaces only",
+            "omit it, or name an interface with -i",
         ));
     }
     let is_mirror = input.offload == Offload::Xdp;
@@ -36,9 +36,9 @@ pub(crate) fn load(input: &InputOptions) -> Result<(Backends, Vec<Verdicts>), Fa
     } else if input.packet_count.is_some() {
         Some("-c")
     } else if input.from.is_some() || input.to.is_some() {
-        Some("a span of time (--from, --to)")
+        Some("a time range (--from, --to)")
     } else if Forced::read()?.is_some() {
-        Some("the policy that is forced")
+        Some("a forced policy")
     } else {
         None
     };
@@ -47,8 +47,8 @@ pub(crate) fn load(input: &InputOptions) -> Result<(Backends, Vec<Verdicts>), Fa
             return Ok(Default::default());
         }
         return Err(Failure::usage(
-            format!("{other} has to see all packets, and --offload keeps some away"),
-            "leave one of them out",
+            format!("{other} needs all packets, and --offload drops some"),
+            "omit one of them",
         ));
     }
     Ok(match is_mirror {
@@ -61,18 +61,18 @@ pub(crate) fn load(input: &InputOptions) -> Result<(Backends, Vec<Verdicts>), Fa
 fn check_mirror(input: &InputOptions) -> Result<(), Failure> {
     let (what, hint) = if !input.mirror {
         (
-            "--offload xdp keeps packets from all of this machine, not from this program alone",
+            "--offload xdp hides packets from the whole machine, not only from this program",
             "--mirror says that nobody else needs the interface's packets; --offload socket keeps them from this program only",
         )
     } else if input.workers.is_some_and(|workers| workers > 1) {
         (
-            "--offload xdp takes one worker",
-            "leave --workers out, or take --offload socket",
+            "--offload xdp works with one worker only",
+            "omit --workers, or use --offload socket",
         )
     } else if !input.rest.is_empty() || !input.filter.is_empty() || input.filter_file.is_some() {
         (
-            "--offload xdp knows no filter",
-            "leave the filter out, or take --offload socket",
+            "--offload xdp does not support filters",
+            "omit the filter, or use --offload socket",
         )
     } else {
         return Ok(());
@@ -86,7 +86,7 @@ pub(crate) fn note(offload: Offload, backends: &Backends) {
     let lacks = backends.lacks();
     if let Some(error) = lacks.filter(|error| is_asked || !matches!(error, Error::Interface)) {
         say!(
-            "note: nothing is kept away (--offload): {error}; hint: {}",
+            "note: no in-kernel offload (--offload): {error}; hint: {}",
             error.hint()
         );
     }
@@ -95,14 +95,14 @@ pub(crate) fn note(offload: Offload, backends: &Backends) {
 /// What they have done, in words.
 pub(crate) fn summary(offload: Offload, backends: &Backends) -> Option<String> {
     if let Some(failure) = backends.failure() {
-        return Some(format!("nothing is kept away (--offload): {failure}"));
+        return Some(format!("no in-kernel offload (--offload): {failure}"));
     }
     let sum = match (offload, backends.are_needed()) {
         (Offload::Auto, false) => return None,
         (_, true) => backends.statistics()?,
         (_, false) => {
             backends.statistics()?;
-            return Some("nothing was kept away (--offload): all packets were wanted".to_owned());
+            return Some("no in-kernel offload (--offload): all packets were needed".to_owned());
         }
     };
     let lost = match sum.lost {
@@ -110,7 +110,7 @@ pub(crate) fn summary(offload: Offload, backends: &Backends) -> Option<String> {
         lost => format!("; {lost} lost there by priority"),
     };
     Some(format!(
-        "{} kept away in the kernel, {} cut to headers; {} of flows not taken{lost}",
+        "{} dropped in the kernel, {} cut to headers; {} of flows not taken{lost}",
         count(sum.withheld, "packet"),
         sum.cut,
         count(sum.refused, "verdict")

@@ -91,7 +91,8 @@ pub(crate) fn run(options: &PacketsOptions) -> Result<(), Failure> {
         .and_then(|lines| lines.connections.as_ref());
     if connections.is_some_and(|it| it.forgotten > 0) {
         outcome.notes.push(
-            "too many connections: sequence numbers of some are counted from the middle (-S prints them as they are)".to_owned(),
+            "too many connections: relative sequence numbers of some start mid-stream (-S prints absolute \
+            ones)".to_owned(),
         );
     }
     outcome.conclude(&options.output.common)?;

@@ -313,8 +313,8 @@ fn node(component: &str) -> Node {
 fn text_of(path: &Path) -> Result<&str, Failure> {
     path.to_str().ok_or_else(|| {
         Failure::usage(
-            format!("{}: is no text in UTF-8", path.display()),
-            "give the file another name",
+            format!("{}: is not UTF-8 text", path.display()),
+            "rename the file",
         )
     })
 }

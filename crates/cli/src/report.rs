@@ -16,7 +16,7 @@ const STACK: &str = include_str!("../../../stacks/report.stack");
 pub(crate) fn run(options: &ReportOptions) -> Result<(), Failure> {
     let is_asked = matches!(options.input.offload, Offload::Socket | Offload::Xdp);
     if is_asked && !options.common.quiet {
-        say!("note: report wants all packets: nothing is kept away (--offload)");
+        say!("note: report needs all packets: no in-kernel offload (--offload)");
     }
     let mut preset = Preset::new("flowgauge report", STACK)?;
     preset.track("report", &options.engine);

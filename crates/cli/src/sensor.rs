@@ -34,7 +34,7 @@ use crate::sensor_agent::{self, connect, failed};
 use crate::summary;
 
 /// What a forced policy would be forgotten by.
-const REFUSED: &str = "a sensor, whose users get packets,";
+const REFUSED: &str = "a sensor, which gives packets to users,";
 
 /// Runs the command.
 ///
@@ -62,8 +62,8 @@ pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
             let stack = match &options.write {
                 Some(_) if own_files::ends_with_bare_output(options.stack.stack()) => {
                     return Err(Failure::usage(
-                        "the output at the end of the stack names no file, and -w adds another one",
-                        "leave output out: -w FILE is an output { file = FILE } at the end",
+                        "the stack already ends with output, and -w would add another one",
+                        "omit output: -w FILE adds output { file = FILE } at the end",
                     ));
                 }
                 Some(file) => {
@@ -75,8 +75,8 @@ pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
             };
             if own_files::gives_nothing(&stack) {
                 return Err(Failure::usage(
-                    "the stack has no results, and writes nothing",
-                    "end it with count or another component that has results, or write what comes to its end with -w FILE",
+                    "the stack has no results and no output",
+                    "end it with count or another component with results, or write its items with -w FILE",
                 ));
             }
             let (stack, targets) = own_files::targets(&stack);
@@ -193,7 +193,7 @@ fn group(interface: &str, options: &SensorRunOptions) -> Result<Option<u32>, Fai
     let number = name.map(|name| {
         privileges::group_id(&name).map_err(|error| {
             Failure::usage(
-                format!("who may share the capture on {interface}: {error}"),
+                format!("cannot share the capture on {interface}: {error}"),
                 format!("--group or {GROUP} takes a group's name or number; see getent group"),
             )
         })
@@ -218,7 +218,7 @@ fn watch(sensor: &Arc<Sensor>, control: &Control) {
             let named = std::thread::Builder::new().name("fg-reload".to_owned());
             match named.spawn(move || reload(&sensor)) {
                 Ok(thread) => reloading = Some(thread),
-                Err(error) => say!("not reloaded: no thread can be started: {error}"),
+                Err(error) => say!("not reloaded: cannot start a thread: {error}"),
             }
         }
     });
@@ -331,8 +331,8 @@ fn opened(
     }
     if is_scope {
         return Err(Failure::usage(
-            "files of this machine cannot be handed to a sensor of another one",
-            "have packets or results come, and write them here",
+            "local files cannot be passed to a remote sensor",
+            "receive packets or results, and write them here",
         ));
     }
     for target in targets {
@@ -542,7 +542,7 @@ fn own_device(client: &Client, path: &Path) -> Result<String, Failure> {
     let file = files::named().open(path, How::read());
     let file = file.map_err(|error| {
         let what = format!("{}: {error}", path.display());
-        Failure::usage(what, "-r takes a capture file that you may read")
+        Failure::usage(what, "-r needs a capture file that you may read")
     })?;
     client.create_device(file.as_fd()).map_err(failed)
 }

@@ -94,7 +94,7 @@ pub(crate) fn members(
 fn address_of(host: &str) -> Result<String, Failure> {
     scope::with_port(host).ok_or_else(|| {
         let hint = "write HOST, HOST:PORT or [2001:db8::1]:PORT";
-        Failure::usage(format!("\"{host}\" is no address"), hint)
+        Failure::usage(format!("\"{host}\" is not an address"), hint)
     })
 }
 
@@ -103,10 +103,10 @@ pub(crate) fn gone(members: &[Member]) -> Failure {
     let names: Vec<String> = members.iter().map(Member::to_string).collect();
     Failure::run(
         format!(
-            "{}: the sensor has stopped, or cannot be reached any more",
+            "{}: the sensor has stopped, or is unreachable",
             names.join(", ")
         ),
-        Some("flowgauge sensor status says whether it is there".to_owned()),
+        Some("check with flowgauge sensor status".to_owned()),
     )
 }
 

@@ -42,8 +42,8 @@ pub(crate) fn check_name(options: &DestinationOptions) -> Result<(), Failure> {
     let name = options.write.as_deref().unwrap_or(Path::new("")).display();
     match (options.format(), by_name(ending)) {
         (None, None) => Err(Failure::usage(
-            format!("{name}: no format is called .{ending}"),
-            "end the name with .json or .csv, or choose one: --format table",
+            format!("{name}: unknown format .{ending}"),
+            "use a name ending in .json or .csv, or choose a format: --format table",
         )),
         // Logs of other tools in JSON lines may have such a name as well.
         (Some(RecordFormat::Csv | RecordFormat::CsvSafe), Some(RecordFormat::Csv))
@@ -52,8 +52,8 @@ pub(crate) fn check_name(options: &DestinationOptions) -> Result<(), Failure> {
         | (_, None)
         | (None, _) => Ok(()),
         (Some(_), Some(_)) => Err(Failure::usage(
-            format!("the name {name} and the format asked for contradict each other"),
-            "a name ending with .csv or .json is written in that format without any option",
+            format!("the name {name} contradicts the requested format"),
+            "a name ending in .csv or .json selects that format by itself",
         )),
     }
 }
@@ -120,7 +120,7 @@ pub(crate) fn check_stdout() -> Result<(), Failure> {
     if !process::standard_output_was_closed() {
         return Ok(());
     }
-    let hint = "the shell's >&- closes it; > /dev/null or -w FILE takes what is written";
+    let hint = "the shell's >&- closes it; use > /dev/null or -w FILE";
     Err(Failure::run(
         "cannot write standard output: it is closed",
         Some(hint.to_owned()),

@@ -21,7 +21,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "A key is a field; an address may have a prefix length (src_ip/24). A sum is a field, or a name of \
            which src_ and dst_ exist: bytes is src_bytes + dst_bytes. Groups come largest first, at the end or \
            every interval; the field interval holds its start. The mean of latency is the field mean_latency, \
-           likewise min and max; null values are not counted, and without any value the field is null.",
+           likewise min and max. Null values are not counted; without any value the field is null.",
     input: Input::Of(&[ItemType::Record]),
     output: Output::Of(ItemType::Record),
     fields: |settings| {
@@ -38,15 +38,15 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    by: Text = required, "fields, as \"src_ip/24, dst_port\"";
-    sum: Text, "fields to add up; groups are in the order of the first one, else of their number of records";
-    mean: Text, "fields of which the mean is taken";
-    min: Text, "fields of which the least value is taken";
-    max: Text, "fields of which the largest value is taken";
-    top: Integer(1, 1_000_000_000) as usize, "give only the largest groups";
-    within: Text, "fields of by: the largest groups of each of their values, which stand together";
-    interval: Duration as u64, "give groups out every so often, on the clock of the capture, and begin anew";
-    memory: Size = "256M", "for groups; with more, the smaller half goes";
+    by: Text = required, "fields, such as \"src_ip/24, dst_port\"";
+    sum: Text, "fields to add up; groups are ordered by the first one, or by number of records";
+    mean: Text, "fields to average";
+    min: Text, "fields whose minimum is taken";
+    max: Text, "fields whose maximum is taken";
+    top: Integer(1, 1_000_000_000) as usize, "write only the largest groups";
+    within: Text, "fields of by: the largest groups for each of their values, written together";
+    interval: Duration as u64, "write groups at this interval, on the capture clock, and start again";
+    memory: Size = "256M", "for groups; beyond it, the smaller half is discarded";
 }
 
 #[derive(Clone)]
@@ -92,7 +92,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         );
     }
     if options.interval == Some(0) {
-        return Err(SettingError::of("interval", "is no time"));
+        return Err(SettingError::of("interval", "is not a time"));
     }
     if let Some(schema) = settings.schema() {
         // What they have is known before any comes.
@@ -238,7 +238,7 @@ static INTERVAL: Field = Field {
         rank: 1,
         exact: true,
     },
-    help: "when the interval began",
+    help: "start of the interval",
 };
 
 struct Row<R> {

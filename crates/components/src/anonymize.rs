@@ -21,9 +21,9 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "anonymizes packets and records by a policy",
     help: "Works on packets and records. Anything the policy does not name is removed. Without a policy, \
            addresses are replaced so that common prefixes stay common, names and URIs are hashed, ports, \
-           counts and measurements are kept, and payload is removed; the key is made for the run and not \
-           stored. HTTP messages stay messages, so httpmatch finds pairs behind it; match other messages \
-           before it.\n\n  With MAPI rules, only the fields they name change: anonymize { \
+           counts and measurements are kept, and payload is removed; the key is generated for the run and not stored. \
+           HTTP messages stay messages, so httpmatch can follow; match other messages before it.\n\n  With MAPI \
+           rules, only the fields they name change: anonymize { \
            \"IP,SRC_IP,PREFIX_PRESERVING; IP,DST_IP,PREFIX_PRESERVING\" }. Policies and rules: \
            docs/anonymization.md.",
     input: Input::Of(&[ItemType::Packet, ItemType::Record]),
@@ -38,7 +38,7 @@ options! {
     rules: Text, "PROTO,FIELD,FUNCTION[,parameter...], with semicolons between; everything else stays";
     policy: InputFile, "what is kept and replaced, in TOML";
     secret: Text, "the key, as 64 hexadecimal digits";
-    key: InputFile, "the key, where the policy names none; it is made if there is no such file";
+    key: InputFile, "the key, if the policy names none; created if missing";
 }
 
 /// What components made of the same settings share: the policy, read when the first of them starts, so that its
@@ -75,7 +75,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         if !rules.is_empty() && options.policy.is_some() {
             return Err(
                 SettingError::of("rules", "stand in the policy where there is one")
-                    .with_hint("give one of them"),
+                    .with_hint("use one of them"),
             );
         }
         // Rules that contradict each other are found here.
@@ -85,7 +85,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             })?;
         }
         let secret = options.secret.as_deref().map(|digits| {
-            let wrong = || SettingError::of("secret", "is no key of 64 hexadecimal digits");
+            let wrong = || SettingError::of("secret", "is not a key of 64 hexadecimal digits");
             Key::from_digits(digits.as_bytes()).ok_or_else(wrong)
         });
         Ok(Shared {

@@ -12,10 +12,10 @@ use flowgauge_wire::FoldedState;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "applications",
-    summary: "adds up what each application has of packets, and how fast it is answered",
-    help: "It takes the records of transactions { flows = yes }: packets and IP bytes of flows by the protocol that was \
-           recognised, else by transport protocol and the smaller port; transactions by protocol, with their latency. \
-           Flows count when they end.",
+    summary: "adds up packets and response times by application",
+    help: "Takes the records of transactions { flows = yes }: packets and IP bytes of flows by recognised protocol, \
+       or else by transport protocol and lower port; transactions by protocol, with their latency. Flows count when \
+       they end.",
     input: Input::Of(&[ItemType::Record]),
     is_end: true,
     options: Options::ALL,
@@ -27,8 +27,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    count: Integer(1, 1000) as usize = "100", "how many are told, those with the most bytes";
-    table: Integer(1, 1_000_000) as usize = "10k", "how many are counted; what comes of further ones is left out";
+    count: Integer(1, 1000) as usize = "100", "applications reported, those with the most bytes";
+    table: Integer(1, 1_000_000) as usize = "10k", "applications counted; further ones are left out";
 }
 
 columns! {

@@ -32,14 +32,14 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    pattern: Text = required, "what to search for";
+    pattern: Text = required, "text to search for";
     before: Integer(0, 1_000_000) as usize = "100", "packets of the flow before it";
     after: Integer(0, 1_000_000) as u64 = "100", "packets of the flow after it";
     timeout: Duration as u64 = "60s",
-        "packets that come longer after the match, on the clock of the capture, do not belong to it";
-    memory: Size = "64M", "for packets that are kept; with more the oldest of all flows go";
+        "packets this long after the match, on the capture clock, no longer belong to it";
+    memory: Size = "64M", "for kept packets; beyond it, the oldest of all flows are evicted";
     [IN.or("payload")];
-    nocase: Flag = "no", "capital letters are small ones";
+    nocase: Flag = "no", "ignore case";
 }
 
 struct Around {

@@ -6,7 +6,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "binary_operation",
     aliases: &["binop"],
     summary: "adds the results of two components, or subtracts them",
-    help: "It is computed when it is read. A difference may be negative.",
+    help: "Computed when read. A difference may be negative.",
     input: Input::Any,
     is_end: true,
     options: Options::ALL,
@@ -22,7 +22,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    operation: Choice("add", "subtract", "0", "1") = required, "which; the numbers are MAPI's: 0 adds, 1 subtracts";
+    operation: Choice("add", "subtract", "0", "1") = required, "the operation; MAPI's numbers: 0 adds, 1 subtracts";
     of: Measure = required, "the first component's label";
     with: Measure = required, "the second component's label";
 }

@@ -25,7 +25,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    fields: Text, "only these fields, in this order, as \"time, src_ip, uri\"; a record that lacks one has null";
+    fields: Text, "only these fields, in this order, such as \"time, src_ip, uri\"; null if a record lacks one";
 }
 
 /// What `fields` says.

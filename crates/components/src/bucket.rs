@@ -12,8 +12,8 @@ use flowgauge_wire::Nanos;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "bucket",
     summary: "keeps the result of another component per interval",
-    help: "Intervals begin at multiples of their length on the clock of the capture, so intervals of several \
-           runs are the same. With `reset` the value is what was added to a count within its interval, else \
+    help: "Intervals begin at multiples of their length on the capture clock, so they are the same in several runs. \
+       With `reset` the value is what was added to a count within its interval, else \
            the count at its end; the result of the other component does not change. An empty interval has 0, \
            unless it is a count without `reset`.",
     input: Input::Any,
@@ -39,13 +39,13 @@ options! {
     struct Options;
     [OF.required()];
     interval: Duration as u64 = "1s", "length of the intervals";
-    reset: Flag = "yes", "count anew in each interval";
-    slots: Integer(1, 1_000_000) as usize = "1000", "intervals kept; the oldest go";
+    reset: Flag = "yes", "restart the count in each interval";
+    slots: Integer(1, 1_000_000) as usize = "1000", "intervals kept; the oldest are dropped";
 }
 
 columns! {
     static COLUMNS;
-    time Time Key "when the interval began";
+    time Time Key "start of the interval";
     value Unsigned Sum "the result";
 }
 

@@ -33,8 +33,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 options! {
     struct Options;
     of: Choice("wire", "captured", "ip", "payload") = "wire",
-        "of packets: frames on the wire, what was captured of them, IP datagrams, or what the transport \
-         carries";
+        "which bytes of packets: frames on the wire, captured bytes, IP datagrams, or transport payload";
     [VALUES];
 }
 

@@ -12,8 +12,8 @@ use crate::cutter::Cutter;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "chunks",
     summary: "regroups the bytes of streams into chunks of a given size",
-    help: "Use it behind tcpreseq. A chunk is shorter than `size` before a hole, at the end of its stream, and \
-           where `flush` or `memory` require it. A segment that holds a whole chunk is not copied.",
+    help: "Use it after tcpreseq. A chunk is shorter than `size` before a gap, at the end of its stream, and when \
+       `flush` or `memory` require it. A segment that holds a whole chunk is not copied.",
     input: Input::Of(&[ItemType::Chunk]),
     options: Options::ALL,
     result: Some(ResultInfo::number("chunks given on", "chunks")),
@@ -35,8 +35,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 options! {
     struct Options;
     size: Size as usize = "16k", "bytes of a chunk";
-    flush: Duration as u64, "give a chunk that is not full so long after its first byte";
-    memory: Size = "256M", "bytes of chunks that are not full, of all streams; with more, the one under way is given";
+    flush: Duration as u64, "deliver a partial chunk this long after its first byte";
+    memory: Size = "256M", "bytes of partial chunks over all streams; beyond it, the current one is delivered";
 }
 
 struct Chunks {

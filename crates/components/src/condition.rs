@@ -32,11 +32,11 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "selects records by a condition",
     help: "For example: bytes > 1M and dst_port = 443. Fields are tested with = != < <= > >=, in {80, \
            8000..8080}, contains and matches (texts); a field alone is true if it has a value. Tests are \
-           joined by and, or, xor, not and brackets. Values are written as the field needs: 1M (2^20 for \
+           joined by and, or, xor, not and brackets. Values are written as the field requires: 1M (2^20 for \
            bytes, else 10^6), 5ms, 10.0.0.0/8, \"2026-11-22 10:30:00\" in UTC; texts in double quotes unless \
            they are single words. `bytes` is src_bytes + dst_bytes where there are both, `port` and `ip` match \
-           either side. A field of an object is written request.src_port. Where a field has no value, or \
-           records of a kind lack it, every test of it is false.",
+           either side. A field of an object is written request.src_port. If a record lacks a field or its value, \
+           tests of it are false.",
     input: Input::Of(&[ItemType::Record]),
     options: Options::ALL,
     result: Some(ResultInfo::number("records let through", "records")),
@@ -403,7 +403,7 @@ impl Test {
             if rest.is_none() {
                 self.check(field)?;
             } else if field.kind != FieldKind::Object {
-                let message = format!("{name} is no object that has fields of its own");
+                let message = format!("{name} is not an object that has fields of its own");
                 return Err(Trouble::at(self.column, message));
             }
             return Ok(vec![(at, Side::Whole)]);
@@ -437,7 +437,7 @@ impl Test {
                 Ok(())
             }
             (Relation::Contains(_) | Relation::Matches(_), _) => {
-                wrong(format!("{name} is no text to look in"))
+                wrong(format!("{name} is not text to look in"))
             }
             (Relation::Is(order, literal), kind) => {
                 let has_order = !matches!(
@@ -554,7 +554,7 @@ mod tests {
             // There is one in a record of the second kind.
             (
                 "history = x and src_bytes = x",
-                "character 29: \"x\" is no number of bytes, as 1500 or 1M; src_bytes is one",
+                "character 29: \"x\" is not a number of bytes, such as 1500 or 1M (field src_bytes)",
             ),
         ] {
             let condition = Condition::read(text).unwrap();
@@ -621,11 +621,11 @@ mod tests {
             ),
             (
                 "bytes > ten",
-                "character 9: \"ten\" is no number of bytes, as 1500 or 1M; src_bytes is one",
+                "character 9: \"ten\" is not a number of bytes, such as 1500 or 1M (field src_bytes)",
             ),
             (
                 "src_ip = host",
-                "character 10: \"host\" is no address or network, as 10.0.0.0/8; src_ip is one",
+                "character 10: \"host\" is not an address or network, such as 10.0.0.0/8 (field src_ip)",
             ),
             (
                 "src_ip > 10.0.0.1",
@@ -637,7 +637,7 @@ mod tests {
             ),
             (
                 "dst_port contains 4",
-                "character 1: dst_port is no text to look in",
+                "character 1: dst_port is not text to look in",
             ),
             ("proto in {a..b}", "character 1: proto has no ranges"),
             ("proto in {}", "character 12: the set is empty"),
@@ -659,12 +659,12 @@ mod tests {
             ),
             (
                 "proto.name = x",
-                "character 1: proto is no object that has fields of its own",
+                "character 1: proto is not an object that has fields of its own",
             ),
             ("proto matches \"(\"", "character 15: unclosed group"),
             (
                 "start < yesterday",
-                "character 9: \"yesterday\" is no time, as \"2026-11-22 10:30:00\"; start is one",
+                "character 9: \"yesterday\" is not a time, such as \"2026-11-22 10:30:00\" (field start)",
             ),
         ] {
             let read = Condition::read(text).and_then(|it| it.check(&[FLOW_SCHEMA]));

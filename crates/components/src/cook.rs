@@ -18,10 +18,10 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "cook",
     aliases: &["cooking"],
     summary: "makes packets from reassembled TCP streams",
-    help: "Instead of segments, packets come out that each hold the next `threshold` bytes of a direction \
-           behind an IP and a TCP header: the endpoints are those of the stream, the sequence number is the \
-           position in it, from 1. A packet is shorter at the end, before a hole and after `timeout`. Searches \
-           in packets then find what spanned segments. Packets other than TCP pass unchanged; fragments, \
+    help: "Replaces segments by packets that each hold the next `threshold` bytes of a direction after an IP and a \
+       TCP header, with the stream's endpoints; the sequence number is the position in the stream, from 1. A packet \
+       is shorter at the end, before a gap and after `timeout`. Packet searches then find text that spanned segments. \
+       Packets other than TCP pass unchanged; fragments, \
            segments without data, copies and damaged segments do not pass.",
     outside: Some("it has one table of all streams"),
     options: Options::ALL,
@@ -34,7 +34,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 options! {
     struct Options;
     threshold: Size = "32k", "bytes of a packet, 65000 at most";
-    timeout: Duration as u64 = "30s", "give a piece that is not full so long after its first byte";
+    timeout: Duration as u64 = "30s", "deliver a partial packet this long after its first byte";
     once: Flag = "no", "only the first piece of each direction";
     side: Choice("both", "client", "server", "1", "2", "3") = "both",
         "whose bytes; MAPI's numbers: 1 client, 2 server, 3 both";

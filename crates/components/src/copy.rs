@@ -4,8 +4,8 @@ use flowgauge_stack::{Branches, Component, ComponentInfo, ComponentKind, Packets
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "copy",
-    summary: "gives all packets to each branch, and on",
-    help: "Branches end with discard: records that they make would go on, too. (Packets that they pass are those that go on anyhow.)",
+    summary: "passes all packets to each branch and on",
+    help: "End branches with discard, otherwise their records go on too. (Packets go on anyway.)",
     kind: ComponentKind::Switch(Branches::Copies),
     make: |_| Ok(Box::new(Copy)),
     ..flowgauge_kit::OF_PACKETS

@@ -11,7 +11,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "count",
     aliases: &["pkt_counter"],
     summary: "counts the items that pass",
-    help: "A datagram that was put together from fragments counts once.",
+    help: "A reassembled datagram counts once.",
     input: Input::Any,
     is_end: true,
     decodes: |_| true,

@@ -13,9 +13,9 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "A copy has the same innermost IP datagram, captured bytes and length, as a packet let through at \
            most `window` before. Time to live or hop limit, the checksum of the IPv4 header and everything \
            below IP (MAC addresses, VLAN tags, outer headers, padding) are ignored. Packets other than IP are \
-           compared whole. Retransmitted TCP segments have another IP id; where the sender leaves it 0, as \
-           IPv6 does, and TCP has no time stamps, they count as copies within the window. A keyed hash of 128 \
-           bits is kept of each packet: the chance that a packet is wrongly taken for a copy is 2^-112. Inside \
+           compared whole. Retransmitted TCP segments have another IP id; if the sender leaves it 0 (IPv6 has none) \
+           and TCP has no timestamps, they count as copies within the window. A keyed hash of 128 \
+           bits is kept of each packet: the chance of mistaking a packet for a copy is 2^-112. Inside \
            demultiplexers all keys share one memory.",
     options: Options::ALL,
     result: Some(ResultInfo::number("copies dropped", "packets")),
@@ -32,7 +32,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    window: Duration = "100ms", "how long after a packet its copies are expected";
+    window: Duration = "100ms", "time within which copies are expected";
     keep: Integer(1, 1 << 24) as usize = "65536", "packets remembered, 32 to 48 bytes each";
 }
 

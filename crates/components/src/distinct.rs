@@ -14,8 +14,8 @@ use crate::record_fields::{Fields, Key, read_names};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "distinct",
     summary: "selects records with values that were not seen before",
-    help: "The last `keep` values are remembered. The value that was seen longest ago is forgotten first, and \
-           is new when it comes again.",
+    help: "The last `keep` values are remembered. The one seen longest ago is forgotten first, and is new when it \
+       returns.",
     input: Input::Of(&[ItemType::Record]),
     options: Options::ALL,
     result: Some(ResultInfo::number("different values", "values")),
@@ -27,7 +27,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 options! {
     struct Options;
     by: Text = required, "fields, as \"dst_ip, dst_port\"";
-    again: Duration, "what was not seen for so long, on the clock of the capture, counts as new";
+    again: Duration, "a value not seen for this long, on the capture clock, counts as new";
     keep: Integer(1, 100_000_000) as usize = "1M", "values remembered at once";
 }
 

@@ -11,7 +11,7 @@ use flowgauge_wire::{Decoded, Direction, FlowKey, Nanos, TcpFlags};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "expired_flows",
     summary: "keeps the flows that have ended, each direction separately",
-    help: "A flow ends when nothing came for `timeout` on the clock of the capture, for TCP also with a FIN or \
+    help: "A flow ends when it was idle for `timeout` on the capture clock, for TCP also with a FIN or \
            RST, and at the end of the input. Flows seen within a timeout of the first packet may have begun \
            before it: they are left out, as are flows of fewer than `least` packets. With more than `flows` \
            flows the oldest are forgotten. The first row has the counts of MAPI, in flows and packets: active \
@@ -38,9 +38,9 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 options! {
     struct Options;
     flows: Integer(1, 10_000_000) as usize = "10k", "ended flows that are kept";
-    capacity: Integer(1, 100_000_000) as usize = "1M", "flows at once; with more the longest idle ends";
-    least: Integer(1, i64::MAX) as u64 = "1", "packets of the flows that are kept";
-    timeout: Duration as u64 = "60s", "a flow's longest pause";
+    capacity: Integer(1, 100_000_000) as usize = "1M", "flows at once; beyond it, the longest idle ends";
+    least: Integer(1, i64::MAX) as u64 = "1", "minimum packets of the flows kept";
+    timeout: Duration as u64 = "60s", "longest pause of a flow";
     warmup: Flag = "yes", "whether flows of the first timeout are left out";
 }
 

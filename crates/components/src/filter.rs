@@ -22,7 +22,7 @@ options! {
     struct Options;
     expression: Filter = required, "which packets";
     // MAPI's BPF_FILTER has a second argument in an older form.
-    version: Integer(0, i64::MAX), "taken for MAPI's sake, without effect";
+    version: Integer(0, i64::MAX), "accepted for MAPI, without effect";
 }
 
 struct Filter {

@@ -22,11 +22,11 @@ use self::messages::{Format, Messages};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "flow_export",
     summary: "exports records of flows as NetFlow or IPFIX",
-    help: "flows - flow_export { to = \"collector:2055\" } sends them to a collector by UDP; with `file` messages are \
-           written one behind the other, which as IPFIX is a file of RFC 5655. A record has one direction: a flow \
-           with packets both ways gives two. Elements of a record are named as IANA names them, those in `keys` before \
-           those in `values`; NetFlow 5 has its own. Times of NetFlow count from a day before the first flow. \
-           What the system has no room for is not sent, and counted. Templates are in every 20th message.",
+    help: "flows - flow_export { to = \"collector:2055\" } sends them to a collector by UDP; with `file`, messages \
+       are written one after the other (for IPFIX a file as in RFC 5655). A record has one direction: a flow with \
+       packets both ways gives two. Elements have IANA's names, those in `keys` before those in `values`; NetFlow 5 \
+       has its own. Times of NetFlow count from a day before the first flow. Messages for which the system has no \
+       room are not sent, and counted. Every 20th message has templates.",
     input: Input::Of(&[ItemType::Flow]),
     is_end: true,
     options: Options::ALL,
@@ -39,13 +39,14 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    format: Choice("ipfix", "netflow9", "netflow5", "IPFIX", "NETFLOW_V9", "NETFLOW_V5") = "ipfix", "what they are exported as; the names in capitals are MAPI's";
+    format: Choice("ipfix", "netflow9", "netflow5", "IPFIX", "NETFLOW_V9", "NETFLOW_V5") = "ipfix", "export format; \
+    the names in capitals are MAPI's";
     to: Text, "a collector, as host:port; UDP";
     file: OutputFile, "where to write them instead";
     keys: Text = "sourceAddress, destinationAddress, sourceTransportPort, destinationTransportPort, protocolIdentifier",
-        "elements that say which flow it is; sourceAddress stands for sourceIPv4Address and sourceIPv6Address";
+        "elements that identify the flow; sourceAddress stands for sourceIPv4Address and sourceIPv6Address";
     values: Text = "packetDeltaCount, octetDeltaCount, flowStartMilliseconds, flowEndMilliseconds, tcpControlBits, flowEndReason",
-        "elements that tell of it; also vlanId, ipVersion, icmpTypeCode, flowId";
+        "elements that describe it; also vlanId, ipVersion, icmpTypeCode, flowId";
     domain: Integer(0, u32::MAX as i64) as u32 = "0", "number of the exporter: observation domain, source or engine";
 }
 

@@ -9,7 +9,7 @@ use flowgauge_wire::Nanos;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "gap",
     summary: "measures the time between the last two packets",
-    help: "0 until there are two packets, and where time went backwards.",
+    help: "0 before the second packet, and if time went backwards.",
     is_end: true,
     options: Options::ALL,
     result: Some(ResultInfo::per_packet(
@@ -28,7 +28,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    unit: Choice("ns", "ticks") = "ns", "nanoseconds, or 2^-32 seconds as MAPI has them";
+    unit: Choice("ns", "ticks") = "ns", "nanoseconds, or 2^-32 seconds as in MAPI";
 }
 
 #[derive(Default)]

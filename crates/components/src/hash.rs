@@ -10,8 +10,8 @@ use crate::per_packet::{OF_EACH_PACKET, each};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "hash",
     summary: "computes a sum over the bytes of each packet",
-    help: "The hash of MAPI: the number of bytes plus their sum, modulo 500009. Captured bytes count; padding \
-           behind an IP datagram counts in layer 0 only.",
+    help: "The hash of MAPI: the number of bytes plus their sum, modulo 500009. Captured bytes count; padding after \
+       an IP datagram counts in layer 0 only.",
     options: Options::ALL,
     result: Some(ResultInfo::per_packet("sum of the last packet", "")),
     make: |settings| {

@@ -32,7 +32,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    range: Integer(1, 1024) as u64 = required, "of 1024 parts of the flows so many";
+    range: Integer(1, 1024) as u64 = required, "share of flows, out of 1024";
     samples: Integer(0, 1_000_000) as usize = "1000", "packets kept as samples";
 }
 

@@ -7,10 +7,10 @@ use crate::made::Made;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "headers",
-    summary: "cuts packets behind the transport header",
-    help: "Lengths on the wire stay what they are. Of packets without a known transport header, and of all but the \
-           first fragment of a datagram, the IP header is left; of others than IP the header of Ethernet; of \
-           those with damaged headers what comes before the damage.",
+    summary: "cuts packets after the transport header",
+    help: "Lengths on the wire are kept. Packets without a known transport header, and fragments after the first, \
+       keep the IP header; packets other than IP the Ethernet header; packets with damaged headers the part before \
+       the damage.",
     make: |_| Ok(Box::new(Headers::default())),
     ..flowgauge_kit::OF_PACKETS
 };

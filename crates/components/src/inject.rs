@@ -11,9 +11,9 @@ use flowgauge_wire::LinkType;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "inject",
     summary: "sends packets onto an interface, and passes them on",
-    help: "Packets of Ethernet that were captured whole are sent as they are, as soon as they come. Nothing keeps \
-           what is sent from coming back: an interface that is captured, and one that leads to it, are not for this. A flow of a \
-           sensor may have it only where the configuration allows it.",
+    help: "Sends Ethernet frames that were captured whole, unchanged, at once. Nothing prevents a loop: do not use an \
+       interface that is captured or leads to a captured one. A flow of a sensor may have it only if the \
+       configuration allows it.",
     is_end: true,
     options: Options::ALL,
     result: Some(ResultInfo::number("packets sent", "packets")),
@@ -37,8 +37,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    interface: Text, "onto which interface";
-    to: Text, "in a flow of a sensor: the descriptor that came with it, as fd:0";
+    interface: Text, "interface to send on";
+    to: Text, "in a flow of a sensor: the descriptor passed with it, such as fd:0";
 }
 
 struct Inject {

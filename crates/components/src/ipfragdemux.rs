@@ -6,8 +6,8 @@ use flowgauge_wire::{Address, Decoded, FlowKey, HashSeed};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ipfragdemux",
-    summary: "an instance per pair of hosts whose datagrams come in fragments",
-    help: "Inside it, ipreass tells the datagrams of a pair apart by their identification. Packets that are no \
+    summary: "an instance per pair of hosts with fragmented datagrams",
+    help: "Inside it, ipreass distinguishes the datagrams of a pair by their identification. Packets that are not \
            fragments go on to the components that follow.",
     make: |settings| Ok(by(settings, sender)),
     ..DEMULTIPLEXER

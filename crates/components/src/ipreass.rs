@@ -13,9 +13,9 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ipreass",
     aliases: &["ipreassembly"],
     summary: "reassembles IP datagrams from their fragments",
-    help: "Packets that are no fragments pass unchanged. A datagram passes as one packet when its last \
-           fragment came, with the link-layer header of that fragment; a datagram within a tunnel passes \
-           without the headers of the tunnel.",
+    help: "Packets that are not fragments pass unchanged. A datagram passes as one packet when its last fragment has \
+       arrived, with the link-layer header of that fragment; a datagram within a tunnel passes without the tunnel's \
+       headers.",
     output: Output::Of(ItemType::Datagram),
     options: Options::ALL,
     result: Some(ResultInfo::number(
@@ -30,7 +30,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 options! {
     struct Options;
     timeout: Duration = "60s", "how long fragments wait for the rest of their datagram";
-    memory: Size = "64M", "bytes in which fragments wait at most";
+    memory: Size = "64M", "memory for waiting fragments";
 }
 
 struct Reassembly {

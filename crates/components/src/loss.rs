@@ -12,13 +12,12 @@ use crate::record_fields::read_names;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "loss",
-    summary: "compares what observation points saw of flows: packet loss, one-way delay",
-    help: "It takes the records of observe from several points, which their field point names. `points` are in \
-           the order of the path: each is compared with the next, with more than two also the first with the \
-           last; with `matrix` each with each. Records say what was lost in each `interval` and direction, at \
-           the end by application and in all, with `flows` also of each flow. An interval is told of when flows \
-           that began in it have ended or gone on: some intervals later. What the points' own captures dropped \
-           comes with the records: between least and most.",
+    summary: "compares flows seen at several points: packet loss, one-way delay",
+    help: "Takes the records of observe from several points, named by their field point. `points` are in path order: \
+       each is compared with the next, with more than two also the first with the last; with `matrix` every pair. \
+       There is a record of losses per `interval` and direction, at the end per application and in total, with \
+       `flows` also per flow. An interval is reported some intervals later, when flows that began in it have ended or \
+       continued. Drops of the points' own captures are between least and most.",
     input: Input::Of(&[ItemType::Record]),
     output: Output::Of(ItemType::Record),
     fields: |_| Some(LOSS_SCHEMA),
@@ -33,13 +32,13 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 options! {
     struct Options;
     points: Text = required, "names of the points, in the order in which packets pass them";
-    matrix: Flag = "no", "compare each point with each";
-    flows: Flag = "no", "a record of each flow, too";
-    one_way: Flag = "no", "packets of both directions pass the points in their order";
+    matrix: Flag = "no", "compare every pair of points";
+    flows: Flag = "no", "also write a record per flow";
+    one_way: Flag = "no", "packets of both directions pass the points in the given order";
     interval: Duration as u64 = "10s", "the interval of observe, and of the records";
-    patience: Duration, "how long another point's record is waited for; two intervals if it is not given";
-    timeout: Duration, "the timeout of observe; two intervals if it is not given";
-    max_flows: Integer(1, 100_000_000) as usize = "500k", "flows at once; with more the one that was told of longest ago is over";
+    patience: Duration, "how long to wait for another point's record; default: two intervals";
+    timeout: Duration, "the timeout of observe; default: two intervals";
+    max_flows: Integer(1, 100_000_000) as usize = "500k", "flows at once; beyond it, the one reported longest ago ends";
 }
 
 struct Loss {
@@ -141,7 +140,7 @@ impl Component for Loss {
 
     fn account(&self) -> Option<Box<Account>> {
         let mut account = Account::default();
-        let refused = "left out: they are no observations of any of the points";
+        let refused = "left out: they are not observations of any of the points";
         account.count(self.refused, "record", refused);
         let foreign = "left out: they are of an observe of another release, with which nothing can be compared";
         account.count(self.foreign, "record", foreign);

@@ -18,8 +18,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "matches requests with their replies",
     help: "Two records belong together if their fields of `key` are equal, where sender fields (src_...) of \
            one are compared with receiver fields (dst_...) of the other; with way = same senders are compared \
-           with senders: two sightings of one packet. The first record is the request, unless `request` names \
-           a field that tells requests. A record without a partner within the timeout is passed on alone. \
+           with senders: two sightings of one packet. The first record is the request, unless `request` identifies \
+           requests by a field. A record without a partner within the timeout is passed on alone. \
            Records without a value in a field of `key` (frames without IP addresses, for example) are left \
            out.",
     input: Input::Of(&[ItemType::Record]),
@@ -43,10 +43,10 @@ options! {
     struct Options;
     key: Text = required, "fields that are equal in both, as \"src_ip, src_port, dst_ip, dst_port, ip_id\"";
     way: Choice("reverse", "same") = "reverse", "whether the reply goes the other way";
-    request: Text, "what a request has in a field, as \"dst_port = 53\" or \"interface = a | b\"";
-    timeout: Duration = "10s", "how long a record waits for its partner, on the clock of the capture";
-    keep: Integer(1, 100_000_000) as usize = "1M", "records that wait at once; with more the oldest goes on alone";
-    unmatched: Flag = "yes", "whether what finds no partner is given on";
+    request: Text, "condition that identifies requests, such as \"dst_port = 53\" or \"interface = a | b\"";
+    timeout: Duration = "10s", "how long a record waits for its partner, on the capture clock";
+    keep: Integer(1, 100_000_000) as usize = "1M", "records waiting at once; beyond it, the oldest goes on alone";
+    unmatched: Flag = "yes", "whether records without a partner are passed on";
 }
 
 struct Matcher {

@@ -13,12 +13,12 @@ use flowgauge_wire::{HashSeed, Nanos};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "observe",
-    summary: "counts the packets of flows so that what several points counted can be compared",
-    help: "For each direction of a flow, each `interval` in which it has packets, and when it has paused for \
-           `timeout`: packets and bytes so far, and some of the packets by their identity (what routers do not \
-           change of them), each with the counts up to it. All points select the same ones. The component loss \
-           and the command loss compare them: packet loss, one-way delay. Each packet's headers and 20 bytes \
-           behind them have to be captured. The records can also be read, and taken, as the component's result.",
+    summary: "counts packets of flows, for comparison between several points",
+    help: "A record for each direction of a flow, in each `interval` with packets and after a pause of `timeout`: \
+       packets and bytes so far, and selected packets by their identity (a hash of the fields that routers do not \
+       change), each with the counts up to it. All points select the same ones. The component loss and the command \
+       loss compare them: packet loss, one-way delay. Each packet's headers and the following 20 bytes must be \
+       captured. The records can also be read as the component's result.",
     output: Output::Of(ItemType::Record),
     fields: |_| Some(OBSERVATION_SCHEMA),
     is_end: true,
@@ -58,12 +58,13 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    interval: Duration as u64 = "10s", "how often flows are told of";
-    marks: Integer(1, MOST_MARKS as i64) as usize = "4", "packets selected of each direction in an interval";
-    timeout: Duration, "a flow's longest pause; two intervals if it is not given";
-    max_flows: Integer(1, 100_000_000) as usize = "1M", "directions of flows at once; with more the longest idle ends";
-    point: Text, "what stands in the field point: tells points apart whose records meet elsewhere";
-    rows: Integer(0, 10_000_000) as usize, "records kept to be taken, the oldest go; if it is not given, 50,000 on a sensor and none elsewhere";
+    interval: Duration as u64 = "10s", "time between reports of a flow";
+    marks: Integer(1, MOST_MARKS as i64) as usize = "4", "packets selected per direction and interval";
+    timeout: Duration, "longest pause of a flow; default: two intervals";
+    max_flows: Integer(1, 100_000_000) as usize = "1M", "directions of flows at once; beyond it, the longest idle ends";
+    point: Text, "value of the field point, to distinguish the records of several points";
+    rows: Integer(0, 10_000_000) as usize, "records kept for reading, the oldest are dropped; default: 50,000 on a \
+    sensor, none elsewhere";
 }
 
 const LEAST_INTERVAL: u64 = 1_000_000;
@@ -75,7 +76,7 @@ const PART: usize = 4096;
 
 columns! {
     static COLUMNS;
-    began Time Max "from when on the point observes";
+    began Time Max "start of the point's observation";
     time Time Max "time of the last packet";
     first Time Max "time of the first packet";
     src_ip Address Max "address of the sender";
@@ -87,7 +88,7 @@ columns! {
     repeats Unsigned Max "packets equal to one of the 8 before them";
     bytes Unsigned Max "bytes so far, by the IP headers";
     late Unsigned Max "TCP segments with payload behind the highest sequence number";
-    trips Unsigned Max "round trips since the row before, by time stamps of TCP and QUIC's spin bit";
+    trips Unsigned Max "round trips since the row before, by TCP timestamps and QUIC's spin bit";
     trips_sum Unsigned Max "sum of these, in nanoseconds";
     trip_least Unsigned Max "the least of these";
     trip_most Unsigned Max "the largest of these";

@@ -33,8 +33,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "writes items to a file, or sends them, and passes them on",
     help: "Packets are written as a capture file, in pcapng if the name ends in .pcapng, else in pcap; .gz and \
            .zst compress. Chunks of streams are written one after the other. Records are written as JSON \
-           lines, or as CSV if the name ends in .csv.\n\n  Fields of strftime in the name, as %Y, are replaced \
-           by the time of the first item. Inside a demultiplexer each instance has its own file if names \
+           lines, or as CSV if the name ends in .csv.\n\n  strftime fields in the name (%Y) are filled in with the \
+           time of the first item. Inside a demultiplexer each instance has its own file if names \
            differ by it: %{key} is its key, %{number} counts instances from 1; instances with the same name \
            share a file. static file = ... is replaced once, for all of them. 128 of these files are open at \
            once, and others are opened again when needed; files of an earlier run are overwritten.\n\n  With \
@@ -53,22 +53,20 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 options! {
     struct Options;
     file: OutputFile = "-",
-        "where to write; - is standard output; with fields of strftime, %{key} and %{number}";
+        "where to write; - is standard output; may contain strftime fields, %{key} and %{number}";
     format: Choice("json", "csv", "csv_safe", "table"),
-        "how records are written (csv_safe: no cell is a formula to a spreadsheet); where it is not said, \
-         the name of the file says it. With kafka: json, a message each, for other programs";
+        "format of records (csv_safe: no cell is a formula to a spreadsheet); default: by file name. With kafka: \
+         json, one message each, for other programs";
     color: Choice("auto", "always", "never") = "auto",
-        "colours of a table on standard output: auto on a terminal, unless the environment has NO_COLOR";
-    page: Flag = "no", "a table on a terminal takes the place of the one before it: of records of another time, as aggregate gives them \
-         every interval";
-    fields: Text, "of records only these fields, as \"time, src_ip, uri\", in the order that they have";
-    packets: Integer(1, i64::MAX) as u64, "no more than so many packets are written; all are passed on";
-    rotate_size: Size, "begin a new file when this one would become larger";
+        "colours of a table on standard output; auto: on a terminal, unless NO_COLOR is set";
+    page: Flag = "no", "on a terminal, a table replaces the one of the interval before, as aggregate gives them";
+    fields: Text, "only these fields of records, such as \"time, src_ip, uri\", in the order of the record";
+    packets: Integer(1, i64::MAX) as u64, "write at most this many packets; all are passed on";
+    rotate_size: Size, "start a new file when this one would become larger";
     rotate_time: Duration as u64,
-        "begin a new file every so often, on the clock of the capture; the name is a strftime format";
+        "start a new file at this interval, on the capture clock; the name is a strftime format";
     rotate_files: Integer(1, 1_000_000) as u32,
-        "how many files there are; with rotate_size the oldest is written over, with rotate_time the stack \
-         ends after them";
+        "number of files; with rotate_size the oldest is overwritten, with rotate_time the stack ends after them";
     [send::TO, send::PEER, send::SPOOL, send::SPOOL_FOLDER, send::SPOOL_FILE, send::WHEN_FULL, send::LINGER, network::KEYS, network::IDENTITY,
         kafka::KAFKA, kafka::TOPIC, kafka::KEY, kafka::PARTITIONS, kafka::PLAIN, kafka::USER, kafka::PASSWORD, kafka::SASL];
 }
@@ -267,7 +265,7 @@ fn only_records(
         ItemType::Chunk => ("chunks are written as they are", None),
         _ => (
             "packets are written as a capture",
-            Some("\"packets\" before it makes records of them"),
+            Some("put \"packets\" before it to make records"),
         ),
     };
     let mut error = SettingError::of(option, format!("is for records: {message}"));
@@ -316,7 +314,7 @@ fn check_options(
         if path == "-" && settings.setting(option).is_some() {
             return Err(
                 SettingError::of(option, "standard output cannot be rotated")
-                    .with_hint("give it a file"),
+                    .with_hint("use a file"),
             );
         }
     }

@@ -24,6 +24,6 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 options! {
     struct Options;
     info: Choice("size", "captured", "time", "ticks", "0", "1") = "size",
-        "size on the wire, bytes captured, or capture time since 1970 in nanoseconds, or in 2^-32 seconds (ticks); \
+        "size on the wire, bytes captured, or capture time since 1970 in nanoseconds or 2^-32 seconds (ticks); \
          MAPI's numbers: 0 is ticks, 1 is size";
 }

@@ -23,7 +23,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    interface: Text, "what stands in the field interface: tells links apart whose records meet elsewhere";
+    interface: Text, "value of the field interface, to distinguish the records of several links";
 }
 
 struct ToRecords {

@@ -68,11 +68,11 @@ options! {
     struct Options;
     file: InputFile, "a file, or several by a pattern with * and ?, merged by time";
     interface: Text, "an interface, or any for all";
-    filter: Filter, "only packets that this expression selects";
-    snap_len: Integer(1, 262_144) as u32, "bytes of each packet that are captured on an interface at most";
-    promiscuous: Flag = "yes", "whether packets for others are captured, too";
+    filter: Filter, "only packets that match this expression";
+    snap_len: Integer(1, 262_144) as u32, "maximum bytes captured of each packet on an interface";
+    promiscuous: Flag = "yes", "also capture packets for other hosts";
     own_traffic: Flag = "no",
-        "whether packets of this program's own links (output, input) are captured on an interface, too";
+        "also capture packets of this program's own links (output, input)";
 }
 
 enum From {

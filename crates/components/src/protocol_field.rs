@@ -9,9 +9,9 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "protocol_field",
     aliases: &["protinfo"],
     summary: "reports the value of a field of each packet",
-    help: "Fields have the names of Wireshark, as ip.ttl; docs/display-filter.md lists them. IPv4 addresses \
-           are given as numbers, times in nanoseconds; of a field that occurs several times the first value \
-           counts. Packets without the field have no value.",
+    help: "Fields have Wireshark's names, such as ip.ttl; docs/display-filter.md lists them. IPv4 addresses are \
+       numbers, times are in nanoseconds; of a field that occurs several times, the first value counts. Packets \
+       without the field have no value.",
     options: Options::ALL,
     result: Some(ResultInfo::per_packet(
         "of the last packet that has the field",
@@ -47,7 +47,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     match field.kind {
         Kind::Number | Kind::Flag | Kind::Time | Kind::Ipv4 => {}
         Kind::Ipv6 | Kind::Mac | Kind::Bytes | Kind::Protocol => {
-            return Err(SettingError::of("field", format!("{name} is no number"))
+            return Err(SettingError::of("field", format!("{name} is not a number"))
                 .with_hint("display_filter compares such fields"));
         }
     }

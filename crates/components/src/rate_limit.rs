@@ -9,9 +9,9 @@ const SECOND: u64 = 1_000_000_000;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "rate_limit",
-    summary: "passes so many packets in each second, and no more",
-    help: "Seconds are those of the packets' times, each beginning with a whole number. Packets that are up to a second late \
-           count with the second of those before them.",
+    summary: "passes at most a number of packets per second",
+    help: "Seconds are whole seconds of packet time. Packets up to a second late count in the second of the preceding \
+       ones.",
     options: Options::ALL,
     parallel: Parallel::Never("it counts all packets"),
     make,

@@ -19,7 +19,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    expression: Text = required, "what to search for";
+    expression: Text = required, "text to search for";
     [IN.or("payload")];
 }
 

@@ -21,7 +21,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "writes the results of other components to a file",
     help: "`text` writes a line each time: the time in seconds, then a number per component, separated by \
            tabs; rows of a table are lines of their own. `raw` writes each number in eight bytes, \
-           little-endian. Results are written at the end of each interval on the clock of the capture, and at \
+           little-endian. Results are written at the end of each interval on the capture clock, and at \
            the end; with an interval of 0 only at the end.",
     input: Input::Any,
     is_end: true,
@@ -58,17 +58,17 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 options! {
     struct Options;
     of: References = required, "labels of the components";
-    file: OutputFile = "-", "where to write; - is standard output; with fields of strftime, filled in once";
+    file: OutputFile = "-", "where to write; - is standard output; may contain strftime fields, filled in once";
     interval: Duration as u64 = "0", "how often";
     format: Choice("text", "raw", "seconds", "json", "0", "1", "2", "3") = "text",
-        "how: text; raw: numbers of 8 bytes, the least first; seconds: as text, but numbers, which are \
-         nanoseconds, in seconds; json: a line for each number and row. MAPI's numbers: 0 is raw, 1 and 3 \
+        "format: text; raw: numbers of 8 bytes, little-endian; seconds: as text, with nanoseconds as seconds; json: a \
+        line for each number and row. MAPI's numbers: 0 is raw, 1 and 3 \
          are text, 2 is seconds";
-    header: Text, "what the file begins with";
+    header: Text, "header line of the file";
     types: Text, "MAPI's form in place of format: a number for each component, 0 its bytes behind their length in eight bytes, 1 a decimal \
          number, 2 a number of 2^-32 seconds in seconds, 3 statistics";
     each: Flag = "no", "with types: a line for each packet, where components have values of packets";
-    reset: Flag = "no", "with types: of counts what was added since the line before";
+    reset: Flag = "no", "with types: counts since the previous line";
 }
 
 /// MAPI's types of results.

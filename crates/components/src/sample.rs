@@ -17,7 +17,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    value: Integer(1, i64::MAX) as u64 = required, "one of so many, or per cent";
+    value: Integer(1, i64::MAX) as u64 = required, "N (one packet in N), or the percentage";
     mode: Choice("deterministic", "periodic", "probabilistic", "2", "3") = "deterministic",
         "how they are chosen; the numbers are MAPI's";
     seed: Integer(0, i64::MAX) as u64 = "1", "of the probabilistic choice";

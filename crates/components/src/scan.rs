@@ -7,7 +7,7 @@ use crate::per_packet::only;
 
 /// What they have in common.
 const SCAN: ComponentInfo = ComponentInfo {
-    help: "Fragments do not pass until they are put together (ipreass).",
+    help: "Fragments do not pass until they are reassembled (ipreass).",
     output: Output::Of(ItemType::Datagram),
     ..flowgauge_kit::OF_PACKETS
 };

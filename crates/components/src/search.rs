@@ -19,19 +19,18 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    pattern: Text = required, "what to search for";
+    pattern: Text = required, "text to search for";
     offset: Integer(0, u32::MAX as i64) as usize = "0", "bytes left out before the search begins";
     depth: Integer(0, u32::MAX as i64) as usize = "0", "bytes searched from there; 0: all";
     [IN.or("packet")];
-    nocase: Flag = "no", "capital letters are small ones";
+    nocase: Flag = "no", "ignore case";
 }
 
 options! {
     pub(crate) const;
     /// Option `in`.
     IN = r#in: Choice("packet", "ip", "payload"),
-        "where: the frame from its first byte, the IP datagram from its header, or what the transport \
-         carries";
+        "where to search: the frame from its first byte, the IP datagram from its header, or the transport payload";
 }
 
 /// Which part of a packet option `in` means.
@@ -139,7 +138,7 @@ fn hexadecimal(text: &[u8], pattern: &mut Vec<u8>) -> Result<(), String> {
     let bytes = values.filter(|values| !values.is_empty() && values.len() % 2 == 0);
     let Some(digits) = bytes else {
         let text = String::from_utf8_lossy(text);
-        return Err(format!("|{text}| is no list of bytes in hexadecimal"));
+        return Err(format!("|{text}| is not a list of bytes in hexadecimal"));
     };
     pattern.extend(digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8));
     Ok(())

@@ -13,7 +13,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     aliases: &["startstop"],
     summary: "selects packets between two points in time",
     help: "Times are those of the capture: `+10s` (us, ms, s, m, h) after the first packet, or `2026-11-22 \
-           10:30:00` in UTC. Packets pass from the first time on, and before the second.",
+           10:30:00` in UTC. Packets at or after the first time and before the second pass.",
     is_end: true,
     options: Options::ALL,
     result: Some(ResultInfo::table("times of packets", &COLUMNS)),
@@ -57,7 +57,7 @@ impl When {
             }
             None => date(text)
                 .map(When::At)
-                .ok_or_else(|| format!("\"{text}\" is no time, as 2026-11-22 10:30:00 or +10s")),
+                .ok_or_else(|| format!("\"{text}\" is not a time, as 2026-11-22 10:30:00 or +10s")),
         }
     }
 

@@ -27,7 +27,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 options! {
     struct Options;
     [OF.required(), EVERY];
-    skip: Integer(0, i64::MAX) as u64 = "0", "values left out at the beginning, as the first of gap, before which no packet was";
+    skip: Integer(0, i64::MAX) as u64 = "0", "values skipped at the beginning, such as the first of gap, which has no \
+    preceding packet";
 }
 
 columns! {

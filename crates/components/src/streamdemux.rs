@@ -11,8 +11,8 @@ use flowgauge_wire::{Address, Nanos};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "streamdemux",
     summary: "an instance per connection, of chunks of streams",
-    help: "Use it behind an input of chunks: over a link, chunks of several connections come mixed, and \
-           components that need bytes in order stand inside it. Both directions of a connection have one \
+    help: "Use it after an input of chunks: over a link, chunks of several connections arrive interleaved; put \
+       components that need bytes in order inside it. Both directions of a connection have one \
            instance, which ends when both have ended, or by timeout.",
     input: Input::Of(&[ItemType::Chunk]),
     options: &[TIMEOUT, KEYS, RESULTS],

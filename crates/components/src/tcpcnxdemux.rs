@@ -8,9 +8,9 @@ use flowgauge_wire::{Decoded, FlowKey};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpcnxdemux",
     summary: "an instance per TCP connection, both directions",
-    help: "An instance ends when nothing came for `timeout`. With `end = closed` it also ends after the \
+    help: "An instance ends when it was idle for `timeout`. With `end = closed` it also ends after the \
            current packets when the connection was reset, or both directions were closed and acknowledged; \
-           later packets of it then make a new instance.",
+           later packets then start a new instance.",
     input: Input::Of(&[ItemType::Segment]),
     options: Options::ALL,
     make: |settings| {
@@ -28,7 +28,7 @@ options! {
     struct Options;
     [TIMEOUT, KEYS, RESULTS];
     end: Choice("timeout", "closed") = "timeout",
-        "whether an instance ends by timeout only, or when its connection has closed, too";
+        "whether an instance ends only by timeout, or also when its connection has closed";
 }
 
 #[inline]

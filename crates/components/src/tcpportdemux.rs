@@ -26,7 +26,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 options! {
     struct Options;
     [TIMEOUT, KEYS, RESULTS];
-    port: Choice("lower", "source", "destination") = "lower", "which of a segment's ports";
+    port: Choice("lower", "source", "destination") = "lower", "the port of a segment to use";
 }
 
 fn lower(packet: &Decoded) -> u16 {

@@ -12,9 +12,9 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpreseq",
     aliases: &["tcpreass"],
     summary: "reassembles TCP segments into the bytes of each direction",
-    help: "Use it within tcpcnxdemux, or within tcpdirdemux in that. A segment in order is passed on at once, \
-           without a copy; others wait for those before them, and holes that are not filled are reported with \
-           their size. Segments with wrong checksums are ignored, unless their sender computes none.",
+    help: "Use it within tcpcnxdemux, or within tcpdirdemux in that. In-order segments are passed on at once, without \
+       a copy; others wait for earlier ones, and unfilled gaps are reported with their size. Segments with wrong \
+       checksums are ignored, unless their sender offloads checksums.",
     input: Input::Of(&[ItemType::Segment]),
     output: Output::Of(ItemType::Chunk),
     options: Options::ALL,
@@ -27,7 +27,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 options! {
     struct Options;
     [engine::CHECKSUMS];
-    memory: Size = "256M", "bytes that wait for earlier ones, of all connections together";
+    memory: Size = "256M", "memory for bytes waiting for earlier ones, over all connections";
     policy: Text,
         "which copy of overlapping bytes counts, by the receiver's system: first, last, linux, windows, bsd, \
          ...";

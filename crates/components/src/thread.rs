@@ -6,11 +6,10 @@ use flowgauge_stack::{
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "thread",
-    summary: "runs what follows on a thread of its own",
-    help: "Between the two threads is a queue of batches. While it is full the first thread waits, or with \
-           `when_full = drop` drops the batch, which the result counts: a slow end of a stack then does not \
-           hold up the capture. Packets of a file are passed on without copies. It is allowed in the outermost \
-           row of a stack only.",
+    summary: "runs the following components on a separate thread",
+    help: "Between the two threads is a queue of batches. While it is full the first thread waits, or with `when_full \
+       = drop` drops the batch, which the result counts: a slow end of a stack then does not delay the capture. \
+       Packets of a file are passed on without copies. Allowed only in the outermost sequence of a stack.",
     kind: ComponentKind::Thread,
     input: Input::Any,
     options: Options::ALL,
@@ -26,8 +25,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    queue: Integer(1, 65_536) = "64", "batches (at most 256 packets each) that wait at most";
-    when_full: Choice("wait", "drop") = "wait", "what becomes of a batch for which there is no room";
+    queue: Integer(1, 65_536) = "64", "maximum batches in the queue (at most 256 packets each)";
+    when_full: Choice("wait", "drop") = "wait", "what to do with a batch when the queue is full";
 }
 
 /// The queue is the runtime's; here its end is.

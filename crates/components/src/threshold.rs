@@ -10,7 +10,7 @@ use flowgauge_wire::Nanos;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "threshold",
     summary: "records when the result of another component reaches a bound",
-    help: "The result is read at the end of each interval on the clock of the capture, divided by `divider`, \
+    help: "The result is read at the end of each interval on the capture clock, divided by `divider`, \
            and compared; a `difference_...` compares the difference to the reading before. Each time the \
            condition holds adds a row, up to `count`. `then` says what happens after that: the function of \
            MAPI blocks until then, as a run of a stack does with `then = end`.",
@@ -47,11 +47,11 @@ options! {
         "what must hold; the numbers are MAPI's, in the same order";
     interval: Duration as u64 = "1s", "how often it is read";
     divider: Integer(1, i64::MAX) = "1", "what the result is divided by";
-    count: Integer(1, 100_000) as usize = "1", "how often it is noted";
+    count: Integer(1, 100_000) as usize = "1", "number of times recorded";
     then: Choice("note", "open", "end") = "note",
         "when it has held `count` times: note: nothing more; open: items come through from then on, and none \
          before; end: the stack ends";
-    timeout: Duration as u64, "with end: it ends so long after the first packet at the latest";
+    timeout: Duration as u64, "with end: latest end, this long after the first packet";
 }
 
 columns! {

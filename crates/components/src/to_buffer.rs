@@ -12,8 +12,8 @@ use flowgauge_wire::{LinkType, Nanos};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "to_buffer",
     summary: "keeps the last packets",
-    help: "When it is full the oldest packets are dropped. Memory is `packets` times the largest of them, \
-           `snap` bytes at most. In a flow of a sensor it keeps none: they go to the flow's user.",
+    help: "When full, the oldest packets are overwritten. Memory is `packets` times the largest of them, at most \
+       `snap` bytes. In a flow of a sensor, packets go to the flow's user instead.",
     is_end: true,
     options: Options::ALL,
     result: Some(ResultInfo::table("the last packets", &COLUMNS)),

@@ -20,11 +20,10 @@ use crate::protocol_field::unknown;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "top",
     summary: "finds the values of a field with the most packets or bytes",
-    help: "Fields have the names of Wireshark (docs/display-filter.md); several are separated by blanks, as \
-           \"ip.src ipv6.src\". A packet counts once for each of its values. All values are counted while \
-           there are no more than `table`; then the smaller half is forgotten, and `error` is the most that a \
-           later value may have had before. \"flow\" counts connections, by their addresses, ports and protocol, and \
-           \"proto\" the protocols above IP.",
+    help: "Fields have Wireshark's names (docs/display-filter.md); several are separated by blanks, such as \"ip.src \
+           ipv6.src\". A packet counts once for each of its values. Up to `table` values are counted exactly; beyond it \
+           the smaller half is discarded, and `error` is the largest count that a later value may have lost. \"flow\" \
+           counts connections by addresses, ports and protocol, and \"proto\" the protocols above IP.",
     is_end: true,
     options: Options::ALL,
     result: Some(ResultInfo::table("the most", &COLUMNS)),
@@ -36,9 +35,9 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 options! {
     struct Options;
     by: Text = "ip.addr ipv6.addr", "which fields";
-    count: Integer(1, 1000) as usize = "10", "how many values are told";
-    sort: Choice("packets", "bytes", "1", "2") = "bytes", "the most of what; the numbers are MAPI's";
-    interval: Duration as u64 = "0", "count anew so often, and tell those of the last whole interval; 0: never";
+    count: Integer(1, 1000) as usize = "10", "values reported";
+    sort: Choice("packets", "bytes", "1", "2") = "bytes", "order by; the numbers are MAPI's";
+    interval: Duration as u64 = "0", "restart the count at this interval, and report the last complete one; 0: never";
     table: Integer(2000, 100_000_000) as usize = "100k", "values counted at once";
 }
 

@@ -18,9 +18,9 @@ use crate::layers;
 
 /// What applications have in common.
 const OF_FLOWS: ComponentInfo = ComponentInfo {
-    help: "A flow is found by the content of a packet, or by its ports; from that packet on all its packets \
-           pass, both directions. Data connections announced by FTP are found too, if they are between the \
-           same two hosts.",
+    help: "A flow is recognised by the content of a packet, or by its ports; from that packet on all its packets \
+       pass, both directions. Data connections announced by FTP are recognised too, if they are between the same two \
+       hosts.",
     options: Options::ALL,
     result: Some(ResultInfo::number("flows found", "flows")),
     parallel: Parallel::ByFlow,
@@ -30,10 +30,10 @@ const OF_FLOWS: ComponentInfo = ComponentInfo {
 options! {
     struct Options;
     timeout: Duration as u64 = "300s",
-        "a flow is forgotten when nothing came for so long, on the clock of the capture";
+        "a flow is forgotten when idle for this long, on the capture clock";
     flows: Integer(1, 100_000_000) as usize = "1M",
-        "flows remembered at once; further ones are looked at packet by packet";
-    ports: Flag = "yes", "whether well-known ports count, or what packets carry alone";
+        "flows remembered at once; further ones are checked packet by packet";
+    ports: Flag = "yes", "whether well-known ports count, or only content";
 }
 
 /// Declares the components: names, summary, and by what the application is known.

@@ -9,10 +9,10 @@ use crate::made::Made;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "uncook",
     summary: "divides packets of cook into segments",
-    help: "Packets of TCP with more than `size` bytes of data become segments of that size, with sequence numbers, lengths and \
-           checksums that are right, at the time of the packet. So what was made by cook, and changed by anonymize, can be \
-           written as packets that fit a network. They do not begin where the segments of the trace did, which cook does \
-           not keep. Other packets pass as they are.",
+    help: "TCP packets with more than `size` bytes of data become segments of that size, with correct sequence \
+       numbers, lengths and checksums, and the packet's time. So packets made by cook and changed by anonymize can be \
+       written in sizes that fit a network. Segment boundaries differ from those of the trace, which cook does not \
+       keep. Other packets pass unchanged.",
     options: Options::ALL,
     result: Some(ResultInfo::number("segments made", "packets")),
     make: |settings| {

@@ -172,7 +172,7 @@ pub struct Limits {
     pub filter: Option<String>,
     /// A policy that packets are anonymized by before every flow.
     pub anonymize: Option<String>,
-    /// Flows at once.
+    /// Maximum number of flows at once.
     pub most_flows: Option<u32>,
     /// Packets that come to a flow in a second.
     pub packets_per_second: Option<u64>,
@@ -299,7 +299,7 @@ pub struct Duties {
     pub filters: Vec<String>,
     /// The name of a policy that packets are anonymized by before every flow, behind the filters.
     pub anonymize: Option<String>,
-    /// Flows at once.
+    /// Maximum number of flows at once.
     pub most_flows: Option<u32>,
     /// Packets that come to a flow in a second.
     pub packets_per_second: Option<u64>,
@@ -405,7 +405,7 @@ impl Duties {
         let filters = self
             .filters
             .iter()
-            .map(|it| format!("packets behind the filter {it}"));
+            .map(|it| format!("packets that pass the filter {it}"));
         let anonymize = self.anonymize.as_ref();
         let anonymize = anonymize.map(|it| format!("packets anonymized by {it}"));
         let flows = self.most_flows.map(|it| format!("at most {it} flows"));

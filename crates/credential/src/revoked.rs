@@ -13,7 +13,7 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Hexadecimal digits of an identifier: a signature of Ed25519.
 const DIGITS: usize = 128;
 
-/// Identifiers that were revoked.
+/// File of revoked identifiers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Revoked(HashSet<String>);
 
@@ -26,7 +26,7 @@ impl Revoked {
         let folder = Folder::anywhere();
         // A pipe would wait for somebody who writes.
         if folder.metadata(path).is_ok_and(|about| !about.is_file()) {
-            return Err("is no regular file".to_owned());
+            return Err("is not a regular file".to_owned());
         }
         let bytes = folder.read(path, MOST_BYTES);
         let bytes = bytes.map_err(|error| error.to_string())?;

@@ -235,11 +235,11 @@ fn the_least_of_all_layers_counts() {
         })
     };
     assert_eq!(judge(&policy, &facts), Ok(()));
-    facts.component("search", Some("it can tell what is in packets"));
+    facts.component("search", Some("it can reveal packet contents"));
     let denied = judge(&policy, &facts).unwrap_err().to_string();
     assert_eq!(
         denied,
-        "search (it can tell what is in packets) is not allowed: counts only (block 0)"
+        "search (it can reveal packet contents) is not allowed: counts only (block 0)"
     );
     assert_eq!(judge(&Policy::new(vec![table]), &facts), Ok(()));
     assert_eq!(judge(&Policy::default(), &facts), Ok(()));

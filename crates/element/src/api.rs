@@ -215,7 +215,7 @@ async fn bounded(request: Request, next: Next) -> Response {
             let hint = "send it at once";
             return Fault::new(
                 StatusCode::REQUEST_TIMEOUT,
-                "the request is not whole in time",
+                "the request is incomplete",
                 hint,
             )
             .into_response();
@@ -237,12 +237,7 @@ async fn bounded(request: Request, next: Next) -> Response {
     } else {
         text
     };
-    Fault::new(
-        status,
-        error,
-        "/v1/openapi.json says what requests look like",
-    )
-    .into_response()
+    Fault::new(status, error, "see /v1/openapi.json for requests").into_response()
 }
 
 /// A body, if it is not too long. More of it is read than is taken, as who still sends would not see an answer.
@@ -273,7 +268,7 @@ async fn known(
 ) -> Result<Response, Fault> {
     if inner.config.plain && !is_here(&request) {
         let hint = "without TLS, the element is asked at localhost or 127.0.0.1";
-        let error = "this is not the element's name";
+        let error = "wrong host name for this element";
         return Err(Fault::new(StatusCode::MISDIRECTED_REQUEST, error, hint));
     }
     let peer = peer.as_ref().as_ref();
@@ -307,7 +302,7 @@ fn credential(headers: &HeaderMap) -> Result<Option<String>, Fault> {
         Some((scheme, text)) if scheme.eq_ignore_ascii_case("Bearer") => {
             Ok(Some(text.trim_start_matches(' ').to_owned()))
         }
-        _ => Err(refused("this authorization is not understood")),
+        _ => Err(refused("unsupported authorization")),
     }
 }
 
@@ -340,7 +335,7 @@ fn named(place: &str, name: &str) -> Result<(), Fault> {
             let hint = "names have letters, digits, '-', '_' and '.', 63 at most";
             Err(Fault::invalid(
                 place,
-                format!("\"{}\" is no name", name.escape_debug()),
+                format!("\"{}\" is not a name", name.escape_debug()),
                 hint,
             ))
         }
@@ -356,7 +351,7 @@ fn check_device(place: &str, device: &str) -> Result<(), Fault> {
         true => Ok(()),
         false => Err(Fault::invalid(
             place,
-            format!("\"{}\" is no device", device.escape_debug()),
+            format!("\"{}\" is not a device", device.escape_debug()),
             hint,
         )),
     }
@@ -376,7 +371,7 @@ fn check_network(text: &str) -> Result<(), Fault> {
         true => Ok(()),
         false => Err(Fault::invalid(
             "networks",
-            format!("\"{}\" is no network", text.escape_debug()),
+            format!("\"{}\" is not a network", text.escape_debug()),
             "write 10.1.0.0/16 or 2001:db8::/32",
         )),
     }
@@ -532,7 +527,7 @@ async fn put_peer(
         .iter()
         .try_for_each(|domain| named("domains", domain))?;
     if inner.identity.is_none() {
-        let hint = "leave out plain, and make keys: flowgauge keys add NAME";
+        let hint = "omit plain, and create keys: flowgauge keys add NAME";
         return Err(Fault::invalid(
             "name",
             "an element without TLS has no peers",
@@ -543,7 +538,7 @@ async fn put_peer(
     let address = address.ok_or_else(|| {
         Fault::invalid(
             "address",
-            "this is no address with a port",
+            "this is not an address with a port (host:port)",
             "write host:2280 or [2001:db8::1]:2280",
         )
     })?;
@@ -615,10 +610,10 @@ async fn open(
         .map(str::to_owned)
         .collect();
     if via.len() >= MOST_VIA || via.iter().any(|name| name == inner.name()) {
-        let hint = "two elements take each other for the one of a domain: see their peers";
+        let hint = "two elements consider each other responsible for a domain: check their peers";
         return Err(Fault::new(
             StatusCode::LOOP_DETECTED,
-            "the request has been here before",
+            "the request has already passed this element",
             hint,
         ));
     }

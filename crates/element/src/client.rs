@@ -82,7 +82,7 @@ pub(crate) async fn ask(
     let asked = async {
         let address = &url.address;
         let connected = timeout(CONNECT, TcpStream::connect(address)).await;
-        let tcp = connected.map_err(|_| "it cannot be reached in time".to_owned())?;
+        let tcp = connected.map_err(|_| "it cannot be reached (timeout)".to_owned())?;
         let tcp = tcp.map_err(|error| error.to_string())?;
         if !url.is_secure {
             return exchange(tcp, url, request).await;
@@ -95,7 +95,7 @@ pub(crate) async fn ask(
         exchange(secured.map_err(|error| error.to_string())?, url, request).await
     };
     let asked = timeout(patience, asked).await;
-    let asked = asked.unwrap_or_else(|_| Err("it does not answer in time".to_owned()));
+    let asked = asked.unwrap_or_else(|_| Err("it does not answer (timeout)".to_owned()));
     asked.map_err(|error| format!("{}: {error}", url.address))
 }
 

@@ -17,7 +17,7 @@ use crate::rights::Rights;
 
 /// Where the configuration is, unless something else is said.
 pub const DEFAULT_FILE: &str = "/etc/flowgauge/element.toml";
-const CHECK: &str = "flowgauge element check --config FILE says what is wrong with one";
+const CHECK: &str = "flowgauge element check --config FILE checks a configuration";
 
 /// What an element does.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -134,7 +134,7 @@ impl Config {
         ] {
             if !(least..=most).contains(&value) {
                 let message = format!("{value} is not {least} to {most}");
-                return found(option, message, "leave it out for the default");
+                return found(option, message, "omit it for the default");
             }
         }
         if let Some(folder) = &self.files
@@ -181,7 +181,7 @@ impl Config {
         found(
             "revoked",
             error,
-            "one identifier a line; an empty file revokes nothing",
+            "one identifier per line; an empty file revokes nothing",
         )
     }
 }

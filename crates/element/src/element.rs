@@ -155,7 +155,7 @@ impl Inner {
         let ((source, _), (destination, _)) = both.ok_or_else(Fault::unavailable)?;
         if order.metric.declared().site != modules::Site::Probes {
             let filters = all_filters(&source, &destination, &order, asker.filters(&order));
-            let hint = "one filter that says the same is shorter: \"tcp port 80 or 443\"";
+            let hint = "combine filters into a shorter one: \"tcp port 80 or 443\"";
             filters.map_err(|error| Fault::invalid("filters", error, hint))?;
         }
         // Until it counts itself: several at once are no way past the bounds.
@@ -232,7 +232,7 @@ impl Inner {
         let (id, error) = (&kept.session.id, fault.problem.error);
         tell(format_args!("session {id}: {error}"));
         if let Some(live) = self.live.lock().get_mut(id) {
-            live.trouble = Some(format!("how it ended cannot be kept: {error}"));
+            live.trouble = Some(format!("its end cannot be stored: {error}"));
         }
         false
     }
@@ -407,7 +407,7 @@ impl Inner {
             };
             let Some(mut result) = begun else {
                 if has_waited {
-                    return Err("too many measurements are under way".to_owned());
+                    return Err("too many measurements are running".to_owned());
                 }
                 turn = self.turns.take(account).await;
                 has_waited = turn.is_none();

@@ -56,7 +56,7 @@ impl Fault {
 
     /// It is not there, or the asker may not know of it: which of them is not told.
     pub(crate) fn unavailable() -> Fault {
-        let hint = "it is not there, or you have no right to it: ask the element's administrator";
+        let hint = "it does not exist, or you have no right to it: ask the element's administrator";
         Fault::new(StatusCode::NOT_FOUND, "resource not available", hint)
     }
 

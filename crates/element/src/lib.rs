@@ -77,11 +77,9 @@ impl StartError {
             StartError::Config(error) => return error.hint().map(str::to_owned),
             StartError::Keys(error) => return error.hint(),
             StartError::Store(_) => {
-                "database names a file of this element alone, in a folder that its user can write; it is made where it is not there"
+                "set database to a file used by this element only, in a folder writable for its user; created if missing"
             }
-            StartError::System { .. } => {
-                "listen names an address of this machine and a port that is free"
-            }
+            StartError::System { .. } => "set listen to an address of this machine and a free port",
         };
         Some(hint.to_owned())
     }

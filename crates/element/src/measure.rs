@@ -101,7 +101,7 @@ fn wait(task: &Task, is_cancelled: &dyn Fn() -> bool, mut ask: impl FnMut() -> b
     }
 }
 
-const UNREACHABLE: &str = "its sensors cannot be reached, or refuse what is measured";
+const UNREACHABLE: &str = "its sensors cannot be reached, or refuse the measurement";
 
 /// Why nothing begins.
 fn unreachable(error: ClientError) -> String {
@@ -152,7 +152,7 @@ fn observe<S: Sink>(
     wait(task, is_cancelled, || {
         points.look(&mut sink, &mut say);
         if points.take(&mut sink, &mut say) {
-            notes = vec!["a sensor began anew: what came before is left out".to_owned()];
+            notes = vec!["a sensor restarted: earlier packets are left out".to_owned()];
         }
         points.flow().is_over()
     });
@@ -203,7 +203,7 @@ fn between(
     });
     let pairs: HashSet<(usize, usize)> = pairs.filter(|(one, other)| one != other).collect();
     if pairs.is_empty() {
-        return Err("it is measured between two sensors, and there is one".to_owned());
+        return Err("it needs two sensors, and there is one".to_owned());
     }
     let interval = task.interval();
     let compared = Comparison::new(ComparisonOptions {
@@ -223,7 +223,7 @@ fn between(
     comparison.finish();
     if comparison.evicted() > 0 {
         notes.push(format!(
-            "{} flows were more than are compared at once",
+            "{} flows exceeded the number compared at once",
             comparison.evicted()
         ));
     }
@@ -270,7 +270,7 @@ fn bandwidth(
         // What began anew, or was not there, has counted from its own beginning.
         let first = first.get(at).and_then(|first| first.as_ref().ok());
         let Some(first) = first.filter(|_| generations.get(at) == Some(&1)) else {
-            notes.push(format!("{name} was not there all the time"));
+            notes.push(format!("{name} was absent part of the time"));
             continue;
         };
         if let Some(failure) = &last.failure {
@@ -383,7 +383,7 @@ fn of_flows(
     );
     if flows.left_out > 0 {
         notes.push(format!(
-            "{} flows were more than are told apart at once",
+            "{} flows exceeded the number tracked at once",
             flows.left_out
         ));
     }
@@ -464,7 +464,7 @@ impl Applications {
             .zip(states)
             .filter(|(_, it)| it.generation > 1);
         notes.extend(
-            anew.map(|(name, _)| format!("{name} began anew: what came before is left out")),
+            anew.map(|(name, _)| format!("{name} restarted: earlier packets are left out")),
         );
         let last = self.flow.close().into_iter();
         let counted = self.names.into_iter().zip(last).filter_map(|(name, last)| {

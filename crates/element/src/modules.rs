@@ -134,7 +134,7 @@ pub(crate) const MODULES: [Declared; 9] = [
     declared(
         Metric::Bandwidth,
         "bandwidth",
-        "packets and bytes on the wire in the time, at each sensor of the source",
+        "packets and bytes on the wire, at each sensor of the source",
         Site::Source,
         None,
         "sensor seconds packets bytes bits_per_second",
@@ -182,7 +182,7 @@ pub(crate) const MODULES: [Declared; 9] = [
     declared(
         Metric::OneWay,
         "one_way",
-        "datagrams from the source's element to the destination's: loss, and delay as both clocks show it",
+        "datagrams from the source's element to the destination's: loss, and delay by both clocks",
         Site::Probes,
         None,
         PROBE_FIELDS,
@@ -195,10 +195,7 @@ const FIELDS: [(&str, &str); 18] = [
     ("seconds", "how long"),
     ("packets", "packets"),
     ("bytes", "bytes"),
-    (
-        "bits_per_second",
-        "bytes in the time, as a rate; null where there was no time",
-    ),
+    ("bits_per_second", "bytes per time; null if the time is 0"),
     (
         "source",
         "address of the sender; of probes the domain whose element sends",
@@ -216,7 +213,8 @@ const FIELDS: [(&str, &str); 18] = [
     ),
     (
         "application",
-        "the protocol that was recognised, else IP protocol and smaller port, as tcp/8080; of round trips, tcp stands for its handshakes",
+        "the recognised protocol, else IP protocol and lower port, such as tcp/8080; for round trips, tcp stands for \
+        handshakes",
     ),
     ("share", "of all bytes of the service at the sensor"),
     ("sent", "probes"),
@@ -224,8 +222,8 @@ const FIELDS: [(&str, &str); 18] = [
         "answered",
         "probes, handshakes or requests that were answered; probes that arrived",
     ),
-    ("least", "seconds at the least"),
-    ("mean", "seconds in the mean"),
+    ("least", "minimum, in seconds"),
+    ("mean", "mean, in seconds"),
     ("most", "seconds at most"),
 ];
 

@@ -72,7 +72,7 @@ impl Inner {
         match (answer.results.pop(), answer.session.error) {
             (Some(outcome), _) => Ok(outcome),
             (None, Some(error)) => Err(of_peer(peer, &error)),
-            (None, None) => Err(of_peer(peer, "there is no result in time")),
+            (None, None) => Err(of_peer(peer, "no result (timeout)")),
         }
     }
 
@@ -120,5 +120,5 @@ fn read<T: DeserializeOwned>(status: StatusCode, body: &Bytes) -> Result<T, Stri
         let problem = serde_json::from_slice::<Problem>(body);
         return Err(problem.map_or_else(|_| status.to_string(), |problem| problem.error));
     }
-    serde_json::from_slice(body).map_err(|_| "its answer is not understood".to_owned())
+    serde_json::from_slice(body).map_err(|_| "its answer is invalid".to_owned())
 }

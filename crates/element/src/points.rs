@@ -27,7 +27,7 @@ pub struct PointsOptions {
     pub interval: Nanos,
     /// Packets of each direction of a flow that are told of in an interval.
     pub marks: u8,
-    /// Flows at once.
+    /// Maximum number of flows at once.
     pub max_flows: usize,
 }
 
@@ -173,7 +173,7 @@ impl Points {
                 is_anew = true;
                 (point.clock, point.forgotten) = (Nanos(0), 0);
                 tell(format!(
-                    "{}: it has begun anew: what comes is compared from there on, in totals of its own",
+                    "{}: restarted; packets are compared from there on, in separate totals",
                     point.member
                 ));
             }
@@ -197,10 +197,7 @@ impl Points {
         }
         if self.told(last, sink, tell) {
             sink.cut();
-            tell(
-                "flows were more than the last answer tells of: what is not compared grows"
-                    .to_owned(),
-            );
+            tell("flows exceeded the last answer: more is uncompared".to_owned());
         }
         let silent = self
             .points
@@ -234,7 +231,7 @@ impl Points {
                     if forgotten > point.forgotten {
                         let more = forgotten - point.forgotten;
                         tell(format!(
-                            "{}: {more} observations were lost: it is asked too rarely",
+                            "{}: {more} observations were lost: it is queried too rarely",
                             point.member
                         ));
                         point.forgotten = forgotten;
@@ -242,7 +239,7 @@ impl Points {
                     let is_foreign = number_of(row, "method") != Some(METHOD);
                     if is_foreign && !point.is_foreign {
                         tell(format!(
-                            "{}: its sensor is of another release, which selects other packets: nothing is compared with it",
+                            "{}: its sensor is of another release that selects other packets; not compared",
                             point.member
                         ));
                     }

@@ -119,7 +119,8 @@ impl Inner {
             .and_then(|from| from.parse().ok())
             .ok_or_else(Fault::unavailable)?;
         self.refuse_captured(from).await.map_err(|error| {
-            let hint = "probe another interface of that machine, or have its sensor leave this one";
+            let hint =
+                "probe another interface of that machine, or exclude this one from its sensor";
             Fault::new(StatusCode::CONFLICT, error, hint)
         })?;
         let random = || RandomState::new().hash_one(0);
@@ -339,20 +340,20 @@ fn refuse_captured(socket: &Path, target: SocketAddr) -> Result<(), String> {
     let local = plain.local_addr().map_err(said)?.ip();
     let mut all = interfaces::list().map_err(said)?.into_iter();
     let way = all.find(|it| it.addresses.iter().any(|(address, _)| *address == local));
-    let way = way.ok_or("the way to the peer is not known")?;
+    let way = way.ok_or("no route to the peer")?;
     if !Folder::anywhere().has(socket) {
         return Ok(());
     }
     let status = Client::connect(socket).and_then(|client| client.status());
     let status =
-        status.map_err(|_| "this machine's sensor does not tell which interfaces it captures")?;
+        status.map_err(|_| "this machine's sensor does not report which interfaces it captures")?;
     let captured = format!("interface {}", way.name);
     let is_captured = status
         .devices
         .iter()
         .any(|device| device.source == captured);
     match is_captured {
-        true => Err("the way to the peer is an interface that is captured".to_owned()),
+        true => Err("the route to the peer is through a captured interface".to_owned()),
         false => Ok(()),
     }
 }

@@ -43,8 +43,9 @@ pub(crate) fn check(inner: &Inner, order: &Order) -> Result<(), Fault> {
             Some(_) => false,
         };
         if !is_good {
-            let hint = "prometheus; file:NAME, where the element has a folder (option files); push:TARGET, of its table push";
-            let what = format!("\"{}\" is no publication", publication.escape_debug());
+            let hint = "prometheus; file:NAME, if the element has a folder (option files); push:TARGET, from its \
+            table push";
+            let what = format!("\"{}\" is not a publication", publication.escape_debug());
             return Err(Fault::invalid("publish", what, hint));
         }
     }
@@ -101,7 +102,7 @@ fn append(inner: &Inner, (person, name): (&str, &str), body: &Value) -> Result<(
         // Identifiers of credentials are long.
         let person = person.get(..MOST_NAME).unwrap_or(person);
         if !is_name(person.strip_prefix('@').unwrap_or(person)) {
-            return Err(std::io::Error::other("who asks has no name of a folder"));
+            return Err(std::io::Error::other("the user has no folder name"));
         }
         let own = Path::new(person);
         if !all.has(own) {

@@ -186,8 +186,7 @@ impl Measures for Asker {
 
     fn has_place(&self, others: &[&[String]]) -> Result<(), Fault> {
         self.has_room(others).map_err(|(own, origin)| {
-            let error =
-                format!("you have {own} sessions that run, and may have no more ({origin})");
+            let error = format!("you already have {own} running sessions, the maximum ({origin})");
             Fault::busy(error)
         })
     }

@@ -166,7 +166,7 @@ pub(crate) async fn serve(listener: TcpListener, identity: Option<Identity>, rou
             Ok(accepted) => accepted,
             Err(error) => {
                 // Too many open files: the next attempt fails, too, until some are closed.
-                tell(format_args!("cannot take a connection: {error}"));
+                tell(format_args!("cannot accept a connection: {error}"));
                 sleep(Duration::from_millis(100)).await;
                 continue;
             }

@@ -149,7 +149,7 @@ impl Order {
             true => Ok(()),
             false => Err(Fault::invalid(
                 place,
-                format!("{value} seconds are not possible"),
+                format!("{value} seconds: out of range"),
                 format!("a measurement takes 1 to {MOST_SECONDS} seconds"),
             )),
         };
@@ -160,14 +160,18 @@ impl Order {
             periodic,
         } = &self.period;
         if self.period == Period::default() {
-            let hint = "one at least of historical, most_recent, one_shot, periodic";
+            let hint = "at least one of historical, most_recent, one_shot, periodic";
             return Err(Fault::invalid("period", "there is no period", hint));
         }
         if let Some(historical) = historical
             && !(historical.from.is_finite() && historical.until.is_none_or(f64::is_finite))
         {
             let hint = "times are seconds since 1970";
-            return Err(Fault::invalid("period.historical", "this is no time", hint));
+            return Err(Fault::invalid(
+                "period.historical",
+                "this is not a time",
+                hint,
+            ));
         }
         if let Some(Historical {
             from,
@@ -175,7 +179,7 @@ impl Order {
         }) = historical
             && until < from
         {
-            let hint = "until is a later time than from";
+            let hint = "until must be later than from";
             let what = "the time ends before it begins";
             return Err(Fault::invalid("period.historical", what, hint));
         }

@@ -399,7 +399,7 @@ impl Store {
                 [],
             )?;
             tell(format_args!(
-                "the database has most_bytes: its {gone} oldest results are forgotten"
+                "the database has reached most_bytes: its {gone} oldest results were deleted"
             ));
         }
         Ok(())
@@ -430,7 +430,7 @@ mod tests {
     fn what_can_be_no_database_is_told_of_before_the_start() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        std::fs::write(path("text"), "some text that is no database").unwrap();
+        std::fs::write(path("text"), "some text that is not a database").unwrap();
         std::fs::write(path("empty"), "").unwrap();
         let config = Config {
             database: path("good.db"),

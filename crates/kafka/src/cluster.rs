@@ -135,14 +135,15 @@ impl Cluster {
             ),
             Some(Code::SSL) => (
                 "no secure connection",
-                "keys names the folder with the authority.crt that signed the broker's certificate; plain = yes does without TLS",
+                "set keys to the folder with the authority.crt that signed the broker's certificate, or plain = yes \
+                for no TLS",
                 true,
             ),
-            Some(Code::Resolve) => ("its name is not known", "check the name", false),
+            Some(Code::Resolve) => ("unknown host name", "check the name", false),
             Some(Code::AllBrokersDown | Code::BrokerTransportFailure | Code::OperationTimedOut) => {
                 (
                     "no broker answers",
-                    "is one there, at this port, and does it speak TLS (without: plain = yes)?",
+                    "check that a broker listens on this port, with TLS (without TLS: plain = yes)",
                     false,
                 )
             }
@@ -155,10 +156,11 @@ impl Cluster {
                 | Code::ClusterAuthorizationFailed,
             ) => (
                 "the user may not do this",
-                "kafka-acls.sh on the broker allows it: Write on the topic to an output, Read on topic and group to an input",
+                "grant it with kafka-acls.sh on the broker: Write on the topic for an output, Read on topic and group \
+                for an input",
                 true,
             ),
-            _ => ("", "look into the broker's log", false),
+            _ => ("", "see the broker's log", false),
         };
         let words = match (what, reason) {
             ("", "") => error.to_string(),
@@ -172,7 +174,7 @@ impl Cluster {
     fn unknown(&self) -> Error {
         let topic = &self.topic;
         let hint = format!(
-            "kafka-topics.sh --create --topic {topic} --partitions 8 makes it on the broker"
+            "create it on the broker: kafka-topics.sh --create --topic {topic} --partitions 8"
         );
         self.error(format!("there is no topic \"{topic}\""), &hint, true)
     }

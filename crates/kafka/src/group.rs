@@ -341,8 +341,8 @@ impl Group {
             items += part.uncommitted;
         }
         tell(format_args!(
-            "{}: the group {} heard nothing of this member for too long and divides the partitions anew; {items} items that \
-             were given on here were not committed",
+            "{}: the group {} heard nothing from this member for too long and reassigns its partitions; {items} items \
+            passed on here were not committed",
             self.options.cluster.name(),
             self.options.group
         ));
@@ -395,7 +395,7 @@ impl Group {
         let Some(message) = Message::decode(payload) else {
             if !core::mem::replace(&mut self.told_foreign, true) {
                 tell(format_args!(
-                    "{}: messages that no output of Flowgauge wrote are left out",
+                    "{}: messages not written by a Flowgauge output are ignored",
                     part.counts.name
                 ));
             }

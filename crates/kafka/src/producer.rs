@@ -107,7 +107,7 @@ impl Carrier for Producer {
         let expected = self.totals.0.len();
         if (partitions as usize) < expected {
             let reason = format!("the topic has {partitions} partitions, not {expected}");
-            return Err(cluster.error(reason, "set partitions to as many as there are", true));
+            return Err(cluster.error(reason, "set partitions to the topic's number", true));
         }
         Ok(Box::new(UnderWay {
             cluster: cluster.clone(),

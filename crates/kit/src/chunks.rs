@@ -114,7 +114,7 @@ pub fn application(settings: &Settings, chunks: Usual) -> Result<ApplicationConf
         priority: Priorities {
             classes: classes(settings, "priority", "N", |text| {
                 let number = text.parse();
-                number.map_err(|_| format!("\"{text}\" is no number from 0 to 255"))
+                number.map_err(|_| format!("\"{text}\" is not a number from 0 to 255"))
             })?,
             ..Priorities::default()
         },
@@ -149,7 +149,7 @@ pub fn cutoffs(settings: &Settings) -> Result<Cutoffs, SettingError> {
             "BYTES",
             |text| match OptionKind::Size.read(text)? {
                 OptionValue::Size(bytes) => Ok(Cutoff(bytes)),
-                other => Err(format!("{other} is no number of bytes")),
+                other => Err(format!("{other} is not a number of bytes")),
             },
         )?,
     })
@@ -171,7 +171,7 @@ fn classes<T>(
             .ok_or_else(|| wrong(format!("\"{line}\" has no filter: write {what}:FILTER")))?;
         let (value, filter) = (value.trim(), filter.trim());
         if filter.is_empty() {
-            return Err(wrong(format!("there is no filter behind \"{value}:\"")));
+            return Err(wrong(format!("no filter after \"{value}:\"")));
         }
         let value = read(value).map_err(wrong)?;
         let filter = stream_filter(filter).map_err(|error| SettingError {
@@ -206,7 +206,7 @@ pub fn policies(text: &str) -> Result<HostPolicies, SettingError> {
     let lines = files::named().read(path, LARGEST_FILE);
     let lines = lines.map_err(|error| wrong(format!("cannot read {text}: {error}")))?;
     let lines = lines.ok_or_else(|| wrong(format!("{text} is longer than 16 MiB")))?;
-    let lines = String::from_utf8(lines).map_err(|_| wrong(format!("{text} is no text")))?;
+    let lines = String::from_utf8(lines).map_err(|_| wrong(format!("{text} is not text")))?;
     HostPolicies::read(&lines)
         .map_err(|(line, reason)| wrong(format!("{text}, line {line}: {reason}")))
 }

@@ -135,7 +135,7 @@ impl Name {
         match files::named().is_folder(Path::new(folder)) {
             true => Ok(()),
             false => Err(
-                Failure::new(format!("cannot write to {folder}: it is no folder"))
+                Failure::new(format!("cannot write to {folder}: not a directory"))
                     .with_hint("make it"),
             ),
         }

@@ -24,13 +24,13 @@ options! {
     pub const;
     /// Option `timeout`.
     TIMEOUT = timeout: Duration = "60s",
-        "an instance ends when nothing came for this long, on the clock of the capture";
+        "an instance ends when idle for this long, on the capture clock";
     /// Option `keys`.
-    KEYS = keys: Integer(1, 100_000_000) = "1M", "instances at once; with more the longest idle ends";
+    KEYS = keys: Integer(1, 100_000_000) = "1M", "instances at once; beyond it, the longest idle ends";
     /// Option `results`.
     RESULTS = results: Integer(0, 100_000) = "0",
-        "results of components inside are given for so many instances, too: those with the largest, of \
-         tables those with the most items";
+        "also report results of the components inside for this many instances: those with the largest, for tables \
+        those with the most items";
 }
 
 /// A demultiplexer by the key that `key` makes of a packet; packets without one go on.

@@ -9,10 +9,10 @@ use flowgauge_wire::Nanos;
 options! {
     pub const;
     /// Option `of`.
-    OF = of: Measure, "whose result: a component's label, as count(0)";
+    OF = of: Measure, "the component's label, such as count(0)";
     /// Option `every`.
     EVERY = every: Duration = "1s",
-        "how often a result is read that packets do not have each, on the clock of the capture";
+        "how often a result without per-packet values is read, on the capture clock";
 }
 
 /// The least interval at which results are read.
@@ -232,7 +232,7 @@ pub fn amount(text: &str) -> Result<u64, String> {
     match kind.read(text)? {
         OptionValue::Integer(number) => Ok(number.unsigned_abs()),
         OptionValue::Duration(nanos) => Ok(nanos),
-        other => Err(format!("{other} is neither a number nor a time span")),
+        other => Err(format!("{other} is neither a number nor a duration")),
     }
 }
 

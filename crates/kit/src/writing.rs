@@ -75,7 +75,7 @@ fn cannot_write(path: &str, error: &io::Error) -> Failure {
             Some("a file may not be larger here (ulimit -f): raise that")
         }
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Some("check the path"),
-        io::ErrorKind::IsADirectory => Some("give the name of a file in it"),
+        io::ErrorKind::IsADirectory => Some("name a file in it"),
         _ => None,
     };
     Failure {

@@ -47,7 +47,7 @@ fn status(done: Option<()>) -> c_int {
 }
 
 /// What is wrong with bytes that are no text: what looks for them takes them in another form.
-const NO_TEXT: &str = "is no text in UTF-8: STR_SEARCH takes other bytes as |e9|, REGEXP as \\xe9";
+const NO_TEXT: &str = "is not UTF-8 text: STR_SEARCH takes other bytes as |e9|, REGEXP as \\xe9";
 
 /// # Safety
 /// `pointer` is NULL or a terminated string.
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn mapi_create_offline_device(
 fn trace(path: Option<String>, format: c_int) -> Result<String, Error> {
     let path = path.ok_or_else(missing("the path", Error::FILE))?;
     if !(0..=4).contains(&format) {
-        return Err(Error::new(Error::number_of(1), "is no format"));
+        return Err(Error::new(Error::number_of(1), "is not a format"));
     }
     Ok(path)
 }
@@ -313,7 +313,7 @@ pub unsafe extern "C" fn mapi_apply_function_array(
             (Some(text), 's' | 'S' | 'w') => Argument::Text(text),
             (Some(text), _) => match text.trim().parse() {
                 Ok(number) => Argument::Number(number),
-                Err(_) => return Some(Err(format!("\"{text}\" is no number"))),
+                Err(_) => return Some(Err(format!("\"{text}\" is not a number"))),
             },
         }))
     };
@@ -496,7 +496,7 @@ pub extern "C" fn mapi_set_option(fd: c_int, option: c_int, value: c_ulonglong) 
             2 if value > 0 => Setting::Prefetch(value),
             3 => Setting::ByTime((value > 0).then_some(millis)),
             2 => {
-                let what = "MAPI_PREFETCH: 0 bytes are no packet";
+                let what = "MAPI_PREFETCH: 0 bytes are not a packet";
                 return Err(Error::new(Error::number_of(2), what));
             }
             _ => {

@@ -26,7 +26,7 @@ use crate::session::{
 };
 
 /// Why nothing comes.
-const GONE: &str = "the sensor has gone; flows begin anew when it is back";
+const GONE: &str = "the sensor is gone; new flows work when it is back";
 /// How often the sensor hears that rows are read.
 const TELL: Duration = Duration::from_secs(1);
 /// How often it is looked whether the sensor is still there.
@@ -822,7 +822,7 @@ pub(crate) fn knows_flows(call: &Call, own: c_int) -> Result<(), Error> {
     let is_known = |fd: Option<c_int>| fd.is_some_and(|fd| fd == own || session::flow(fd).is_ok());
     match sync(call).into_iter().all(is_known) {
         true => Ok(()),
-        false => Err(Error::new(7001, "SYNC: is no list of flows, as 1,2")),
+        false => Err(Error::new(7001, "SYNC: is not a list of flows, as 1,2")),
     }
 }
 

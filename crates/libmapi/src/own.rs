@@ -53,7 +53,7 @@ unsafe fn kept_text(text: *const c_char, what: &str) -> Result<&'static str, Err
     }
     // SAFETY: the caller's promise.
     let text = unsafe { CStr::from_ptr(text) }.to_str();
-    let text = text.map_err(|_| wrong(format!("the {what} of a function library is no UTF-8")))?;
+    let text = text.map_err(|_| wrong(format!("the {what} of a function library is not UTF-8")))?;
     // Functions are there until the process ends.
     Ok(Box::leak(text.to_owned().into_boxed_str()))
 }
@@ -72,7 +72,7 @@ pub(crate) unsafe fn add(library: *const RawLibrary) -> Result<c_int, Error> {
     // SAFETY: the caller's promise.
     let name = unsafe { kept_text(library.name, "name") }?;
     if name.is_empty() || name.contains([':', '!']) {
-        return Err(wrong(format!("\"{name}\" is no name of a library")));
+        return Err(wrong(format!("\"{name}\" is not a name of a library")));
     }
     let (mut functions, mut code) = (Vec::new(), Vec::new());
     if library.functions.is_null() || library.count == 0 || library.count > MOST_FUNCTIONS {

@@ -188,7 +188,7 @@ impl Shared {
                     self.begin(tcp, from, service);
                 }
                 Err(error) => {
-                    self.tell(format_args!("cannot take a connection: {error}"));
+                    self.tell(format_args!("cannot accept a connection: {error}"));
                     // Too many open files: the next attempt fails, too, until some are closed.
                     thread::sleep(Duration::from_millis(50));
                 }
@@ -203,7 +203,7 @@ impl Shared {
         if counts.handshakes >= MAX_HANDSHAKES || of_one >= MAX_HANDSHAKES_OF_ONE {
             drop(counts);
             self.tell(format_args!(
-                "{from}: closed: too many connections that do not say who they are"
+                "{from}: closed: too many unauthenticated connections"
             ));
             return;
         }
@@ -217,7 +217,7 @@ impl Shared {
             .spawn(move || shared.connection(tcp, from, &*service));
         if let Err(error) = thread {
             self.handshake_over(from);
-            self.tell(format_args!("{from}: no thread can be made: {error}"));
+            self.tell(format_args!("{from}: cannot create a thread: {error}"));
         }
     }
 

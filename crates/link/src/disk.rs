@@ -150,7 +150,7 @@ impl Disk {
                 let _ = named().remove_file(&aside);
                 self.failed = None;
                 let folder = self.folder.display();
-                notice(format_args!("the spool {folder} is used again"));
+                notice(format_args!("the spool {folder} is in use again"));
                 true
             }
             Err(_) => {
@@ -216,7 +216,7 @@ impl Disk {
             self.failed = Some(Instant::now());
             let (folder, seconds) = (self.folder.display(), self.retry.as_secs());
             notice(format_args!(
-                "the spool {folder} cannot be written, and is tried again after {seconds} s: {error}"
+                "the spool {folder} cannot be written; retrying after {seconds} s: {error}"
             ));
             return Err(error);
         }
@@ -266,7 +266,7 @@ impl Disk {
         if let Err(error) = file.and_then(|mut file| file.write_all(&bytes)) {
             let folder = self.folder.display();
             notice(format_args!(
-                "the spool {folder} cannot be written, and is of no use to a later run: {error}"
+                "the spool {folder} cannot be written; a later run cannot use it: {error}"
             ));
         }
     }

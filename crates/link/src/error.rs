@@ -55,7 +55,7 @@ pub enum Error {
     },
     /// The peers could not agree on keys. Likely certificates of two authorities, an expired one, or
     /// no Flowgauge at the other end.
-    #[error("{address}: no secure connection: {}", cause(.source))]
+    #[error("{address}: TLS failed: {}", cause(.source))]
     Security {
         /// The peer's address.
         address: String,
@@ -81,7 +81,7 @@ pub enum Error {
         reason: String,
     },
     /// The peer said nothing for too long.
-    #[error("{address}: nothing was heard for {seconds} s")]
+    #[error("{address}: silent for {seconds} s")]
     Silent {
         /// The peer's address.
         address: String,
@@ -107,7 +107,7 @@ pub enum Error {
         address: String,
     },
     /// Frames that the spool could not take.
-    #[error("a frame of {bytes} bytes; {most} are the most")]
+    #[error("a frame of {bytes} bytes; the maximum is {most}")]
     TooLarge {
         /// Bytes of the frame.
         bytes: usize,
@@ -131,7 +131,7 @@ pub enum Refusal {
     #[error("this name is not allowed")]
     NotAllowed = 3,
     /// It has as many connections as it takes.
-    #[error("it has as many connections as it takes")]
+    #[error("it has reached its maximum of connections")]
     Full = 4,
     /// The session belongs to another name.
     #[error("the session belongs to another name")]
@@ -172,9 +172,13 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Error::File { source, .. } => match source.kind() {
-                io::ErrorKind::NotFound => "flowgauge keys makes keys; --keys names their folder",
-                io::ErrorKind::PermissionDenied => "keys belong to the user who runs the program",
-                io::ErrorKind::AlreadyExists => "keys are not written over; remove it first",
+                io::ErrorKind::NotFound => {
+                    "create keys with flowgauge keys; --keys names their folder"
+                }
+                io::ErrorKind::PermissionDenied => {
+                    "keys must belong to the user who runs the program"
+                }
+                io::ErrorKind::AlreadyExists => "keys are not overwritten; remove it first",
                 io::ErrorKind::StorageFull => {
                     "the disk is full: make room, or choose another folder"
                 }
@@ -183,28 +187,30 @@ impl Error {
             Error::Key { hint, .. } | Error::Broker { hint, .. } => return Some(hint.clone()),
             Error::Invalid { hint, .. } => hint,
             Error::Network { source, .. } => match source.kind() {
-                io::ErrorKind::ConnectionRefused => "does the other side run, at this port?",
+                io::ErrorKind::ConnectionRefused => {
+                    "check that the other side is running, on this port"
+                }
                 io::ErrorKind::AddrInUse => "another program listens there; choose another port",
                 io::ErrorKind::AddrNotAvailable => "this machine has no such address",
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
-                    "is the machine up, and does a firewall let the port through?"
+                    "check that the machine is up, and that no firewall blocks the port"
                 }
                 _ => return None,
             },
             Error::Security { source, .. } => return security_hint(source),
             Error::Refused { reason, .. } => match reason {
                 Refusal::Version => "use the same version of Flowgauge on both machines",
-                Refusal::Service => "inputs and agents listen at ports of their own",
+                Refusal::Service => "inputs and agents listen on different ports",
                 Refusal::NotAllowed => {
-                    "its owner says who may: the option allow, or the agent's file"
+                    "access is granted by the listener's option allow, or the agent's file"
                 }
                 Refusal::Full => "end others, or raise the limit of the listener",
                 Refusal::NotYours | Refusal::Other => return None,
             },
-            Error::Protocol { .. } => "is it a Flowgauge of the same version?",
-            Error::Silent { .. } => "is the machine up, and the network?",
+            Error::Protocol { .. } => "use the same version of Flowgauge on both machines",
+            Error::Silent { .. } => "check the machine and the network",
             Error::Closed { .. } => {
-                "its log says why: it may have as many connections from here as one address may have"
+                "see its log; it may have reached its maximum of connections from one address"
             }
             Error::TooLarge { .. } => return None,
         };
@@ -244,7 +250,8 @@ impl Error {
     }
 }
 
-const NAME_HINT: &str = "name who is expected there (peer = NAME in a stack, --peer NAME on the command line), or make its certificate with --host";
+const NAME_HINT: &str = "name the expected peer (peer = NAME in a stack, --peer NAME on the command line), or create \
+its certificate with --host";
 
 /// What stands between a refusal and more of it.
 fn before(detail: &str) -> &'static str {
@@ -258,16 +265,16 @@ fn explained(error: &rustls::Error) -> Option<(Option<&'static str>, &'static st
     let (cause, hint) = match error {
         rustls::Error::InvalidCertificate(reason) => match reason {
             Certificate::UnknownIssuer | Certificate::BadSignature => (
-                "its certificate is from an authority that is not known here",
+                "its certificate is from an unknown authority",
                 "the other side's certificate is from another authority: both need the same authority.crt",
             ),
             Certificate::Expired | Certificate::ExpiredContext { .. } => (
                 "its certificate has expired",
-                "flowgauge keys add makes a new one; or is this machine's clock wrong?",
+                "create a new one with flowgauge keys add, or check this machine's clock",
             ),
             Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => (
                 "its certificate is not valid yet",
-                "the clocks of the two machines differ: set them (NTP)",
+                "the clocks of the two machines differ: synchronise them (NTP)",
             ),
             Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
                 ("its certificate is for another name", NAME_HINT)
@@ -276,29 +283,29 @@ fn explained(error: &rustls::Error) -> Option<(Option<&'static str>, &'static st
         },
         rustls::Error::AlertReceived(alert) => match *alert {
             Alert::UnknownCA | Alert::DecryptError => (
-                "it does not know the authority of this side's certificate",
-                "the other side does not know this side's authority: both need the same authority.crt",
+                "it does not trust the authority of this side's certificate",
+                "the other side does not trust this side's authority: both need the same authority.crt",
             ),
             Alert::CertificateExpired => (
                 "it says that this side's certificate expired",
                 "this side's certificate has expired (flowgauge keys show), or the other side's clock is wrong",
             ),
             Alert::CertificateRequired | Alert::NoCertificate => (
-                "it wants a certificate",
-                "the other side wants a certificate",
+                "it requires a certificate",
+                "the other side requires a certificate",
             ),
             Alert::ProtocolVersion | Alert::NoApplicationProtocol => {
                 return Some((None, "use the same version of Flowgauge on both machines"));
             }
             Alert::BadCertificate | Alert::CertificateUnknown => {
                 let hint =
-                    "the other side does not accept this side's certificate; do the clocks differ?";
+                    "the other side does not accept this side's certificate; check the clocks";
                 return Some((None, hint));
             }
             _ => return None,
         },
         rustls::Error::InvalidMessage(_) | rustls::Error::PeerIncompatible(_) => {
-            let hint = "is there a Flowgauge at the other end, and nothing else?";
+            let hint = "check that the other end is Flowgauge";
             return Some((None, hint));
         }
         _ => return None,

@@ -53,7 +53,7 @@ impl Opening {
 
     pub(crate) fn read(reader: &mut Reader, deadline: Instant) -> Result<Opening, Error> {
         let bytes = read_sized(reader, MAX_OPENING, deadline)?;
-        Opening::decode(&bytes).ok_or_else(|| nonsense(reader, "an opening that makes no sense"))
+        Opening::decode(&bytes).ok_or_else(|| nonsense(reader, "an invalid opening"))
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -91,7 +91,7 @@ impl Answer {
 
     pub(crate) fn read(reader: &mut Reader, deadline: Instant) -> Result<Answer, Error> {
         let bytes = read_sized(reader, MAX_OPENING, deadline)?;
-        Answer::decode(&bytes).ok_or_else(|| nonsense(reader, "an answer that makes no sense"))
+        Answer::decode(&bytes).ok_or_else(|| nonsense(reader, "an invalid answer"))
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -234,10 +234,7 @@ impl Messages {
             let [length @ .., kind] = self.head;
             let length = checked_length(length, reader, most)?;
             if length == 0 || kind != MESSAGE {
-                return Err(nonsense(
-                    reader,
-                    "something else where messages are expected",
-                ));
+                return Err(nonsense(reader, "something other than messages"));
             }
             self.message = Some(vec![0; length - 1]);
         }
@@ -261,7 +258,7 @@ impl Frame {
         deadline: Instant,
     ) -> Result<Frame, Error> {
         let bytes = read_sized(reader, most, deadline)?;
-        Frame::decode(&bytes).ok_or_else(|| nonsense(reader, "a frame that makes no sense"))
+        Frame::decode(&bytes).ok_or_else(|| nonsense(reader, "an invalid frame"))
     }
 }
 

@@ -188,7 +188,7 @@ impl KeyFolder {
         names.extend(hosts.iter().cloned());
         let params = CertificateParams::new(names).map_err(|error| Error::Invalid {
             what: hosts.join(", "),
-            reason: format!("cannot stand in a certificate: {error}"),
+            reason: format!("not allowed in a certificate: {error}"),
             hint: "hosts are names and addresses: --host sensor1.example.org --host 192.0.2.1",
         });
         let mut params = params?;
@@ -348,14 +348,14 @@ impl KeyFolder {
             [name] => return Ok(name.clone()),
             [] => (
                 "there is no key in this folder".to_owned(),
-                "flowgauge keys add NAME makes one where the authority is".to_owned(),
+                "create one with flowgauge keys add NAME on the authority's machine".to_owned(),
             ),
             names => (
                 format!(
                     "there are several keys in this folder: {}",
                     names.join(", ")
                 ),
-                "say who this machine is: --identity NAME, or identity = NAME in a stack"
+                "choose this machine's key: --identity NAME, or identity = NAME in a stack"
                     .to_owned(),
             ),
         };
@@ -449,7 +449,7 @@ impl KeyFolder {
         Error::Key {
             path: path.to_owned(),
             reason: format!("cannot be used: {error}"),
-            hint: "flowgauge keys makes keys".to_owned(),
+            hint: "create keys with flowgauge keys".to_owned(),
         }
     }
 }
@@ -465,8 +465,8 @@ pub fn read_secret(within: &Folder, path: &Path) -> Result<String, Error> {
 fn damaged(path: &Path) -> Error {
     Error::Key {
         path: path.to_owned(),
-        reason: "is no certificate in PEM".to_owned(),
-        hint: "copy it again from where it was made".to_owned(),
+        reason: "is not a certificate in PEM".to_owned(),
+        hint: "copy it again from the machine where it was created".to_owned(),
     }
 }
 
@@ -496,14 +496,14 @@ fn check_name(name: &str) -> Result<(), Error> {
         || !name.starts_with(|c: char| c.is_ascii_alphanumeric())
         || !name.ends_with(|c: char| c.is_ascii_alphanumeric())
     {
-        "is no name for a machine"
+        "is not a name for a machine"
     } else {
         return Ok(());
     };
     Err(Error::Invalid {
         what: name.to_owned(),
         reason: reason.to_owned(),
-        hint: "names have small letters, digits, '-' and '.', 63 at most: sensor1",
+        hint: "names consist of lower-case letters, digits, '-' and '.', at most 63: sensor1",
     })
 }
 
@@ -590,12 +590,12 @@ impl Identity {
                 Ok(identity) => {
                     last.1 = identity;
                     notice(format_args!(
-                        "{}: keys and certificates were read anew",
+                        "{}: keys and certificates were reread",
                         self.name
                     ));
                 }
                 Err(error) => notice(format_args!(
-                    "keys and certificates have changed and cannot be used, those from before are: {error}"
+                    "changed keys and certificates are unusable, the previous ones stay in use: {error}"
                 )),
             }
         }

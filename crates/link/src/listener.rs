@@ -301,12 +301,12 @@ impl State {
         let open = |session: &&Session| session.counts.name == name && !session.is_over();
         let of_peer = self.sessions.values().filter(open).count();
         if of_peer >= MOST_OF_PEER {
-            return Err(format!("{of_peer} sessions of {name} are not over"));
+            return Err(format!("{of_peer} sessions of {name} are open"));
         }
         if self.sessions.len() >= MOST_SESSIONS {
             let mut sessions = self.sessions.iter();
             let Some((&id, _)) = sessions.find(|(_, session)| session.is_over()) else {
-                return Err(format!("{MOST_SESSIONS} sessions are not over"));
+                return Err(format!("{MOST_SESSIONS} sessions are open"));
             };
             if let Some(session) = self.sessions.remove(&id) {
                 self.by_name.remove(&session.id);
@@ -477,7 +477,7 @@ impl Items {
         ));
         if before > 0 {
             notice(format_args!(
-                "{}: an earlier input had taken {before} items",
+                "{}: an earlier input had received {before} items",
                 peer.name
             ));
         }

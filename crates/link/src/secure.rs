@@ -99,7 +99,7 @@ pub(crate) fn connect(
     let name = ServerName::try_from(expected.unwrap_or(host).to_owned());
     let name = name.map_err(|_| Error::Invalid {
         what: expected.unwrap_or(host).to_owned(),
-        reason: "is no name of a machine".to_owned(),
+        reason: "is not a name of a machine".to_owned(),
         hint: "peer = NAME, as in the other side's certificate",
     })?;
     let failed = |source| Error::Network {
@@ -152,7 +152,7 @@ fn host_of(address: &str) -> Result<&str, Error> {
     host.filter(|host| !host.is_empty())
         .ok_or_else(|| Error::Invalid {
             what: address.to_owned(),
-            reason: "is no address with a port".to_owned(),
+            reason: "is not an address with a port (host:port)".to_owned(),
             hint: "write it as host:port, 192.0.2.1:2233 or [2001:db8::1]:2233",
         })
 }

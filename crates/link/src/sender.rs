@@ -486,7 +486,7 @@ impl Inner {
     fn connected(&self, peer: &str, expected: Option<u64>) -> Result<(), Error> {
         let mut state = self.state.lock();
         if !state.spool.resume(expected) {
-            return Err(self.nonsense("it expects items that there were not yet"));
+            return Err(self.nonsense("it expects items that were never sent"));
         }
         let what = if state.was_connected {
             "again with"
@@ -523,7 +523,7 @@ impl Inner {
             .spawn(move || inner.listen(reader, &closer));
         let result = match &listening {
             Ok(_) => self.write(&writer, max_frame),
-            Err(error) => Err(self.nonsense(&format!("no thread can be made: {error}"))),
+            Err(error) => Err(self.nonsense(&format!("cannot create a thread: {error}"))),
         };
         writer.close();
         if let Ok(thread) = listening {
@@ -623,14 +623,14 @@ impl Inner {
                 Ok(Frame::Acknowledgement { expected }) => {
                     let mut state = self.state.lock();
                     if !state.spool.acknowledge(expected) {
-                        break self.nonsense("it acknowledges items that there were not yet");
+                        break self.nonsense("it acknowledges items that were never sent");
                     }
                     self.news.notify_all();
                 }
                 Ok(Frame::End { total }) => {
                     let mut state = self.state.lock();
                     if !state.is_ending || total != state.spool.total() {
-                        break self.nonsense("it speaks of an end that is none");
+                        break self.nonsense("it reports an end that was not sent");
                     }
                     state.spool.acknowledge(total);
                     state.is_ended = true;

@@ -53,7 +53,7 @@ impl fmt::Display for Class {
 
 /// A word that is the name of no [`Class`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{}\" is no class (dst-port, lower-port, ports, flow)", .0.escape_debug())]
+#[error("\"{}\" is not a class (dst-port, lower-port, ports, flow)", .0.escape_debug())]
 pub struct NotAClass(pub String);
 
 impl FromStr for Class {

@@ -21,7 +21,7 @@ pub fn packets(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(packets) if (1..=MAX_PACKETS).contains(&packets) => Ok(packets),
         _ => Err(format!(
-            "\"{}\" is no number of packets from 1 to {MAX_PACKETS}",
+            "\"{}\" is not a number of packets from 1 to {MAX_PACKETS}",
             text.escape_debug()
         )),
     }

@@ -26,7 +26,7 @@ pub struct ComparisonOptions {
     pub patience: Option<Nanos>,
     /// How long it takes points to say that a flow has ended: their intervals and idle timeout.
     pub lag: Nanos,
-    /// Flows at once, both directions of each; with more the one that was told of longest ago is over.
+    /// Maximum number of flows at once, both directions of each; with more the one that was told of longest ago is over.
     pub max_flows: usize,
     /// Whether each flow is told of.
     pub flows: bool,

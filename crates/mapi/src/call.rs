@@ -140,8 +140,8 @@ impl Call {
                 }
                 (Argument::Text(text), 's' | 'S' | 'w') => (text.as_str(), 0),
                 (Argument::Number(number), 'i' | 'c' | 'l' | 'r' | 'f') => ("", *number),
-                (Argument::Null | Argument::Number(_), _) => return Err(wrong("is no text")),
-                (Argument::Text(_), _) => return Err(wrong("is no number")),
+                (Argument::Null | Argument::Number(_), _) => return Err(wrong("is not text")),
+                (Argument::Text(_), _) => return Err(wrong("is not a number")),
             };
             self.check(at, argument)?;
             let shown = match argument {
@@ -152,12 +152,14 @@ impl Call {
             options.extend(match *becomes {
                 Becomes::Option(name) | Becomes::Or(name, _) => Some(format!("{name} = {shown}")),
                 Becomes::Time(name) => {
-                    let time = time_of(text).ok_or_else(|| wrong("is no time, as 500ms"))?;
+                    let time =
+                        time_of(text).ok_or_else(|| wrong("is not a duration such as 500ms"))?;
                     Some(format!("{name} = {time}"))
                 }
                 Becomes::Ticks(name) => {
                     let ticks = ticks_of(text);
-                    let ticks = ticks.ok_or_else(|| wrong("is no number, and no time as 500ms"))?;
+                    let ticks = ticks
+                        .ok_or_else(|| wrong("is neither a number nor a duration such as 500ms"))?;
                     Some(format!("{name} = {ticks}"))
                 }
                 Becomes::When(name) => Some(format!("{name} = {}", quoted(&utc(text)))),
@@ -275,14 +277,15 @@ impl Call {
                 None | Some("0") => None,
                 Some("1") => Some("skip = 1".to_owned()),
                 Some(time) => {
-                    let time = time_of(time).ok_or_else(|| wrong(2, "is no time, as 500ms"))?;
+                    let time =
+                        time_of(time).ok_or_else(|| wrong(2, "is not a duration such as 500ms"))?;
                     Some(format!("every = {time}"))
                 }
             }),
             "THRESHOLD" => {
                 let kind = self.number(0).unwrap_or(0);
                 if !(0..=2).contains(&(kind & 63)) || !(0..192).contains(&kind) {
-                    let what = "is no type: 0 char, 1 int, 2 unsigned long long, with 64 or 128";
+                    let what = "is not a type: 0 char, 1 int, 2 unsigned long long, with 64 or 128";
                     return Err(wrong(0, what));
                 }
                 let divider = self.number(6).unwrap_or(1);
@@ -310,7 +313,7 @@ impl Call {
                 if let Some(key) = self.text(0) {
                     let key = key_of(key);
                     let key = key.ok_or_else(|| {
-                        wrong(0, "is no key of 32 bytes or 64 hexadecimal digits")
+                        wrong(0, "is not a key of 32 bytes or 64 hexadecimal digits")
                     })?;
                     options.push(format!("secret = {key}"));
                 }
@@ -341,7 +344,7 @@ impl Call {
             let (function, flow) = entry.split_once('@').unwrap_or((entry, "0"));
             let numbers = (function.trim().parse(), flow.trim().parse());
             let (Ok(function), Ok(flow)) = numbers else {
-                return Err(wrong(1, "is no list as 1@1,2@1"));
+                return Err(wrong(1, "is not a list such as 1@1,2@1"));
             };
             let label = (place.find)(flow, function);
             labels.push(label.map_err(|error| wrong(1, &error.message))?);
@@ -362,7 +365,7 @@ impl Call {
             "-1" => None,
             "0" => Some("each = yes".to_owned()),
             time => {
-                let time = time_of(time).ok_or_else(|| wrong(4, "is no time, as 5s"))?;
+                let time = time_of(time).ok_or_else(|| wrong(4, "is not a duration such as 5s"))?;
                 Some(format!("interval = {time}"))
             }
         });
@@ -376,7 +379,7 @@ impl Call {
     fn flow_report(&self, place: &mut Place<'_>, options: &mut Vec<String>) -> Result<(), Error> {
         let format = self.text(0).unwrap_or("IPFIX");
         if !matches!(format, "NETFLOW_V5" | "NETFLOW_V9" | "IPFIX") {
-            let what = "is no format: NETFLOW_V5, NETFLOW_V9 or IPFIX";
+            let what = "is not a format: NETFLOW_V5, NETFLOW_V9 or IPFIX";
             return Err(self.wrong(0, what));
         }
         options.push(format!("format = {format}"));
@@ -426,12 +429,12 @@ impl Call {
         let number = |at: usize| usize::try_from(self.number(at).unwrap_or(0)).unwrap_or(0);
         let wrong = |at: usize, what: &str| self.wrong(at, what);
         let fields = number(1).checked_sub(1).and_then(|at| FIELDS.get(at));
-        let fields = fields.ok_or_else(|| wrong(1, "is no protocol: 1 IP, 2 TCP, 3 UDP"))?;
+        let fields = fields.ok_or_else(|| wrong(1, "is not a protocol: 1 IP, 2 TCP, 3 UDP"))?;
         let before = FIELDS.iter().take(number(1) - 1);
         let before: usize = before.map(|fields| fields.len()).sum();
         let field = number(2).checked_sub(before + 1);
         let field = field.and_then(|at| fields.get(at)).copied();
-        field.ok_or_else(|| wrong(2, "is no field of that protocol"))
+        field.ok_or_else(|| wrong(2, "is not a field of that protocol"))
     }
 }
 

@@ -212,7 +212,7 @@ functions! {
         BYTE_COUNTER("", 0) = "bytes" [] Number(8), "counts bytes on the wire";
         STR_SEARCH("sii", 1) = "search" [Option("pattern"), Option("offset"), Option("depth")] NoResult, "passes packets that contain a text";
         TO_BUFFER("i", 0) = "to_buffer" [Special("wait")] Shape::Packets, "keeps packets for the program";
-        SAMPLE("ii", 1) = "sample" [Option("value"), Option("mode")] NoResult, "passes one packet of so many, or a percentage";
+        SAMPLE("ii", 1) = "sample" [Option("value"), Option("mode")] NoResult, "passes one packet in N, or a percentage";
         HASHSAMP("ii", 1) = "hash_sample" [Option("range"), Named("samples")] Shape::Sample, "passes flows whose hash is in a range, and keeps samples of them";
         TO_FILE("iwl", 2) = "output" [Special("format"), Named("file"), Named("packets")] Shape::File, "writes packets to a file";
         HASH("i", 0) = "hash" [Option("layer")] Number(4), "a hash of the packet";

@@ -303,9 +303,9 @@ mod tests {
     fn arguments_are_counted_as_they_are_written() {
         for (text, place, what) in [
             ("PKT_COUNTER BUCKET(1)", 2, "is missing"),
-            ("PKT_COUNTER BUCKET(1, \"soon\")", 2, "is no time"),
+            ("PKT_COUNTER BUCKET(1, \"soon\")", 2, "is not a time"),
             ("PKT_COUNTER BINOP(ADD, 1)", 3, "is missing"),
-            ("STR_SEARCH(\"a\", \"b\")", 2, "is no number"),
+            ("STR_SEARCH(\"a\", \"b\")", 2, "is not a number"),
         ] {
             let error = flow(text).unwrap_err();
             let said = format!("argument {place} of ");
@@ -428,10 +428,10 @@ mod tests {
         for (text, said, is_about_rights, number, message) in [
             (
                 "STR_SEARCH(\"x\")",
-                "f2 is not allowed: it can tell what is in packets",
+                "f2 is not allowed: it can reveal packet contents",
                 true,
                 8003,
-                "STR_SEARCH is not allowed: it can tell what is in packets",
+                "STR_SEARCH is not allowed: it can reveal packet contents",
             ),
             (
                 "BPF_FILTER(\"tcp prot 1\")",

@@ -140,7 +140,7 @@ impl Content {
                 )?;
             } else if !value.is_empty() {
                 return Err(trouble(
-                    format!("`{}` is no modifier", crate::pattern::readable(value)),
+                    format!("`{}` is not a modifier", crate::pattern::readable(value)),
                     "modifiers: nocase, offset N, depth N, startswith",
                 ));
             }
@@ -425,7 +425,7 @@ fn unescaped(text: &[u8]) -> Result<Vec<u8>, Trouble> {
             next => {
                 let next = next.map_or(String::new(), |&next| char::from(next).to_string());
                 return Err(trouble(
-                    format!("\\{next} is no escape of this syntax"),
+                    format!("\\{next} is not an escape of this syntax"),
                     "bytes are written in hexadecimal between bars: |0d 0a|; a backslash is \\\\",
                 ));
             }

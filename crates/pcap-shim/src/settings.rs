@@ -96,7 +96,7 @@ fn variant(text: &str) -> Result<Variant, String> {
         "threaded" => Ok(Variant::Threaded),
         "zero-copy" => Ok(Variant::ZeroCopy),
         _ => Err(format!(
-            "\"{}\" is none of zero-copy, simple and threaded",
+            "\"{}\" is not one of zero-copy, simple and threaded",
             text.escape_debug()
         )),
     }

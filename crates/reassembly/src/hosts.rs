@@ -63,7 +63,7 @@ impl HostPolicies {
             }
             let (host, policy) = line
                 .split_once(char::is_whitespace)
-                .ok_or_else(|| at(format!("\"{line}\" is no subnet with a policy")))?;
+                .ok_or_else(|| at(format!("\"{line}\" is not a subnet with a policy")))?;
             let policy = policy
                 .trim()
                 .parse::<OverlapPolicy>()
@@ -81,7 +81,7 @@ impl HostPolicies {
             };
             let address: IpAddr = address
                 .parse()
-                .map_err(|_| at(format!("\"{address}\" is no address")))?;
+                .map_err(|_| at(format!("\"{address}\" is not an address")))?;
             let most = if address.is_ipv4() { 32 } else { 128 };
             let length = match length.map(str::parse::<u8>) {
                 None => most,

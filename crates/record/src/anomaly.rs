@@ -12,17 +12,17 @@ record! {
         let [source, destination] = it.ends.map_or([None; 2], |ends| ends.map(Some));
         let ip = |end: (Address, u16)| (end.0, it.ip_version);
     }:
-    time Time "TIME" 1 = it.time, "when it was noticed, on the clock of the capture";
-    src_ip Address "CLIENT" 1 = source.map(ip), "who opened the connection, or sent the packet; null of what is not IP";
+    time Time "TIME" 1 = it.time, "when it was noticed, on the capture clock";
+    src_ip Address "CLIENT" 1 = source.map(ip), "initiator of the connection, or sender of the packet; null without IP";
     src_port Unsigned "PORT" 4 = source.map(|end| end.1), "its port";
     dst_ip Address "SERVER" 1 = destination.map(ip), "to whom";
     dst_port Unsigned "PORT" 2 = destination.map(|end| end.1), "port there";
     proto Text = source.map(|_| Symbol(protocol_name(it.ip_protocol))), "tcp, udp, icmp, or the number of another protocol";
-    layer Text "LAYER" 2 = Symbol(it.layer.name()), "packet, stream or application: where it was found";
+    layer Text "LAYER" 2 = Symbol(it.layer.name()), "layer of the anomaly: packet, stream or application";
     anomaly Text "ANOMALY" 1 = it.name, "what it is";
     detail Text "DETAIL" 2 = it.detail, "more of it, or null";
     protocol Text = it.protocol, "the application protocol in which it was found";
-    sent_by Text "SENT BY" 4 = it.from_initiator.map(side), "src or dst: who sent it, where that is known";
+    sent_by Text "SENT BY" 4 = it.from_initiator.map(side), "sender: src or dst, if known";
 }
 
 /// Where something was found.

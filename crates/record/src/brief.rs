@@ -12,11 +12,11 @@ record! {
     /// Fields of a [`Brief`].
     BRIEF, BRIEF_SCHEMA for Brief as it:
     time Time "TIME" 1 = it.time, "when it began";
-    src_ip Address "CLIENT" 1 = it.source, "address of who asks";
-    src_port Unsigned "PORT" 4 = it.ports[0], "port of who asks";
-    dst_ip Address "SERVER" 1 = it.destination, "address of who answers";
-    dst_port Unsigned "PORT" 2 = it.ports[1], "port of who answers";
-    event_type Text "EVENT" 1 = &it.kind, "what kind of record it is";
+    src_ip Address "CLIENT" 1 = it.source, "address of the client";
+    src_port Unsigned "PORT" 4 = it.ports[0], "port of the client";
+    dst_ip Address "SERVER" 1 = it.destination, "address of the server";
+    dst_port Unsigned "PORT" 2 = it.ports[1], "port of the server";
+    event_type Text "EVENT" 1 = &it.kind, "type of the record";
     latency Duration Seconds "LATENCY" 3 = it.latency, "from the request to the response";
     text Text "WHAT" 1 = &it.text, "its most telling fields, with blanks between";
 }

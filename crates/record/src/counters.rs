@@ -7,12 +7,12 @@ use crate::schema::record;
 record! {
     /// Fields of a [`CountersRow`].
     COUNTERS, COUNTERS_SCHEMA for CountersRow as it:
-    time: Nanos, Time "TIME" 1 = it.time, "when, on the clock of the capture";
+    time: Nanos, Time "TIME" 1 = it.time, "when, on the capture clock";
     worker: u64, Unsigned "WORKER" 1 = it.worker, "whose numbers these are, from 1: those of all workers are to be added";
     workers: u64, Unsigned = it.workers, "how many there are";
     uptime: Nanos, Duration Seconds "UPTIME" 2 = it.uptime, "since the first packet";
     interval: Nanos, Duration Seconds = it.interval, "since the last of these records";
-    packets: u64, Unsigned Packets "PACKETS" 1 = it.packets, "packets that came so far";
+    packets: u64, Unsigned Packets "PACKETS" 1 = it.packets, "packets received so far";
     bytes: u64, Unsigned Bytes "BYTES" 1 = it.bytes, "bytes of those that were not refused";
     new_packets: u64, Unsigned Packets "NEW" 2 = it.new_packets, "packets since the last of these records";
     new_bytes: u64, Unsigned Bytes = it.new_bytes, "bytes since then";
@@ -28,16 +28,16 @@ record! {
     connections: u64, Unsigned = it.connections, "connections and UDP flows with payload so far";
     stream_bytes: u64, Unsigned Bytes = it.stream_bytes, "bytes put in order so far";
     out_of_order: u64, Unsigned = it.out_of_order, "segments that waited for others";
-    repeated_bytes: u64, Unsigned Bytes = it.repeated_bytes, "bytes that came again";
-    conflicting_bytes: u64, Unsigned Bytes = it.conflicting_bytes, "of these, bytes that differed from what waited";
-    gaps: u64, Unsigned "GAPS" 3 = it.gaps, "holes in streams that were given up";
+    repeated_bytes: u64, Unsigned Bytes = it.repeated_bytes, "retransmitted bytes";
+    conflicting_bytes: u64, Unsigned Bytes = it.conflicting_bytes, "of these, bytes that differed from waiting data";
+    gaps: u64, Unsigned "GAPS" 3 = it.gaps, "abandoned gaps in streams";
     gap_bytes: u64, Unsigned Bytes = it.gap_bytes, "bytes in them";
     fragments: u64, Unsigned = it.fragments, "IP fragments so far";
-    datagrams: u64, Unsigned = it.datagrams, "datagrams put together of them";
+    datagrams: u64, Unsigned = it.datagrams, "datagrams reassembled from them";
     flow_memory: u64, Unsigned Bytes = it.flow_memory, "memory of the flow table now";
     segment_memory: u64, Unsigned Bytes "MEMORY" 2 = it.segment_memory, "memory in which segments wait now";
     fragment_memory: u64, Unsigned Bytes = it.fragment_memory, "the most memory in which fragments waited";
-    conversation_memory: u64, Unsigned Bytes = it.conversation_memory, "memory now of what conversations keep until it is complete";
+    conversation_memory: u64, Unsigned Bytes = it.conversation_memory, "current memory of incomplete conversations";
     given_up: u64, Unsigned = it.given_up, "requests and conversations given up so far for want of memory";
     records: u64, Unsigned "RECORDS" 2 = it.records, "records of transactions, flows and anomalies so far";
     anomalies: u64, Unsigned "ANOMALIES" 2 = it.anomalies, "anomalies so far, those without a record of their own counted";

@@ -14,7 +14,7 @@ record! {
         };
         let last = reply.unwrap_or(first);
     }:
-    time Time "TIME" 1 = it.time(), "when the request was captured, or where there is none the reply";
+    time Time "TIME" 1 = it.time(), "time of the request, or of the reply if there is no request";
     src_ip Address "CLIENT" 3 = it.parties.client_ip(), "address of the client, 0.0.0.0 before it has one";
     src_port Unsigned = it.parties.client.1, "port of the client";
     dst_ip Address "SERVER" 2 = it.parties.server_ip(), "address of the server, or of all";
@@ -29,7 +29,7 @@ record! {
     assigned_addr (assigned: Option<[u8; 4]>) Address "ADDRESS" 1 = reply.and_then(|it| address(it.assigned)), "address that the client gets";
     server_addr (server: Option<[u8; 4]>) Address = address(last.server), "address of the server, as it says";
     next_server: Option<[u8; 4]>, Address = reply.and_then(|it| address(it.next_server)), "server of the client's next step, as it boots";
-    relay_addr (relay: Option<[u8; 4]>) Address = address(first.relay), "relay through which it goes";
+    relay_addr (relay: Option<[u8; 4]>) Address = address(first.relay), "relay";
     host_name: String, Text "NAME" 2 = filled(&first.host_name), "name of the client's host, as it was sent";
     client_fqdn (fqdn: String) Text = filled(&first.fqdn), "full name of the client";
     domain: String, Text = reply.and_then(|it| filled(&it.domain)), "domain that the server tells";
@@ -40,15 +40,16 @@ record! {
     routers: Vec<String>, Texts = listed(&last.routers), "addresses of its routers";
     dns_servers: Vec<String>, Texts = listed(&last.dns_servers), "addresses of its name servers";
     client_id: String, Text = filled(&first.client_id), "identifier that the client chose, its bytes in hexadecimal";
-    vendor_class (vendor: String) Text = filled(&first.vendor), "what the client's system is";
+    vendor_class (vendor: String) Text = filled(&first.vendor), "the client's system";
     message (text: String) Text = filled(&last.text), "words of the server, or the client";
     parameters: Vec<u8>, List = listed(&first.parameters), "options that the client wants";
     request_bytes Unsigned Bytes = request.map(|it| it.bytes), "bytes of the request";
     reply_bytes Unsigned Bytes = reply.map(|it| it.bytes), "bytes of the reply";
-    latency Duration Seconds "LATENCY" 2 = it.latency(), "from the request, where it came again from the first, to the reply";
+    latency Duration Seconds "LATENCY" 2 = it.latency(), "from the (first) request to the reply";
     state Text "STATE" 3 = Symbol(it.state()), "matched, no_reply or no_request";
-    repeats Unsigned = it.repeats, "how often the request came again before the reply";
-    limit Text = it.limit, "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; or null";
+    repeats Unsigned = it.repeats, "repetitions of the request before the reply";
+    limit Text = it.limit, "requests: too many waiting for replies (256); memory: none left for waiting requests, so \
+    this one has no reply; or null";
 
     /// A message of DHCP. Its buffers can be used again ([`crate::Held::clear`]).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -17,7 +17,7 @@ record! {
         // What the reply says comes before what is asked for.
         let last = reply.unwrap_or(first);
     }:
-    time Time "TIME" 1 = it.time(), "when the request was captured, or where there is none the reply";
+    time Time "TIME" 1 = it.time(), "time of the request, or of the reply if there is no request";
     src_ip Address "CLIENT" 2 = it.parties.client_ip(), "address of the client, or of the relay";
     src_port Unsigned = it.parties.client.1, "port of the client";
     dst_ip Address "SERVER" 2 = it.parties.server_ip(), "address of the server, or of all";
@@ -31,8 +31,9 @@ record! {
     reply Text "REPLY" 1 = reply.map(|it| it.kind), "advertise, reply, reconfigure";
     requested Texts = request.map(|it| &it.leases), "addresses and prefixes that the client names";
     assigned Texts "ADDRESSES" 1 = reply.map(|it| &it.leases), "addresses and prefixes that the client gets";
-    lease_time (lifetime: Option<u32>) Unsigned Seconds = reply.and_then(|it| it.lifetime), "how long the first of them is valid";
-    status: Option<u16>, Unsigned = last.status, "status that is no success, else 0; null where there is none";
+    lease_time (lifetime: Option<u32>) Unsigned Seconds = reply.and_then(|it| it.lifetime), "lifetime of the first of \
+    them";
+    status: Option<u16>, Unsigned = last.status, "first status other than success, or 0; null if there is none";
     message (text: String) Text = filled(&last.text), "words on the status";
     relay_addr Address = first.relay.map(|it| (Address(it[0]), 6)), "address of the client's link at the relay nearest to it";
     peer_addr Address = first.relay.map(|it| (Address(it[1]), 6)), "address of the client at that relay";
@@ -42,10 +43,11 @@ record! {
     parameters: Vec<u16>, List = listed(&first.parameters), "options that the client wants";
     request_bytes Unsigned Bytes = request.map(|it| it.bytes), "bytes of the request";
     reply_bytes Unsigned Bytes = reply.map(|it| it.bytes), "bytes of the reply";
-    latency Duration Seconds "LATENCY" 2 = it.latency(), "from the request, where it came again from the first, to the reply";
+    latency Duration Seconds "LATENCY" 2 = it.latency(), "from the (first) request to the reply";
     state Text "STATE" 3 = Symbol(it.state()), "matched, no_reply or no_request";
-    repeats Unsigned = it.repeats, "how often the request came again before the reply";
-    limit Text = it.limit.or(both().find_map(|it| it.limit)), "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; list: more leases, domains or servers than are written down (32), or options wanted (256); text: an identifier of more than 130 bytes; or null";
+    repeats Unsigned = it.repeats, "repetitions of the request before the reply";
+    limit Text = it.limit.or(both().find_map(|it| it.limit)), "requests: too many waiting for replies (256); memory: \
+    none left for waiting requests, so this one has no reply; list: more leases, domains or servers (32) or requested options (256) than are recorded; text: an identifier of more than 130 bytes; or null";
 
     /// A message. Its buffers can be used again ([`crate::Held::clear`]).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]

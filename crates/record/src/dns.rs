@@ -15,7 +15,7 @@ record! {
         let edns = request.and_then(|it| it.edns);
         let counts = reply.map(|it| it.counts);
     }:
-    time Time "TIME" 1 = it.time(), "when the query was captured, or where there is none the reply";
+    time Time "TIME" 1 = it.time(), "time of the query, or of the reply if there is no query";
     src_ip Address "CLIENT" 1 = it.parties.client_ip(), "address of the client";
     src_port Unsigned "PORT" 5 = it.parties.client.1, "port of the client";
     dst_ip Address "SERVER" 1 = it.parties.server_ip(), "address of the server, or the group";
@@ -24,7 +24,7 @@ record! {
     service: &'static str, Text = Symbol(first.service), "dns, mdns, llmnr, nbns, or doh: DNS within HTTP/2";
     trans_id (id: u16) Unsigned "ID" 5 = first.id, "number of the query";
     opcode: String, Text = Symbol(&first.opcode), "query, notify, update, ...";
-    query: String, Text "QUERY" 1 = filled(&first.query), "name that is asked for, or where no question is repeated that of the first answer";
+    query: String, Text "QUERY" 1 = filled(&first.query), "name queried, or without a question that of the first answer";
     qclass: String, Text = filled(&first.qclass), "class of the question";
     qtype: String, Text "TYPE" 1 = filled(&first.qtype), "type of the question";
     rcode: String, Text "RCODE" 1 = reply.and_then(|it| filled(&it.rcode)), "response code, that of EDNS included";
@@ -39,7 +39,7 @@ record! {
     dnssec_ok Text = edns.map(|it| it.0), "yes: the client wants signatures; null without EDNS";
     edns_bytes Unsigned Bytes = edns.map(|it| it.1), "largest datagram that the client takes, by EDNS";
     client_subnet: String, Text = both().find_map(|it| filled(&it.client_subnet)), "network on whose behalf is asked, by EDNS";
-    answers: TextList, Texts "ANSWERS" 2 = reply.map(|it| &it.answers), "what the answers say, in order";
+    answers: TextList, Texts "ANSWERS" 2 = reply.map(|it| &it.answers), "the answers, in order";
     answer_types: TextList, Texts = reply.map(|it| &it.answer_types), "their types";
     ttls: Vec<u32>, List Seconds = reply.and_then(|it| listed(&it.ttls)), "their times to live";
     answer_names: TextList, Texts = reply.map(|it| &it.answer_names), "the names that they are of";
@@ -49,16 +49,18 @@ record! {
     reply_flags Unsigned = reply.map(|it| it.flags), "the same of the reply";
     request_place Unsigned = request.map(|it| it.place), "position of the query among the messages of its flow, from 1";
     reply_place Unsigned = reply.map(|it| it.place), "the same of the reply";
-    questions Unsigned = first.counts[0], "questions announced by the query, or by the reply where there is none";
+    questions Unsigned = first.counts[0], "number of questions in the header of the query, or of the reply if there \
+    is no query";
     answer_count Unsigned = counts.map(|it| it[1]), "answers announced by the reply";
     authority_count Unsigned = counts.map(|it| it[2]), "records of authorities announced by the reply";
     additional_count Unsigned = counts.map(|it| it[3]), "additional records announced by the reply";
     request_bytes Unsigned Bytes = request.map(|it| it.bytes), "bytes of the query";
     reply_bytes Unsigned Bytes = reply.map(|it| it.bytes), "bytes of the reply, or of all messages of a zone transfer";
-    latency Duration Seconds "LATENCY" 1 = it.latency(), "from the query, where it came again from the first, to the reply";
+    latency Duration Seconds "LATENCY" 1 = it.latency(), "from the (first) query to the reply";
     state Text "STATE" 3 = Symbol(it.state()), "matched, no_reply or no_request";
-    repeats Unsigned = it.repeats, "how often the query came again before the reply";
-    limit Text = it.limit.or(both().find_map(|it| it.limit)), "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; answers: more than are written down (1,024, or 32 KiB of text); or null";
+    repeats Unsigned = it.repeats, "repetitions of the query before the reply";
+    limit Text = it.limit.or(both().find_map(|it| it.limit)), "requests: too many waiting for replies (256); memory: \
+    none left for waiting requests, so this one has no reply; answers: more than are recorded (1,024, or 32 KiB of text); or null";
     odd: &'static str, Text "ODD" 4 = both().find_map(|it| filled(it.odd)), "why a message could not be read to its end, or null";
 
     /// What a message says. Its buffers can be used again ([`crate::Held::clear`]).

@@ -9,7 +9,7 @@ use crate::value::Symbol;
 record! {
     /// Fields in front of those of a record of what was said in a flow.
     SAID, SAID_SCHEMA for Said as it, own_schema:
-    event_type Text "EVENT" 1 = Symbol(it.kind), "what kind of record it is: http, dns, flow ...";
+    event_type Text "EVENT" 1 = Symbol(it.kind), "type of the record: http, dns, flow ...";
     flow_id Hex = it.flow_id, "the same in every record about the flow";
     vlan List = it.vlans.ids(), "VLAN ids of the flow, outermost first, where it has any" if it.vlans.count > 0;
 }
@@ -18,9 +18,10 @@ record! {
     /// Fields in front of or behind those of a flow: what was spoken in it.
     SPOKEN, SPOKEN_SCHEMA for Spoken<'_> as it:
     app_proto Text "PROTOCOL" 3 = it.protocol, "protocol that was spoken in the flow, or null";
-    app_proto_by Text "BY" 4 = it.protocol_by, "what told: content, learned (another flow said so), port";
+    app_proto_by Text "BY" 4 = it.protocol_by, "evidence: content, learned (announced in another flow), port";
     app Text "APPLICATION" 3 = it.application, "application, by the name of the server, or null";
-    app_by Text "BY" 5 = it.application_by, "what told: name (of the server, as the client said it), dns (a name that led to its address)";
+    app_by Text "BY" 5 = it.application_by, "evidence: name (of the server, sent by the client), dns (a name that \
+    resolved to its address)";
 }
 
 record! {
@@ -28,9 +29,11 @@ record! {
     CARRIED, CARRIED_SCHEMA for (Carried, Option<&'static str>) as it {
         let (it, after) = it;
     }:
-    src_stream_bytes Unsigned Bytes = it.stream_bytes[0], "bytes that the initiator sent, of TCP by sequence numbers: sent again they count once, not captured they count, too";
+    src_stream_bytes Unsigned Bytes = it.stream_bytes[0], "bytes sent by the initiator; for TCP by sequence numbers: \
+    retransmitted bytes count once, missing bytes count";
     dst_stream_bytes Unsigned Bytes = it.stream_bytes[1], "the same of the responder";
-    missing_bytes Unsigned Bytes = it.missing_bytes, "bytes of both streams that were not captured, of those of which anything was";
+    missing_bytes Unsigned Bytes = it.missing_bytes, "missing bytes of both streams, as far as anything of them was \
+    captured";
     until_end Text = it.until_end.then_some(true), "yes: it was kept until the input ended";
     app_proto_after Text = *after, "protocol that it went over to (STARTTLS, CONNECT, HTTP/2), or null";
 }

@@ -20,20 +20,23 @@ record! {
     password: Option<String>, Text = &it.password, "password of a guest (anonymous, ftp, ftpuser, guest); of others <hidden>";
     command: Option<String>, Text "COMMAND" 1 = &it.command, "the command; null: a reply without one";
     arg (argument: Option<String>) Text "ARGUMENT" 1 = &it.argument, "its argument; of PASS, ACCT and ADAT nothing";
-    directory: Option<String>, Text = &it.directory, "directory that the client is in, as far as its commands told: . at the beginning";
+    directory: Option<String>, Text = &it.directory, "directory of the client, as far as known from its commands; . \
+    at the beginning";
     file_size: Option<u64>, Unsigned Bytes = it.file_size, "of RETR: size of the file, as the server's first reply says";
     reply_code (code: Option<u16>) Unsigned "REPLY" 1 = it.code, "code of the last reply to it";
-    reply_msg (reply: Option<String>) Text "SAYS" 3 = &it.reply, "what the reply says, its last line";
-    reply_lines (lines: Vec<String>) Texts = listed(&it.lines), "all lines of the replies to it, each with its code: where each message is told";
+    reply_msg (reply: Option<String>) Text "SAYS" 3 = &it.reply, "text of the reply's last line";
+    reply_lines (lines: Vec<String>) Texts = listed(&it.lines), "all lines of its replies, each with its code (with \
+    each_message)";
     passive (is_passive: Option<bool>) Text = it.is_passive, "of a command that agrees on a data connection: yes if the client opens it";
-    data_ip Address = it.data.map(|it| it.0), "where the data connection goes";
+    data_ip Address = it.data.map(|it| it.0), "endpoint of the data connection";
     data_port Unsigned = it.data.map(|it| it.1), "port there";
     latency Duration Seconds "LATENCY" 4 = since(it.first_reply), "from the command to the first reply";
     duration Duration Seconds = since(it.last_reply), "from the command to the last reply";
     state Text "STATE" 3 = Symbol(state(is_asked, it.code.is_some())), "matched, no_reply or no_request";
-    tls (is_tls: bool) Text = it.is_tls, "yes: the connection goes over to encryption with this command";
+    tls (is_tls: bool) Text = it.is_tls, "yes: the connection becomes encrypted with this command";
     whole Text = !it.is_damaged, "no: bytes were missing before";
-    limit: Option<&'static str>, Text = it.limit, "commands: more waited for their replies than are kept (64), memory: there was none left, so that this has no partner; text: more than 4 KiB of it, or 1 KiB of a line of `reply_lines`, of which the rest is left out; lines: more of them than are told (32); or null";
+    limit: Option<&'static str>, Text = it.limit, "commands: too many waiting for replies (64); memory: none left, so \
+    this one has no partner; text: more than 4 KiB, or 1 KiB in a line of `reply_lines`, truncated; lines: more than are recorded (32); or null";
 
     /// A command and its reply, or one of them alone.
     #[derive(Clone, Debug, Default)]
@@ -59,12 +62,12 @@ record! {
         let parties = it.origin.parties;
     }:
     time Time "TIME" 1 = it.origin.time, "first byte";
-    src_ip Address "SOURCE" 1 = parties.client_ip(), "who opened the connection";
+    src_ip Address "SOURCE" 1 = parties.client_ip(), "initiator of the connection";
     src_port Unsigned "PORT" 3 = parties.client.1, "its port";
     dst_ip Address "DESTINATION" 1 = parties.server_ip(), "to whom";
     dst_port Unsigned "PORT" 2 = parties.server.1, "port there";
     proto Text = Symbol("tcp"), "tcp";
-    src_bytes Unsigned Bytes "SENT" 1 = it.bytes[0], "bytes from who opened it";
+    src_bytes Unsigned Bytes "SENT" 1 = it.bytes[0], "bytes from its initiator";
     dst_bytes Unsigned Bytes "RECEIVED" 1 = it.bytes[1], "bytes to it";
     missing_bytes: u64, Unsigned Bytes = it.missing_bytes, "bytes that were not captured";
     duration Duration Seconds "DURATION" 2 = it.origin.until(it.end), "from the first byte to the last";

@@ -29,15 +29,15 @@ record! {
     uri: Piece, Text "URI" 1 = it.lossy(it.uri), "target of a request, as it was sent";
     version: &'static str, Text = it.has_head.then_some(Symbol(it.version)), "0.9, 1.0, 1.1 or other";
     status: u16, Unsigned "STATUS" 1 = it.status(), "status of a response";
-    reason: Piece, Text = it.lossy(it.reason), "the words behind the status";
+    reason: Piece, Text = it.lossy(it.reason), "reason phrase";
     user_agent: Piece, Text = it.lossy(it.user_agent), "header field User-Agent";
     referrer: Piece, Text = it.lossy(it.referrer), "header field Referer";
     content_type: Piece, Text "TYPE" 3 = it.lossy(it.content_type), "header field Content-Type";
     content_encoding: Piece, Text = it.lossy(it.content_encoding), "header field Content-Encoding";
     body_bytes: u64, Unsigned Bytes "BODY" 2 = it.body_bytes, "bytes of the body, without transfer coding, missing ones counted";
     missing_bytes: u64, Unsigned Bytes = it.missing_bytes, "bytes of the body that were not captured";
-    whole (is_whole: bool) Text = it.is_whole, "yes: it came to its end; no: it was cut off or given up";
-    odd: Piece, Text "ODD" 4 = it.lossy(it.odd), "what two programs could read differently, or null";
+    whole (is_whole: bool) Text = it.is_whole, "yes: it is complete; no: it was cut off or abandoned";
+    odd: Piece, Text "ODD" 4 = it.lossy(it.odd), "ambiguity that two implementations could parse differently, or null";
 
     /// A message, kept. Its buffer can be used again ([`crate::Held::clear`]).
     #[derive(Clone, Debug, Default)]
@@ -100,27 +100,35 @@ record! {
     status Unsigned "STATUS" 1 = response.and_then(HttpMessage::status), "status of the response";
     request_body_bytes Unsigned Bytes = request.map_or(0, |it| it.body_bytes), "bytes of the request's body";
     response_body_bytes Unsigned Bytes "BODY" 2 = response.map_or(0, |it| it.body_bytes), "bytes of the response's body";
-    response_decoded_bytes Unsigned Bytes = response.and_then(|it| it.decoded_bytes), "the same behind the content coding, where that was taken away";
+    response_decoded_bytes Unsigned Bytes = response.and_then(|it| it.decoded_bytes), "the same after decoding, if \
+    decoded";
     user_agent Text = text(request, |it| it.user_agent), "header field User-Agent";
     referrer Text = text(request, |it| it.referrer), "header field Referer";
     origin Text = text(request, |it| it.origin), "header field Origin";
     content_type Text "TYPE" 3 = text(response, |it| it.content_type), "header field Content-Type of the response";
-    request_mime_type Text = request.and_then(|it| it.mime_type).map(Symbol), "type that the request's body begins as";
-    response_mime_type Text = response.and_then(|it| it.mime_type).map(Symbol), "type that the response's body begins as";
-    request_files List = &files(request).ids, "numbers of the files that the request's body is or holds, where files are looked at (file_id of their records, in decimal digits)";
+    request_mime_type Text = request.and_then(|it| it.mime_type).map(Symbol), "type of the request's body by its \
+    first bytes";
+    response_mime_type Text = response.and_then(|it| it.mime_type).map(Symbol), "type of the response's body by its \
+    first bytes";
+    request_files List = &files(request).ids, "numbers of the files in the request's body, if files are tracked \
+    (file_id of their records, in decimal)";
     request_file_names Texts = listed(&files(request).names), "names that the sender gave them";
-    request_part_types Texts = listed(&files(request).types), "types that the parts of it begin as, if it has several";
+    request_part_types Texts = listed(&files(request).types), "types of its parts by their first bytes, if it has \
+    several";
     response_files List = &files(response).ids, "numbers of the files that the response's body is or holds";
     response_file_names Texts = listed(&files(response).names), "names that the sender gave them";
-    response_part_types Texts = listed(&files(response).types), "types that the parts of it begin as, if it has several";
+    response_part_types Texts = listed(&files(response).types), "types of its parts by their first bytes, if it has \
+    several";
     content_encoding Text = text(response, |it| it.content_encoding), "header field Content-Encoding of the response";
     location Text = text(response, |it| it.location), "header field Location of the response";
     stream Unsigned = first.stream, "of HTTP/2, number of the stream";
-    request_fields Texts = request.map(|it| &it.fields), "of HTTP/2, where each message is told: fields of the request's head, name and value with a colon and a blank between";
+    request_fields Texts = request.map(|it| &it.fields), "HTTP/2 (with each_message): header fields of the request, \
+    as name: value";
     response_fields Texts = response.map(|it| &it.fields), "those of the response's head";
-    version Text = first.has_head.then_some(Symbol(first.version)), "version of the request, or of the response where there is no request";
+    version Text = first.has_head.then_some(Symbol(first.version)), "version of the request, or of the response if \
+    there is no request";
     response_version Text = response.filter(|it| it.has_head).map(|it| Symbol(it.version)), "version of the response";
-    reason Text = text(response, |it| it.reason), "the words behind the status";
+    reason Text = text(response, |it| it.reason), "reason phrase";
     latency Duration Seconds "LATENCY" 2 = span(request.map(|it| it.end), response.map(|it| it.begin)), "from the request's last byte to the response's first";
     request_duration Duration Seconds = span(request.map(|it| it.begin), request.map(|it| it.end)), "from the request's first byte to its last";
     response_duration Duration Seconds = span(response.map(|it| it.begin), response.map(|it| it.end)), "from the response's first byte to its last";
@@ -128,12 +136,16 @@ record! {
     handshake_rtt Duration Seconds = span(syn, established), "from the SYN to the end of the handshake";
     partial Text = first.is_partial, "yes: the connection was captured from its middle";
     state Text "STATE" 3 = Symbol(state(request.is_some(), response.is_some())), "matched, no_reply or no_request";
-    whole Text = both().all(|it| it.is_whole), "yes: both messages came to their ends; no: one was cut off or given up, or what was lost beside them leaves open whether they belong together";
-    close Text = response.and_then(|it| it.close).map(Symbol), "how the connection ended, where the response ended with it: fin, rst, timeout";
+    whole Text = both().all(|it| it.is_whole), "yes: both messages are complete; no: one was cut off or abandoned, or \
+    missing data leaves their pairing uncertain";
+    close Text = response.and_then(|it| it.close).map(Symbol), "end of the connection, if it ended the response: fin, \
+    rst, timeout";
     missing_bytes Unsigned Bytes = both().map(|it| it.missing_bytes).sum::<u64>(), "bytes of the bodies that were not captured";
-    retransmitted_bytes Unsigned Bytes = first.retransmitted.map(|_| both().filter_map(|it| it.retransmitted).sum::<u64>()), "bytes sent again in the connection up to the ends of both messages; null where that is not counted";
-    odd Text "ODD" 4 = both().find_map(|it| it.lossy(it.odd)), "what two programs could read differently, or null";
-    limit Text = both().find_map(|it| it.limit).map(Symbol), "requests: more messages waited for their partners than are kept (256), memory: there was none left, so that this one has none; head: it is longer than what is read of one (384 KiB), and nothing behind that is; tunnels: what follows is within too many others (4), and is not read; of HTTP/2 streams (more than 128 at once, the oldest of which is over), text (more than 16 KiB of fields, or 64 KiB of them coded); files: more parts than are listed (100); or null";
+    retransmitted_bytes Unsigned Bytes = first.retransmitted.map(|_| both().filter_map(|it| it.retransmitted).sum::<u64>()), "bytes retransmitted in the connection up to the end of both messages; null if not counted";
+    odd Text "ODD" 4 = both().find_map(|it| it.lossy(it.odd)), "ambiguity that two implementations could parse \
+    differently, or null";
+    limit Text = both().find_map(|it| it.limit).map(Symbol), "requests: too many messages waiting for partners (256); \
+    memory: none left, so this one has no partner; head: longer than is parsed (384 KiB), later data is not parsed; tunnels: too many nested tunnels (4), later data is not parsed; of HTTP/2 streams (more than 128 at once, the oldest of which is over), text (more than 16 KiB of fields, or 64 KiB of them coded); files: more parts than are listed (100); or null";
 }
 
 /// A piece of a message's text; absent by default.

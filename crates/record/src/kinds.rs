@@ -91,8 +91,8 @@ record! {
     value Text "TYPE" 1 = Symbol(field.kind.name()), "type of its values";
     unit Text "UNIT" 2 = Symbol(field.unit.name()), "unit of numbers";
     meaning Text "MEANING" 1 = field.help, "what it says";
-    zeek Text "ZEEK" 3 = it.zeek, "name in Zeek's log of such records, where it has one";
-    eve Text "EVE" 4 = it.eve, "name in Suricata's EVE log, where it has one";
+    zeek Text "ZEEK" 3 = it.zeek, "name in Zeek's log of such records, if it has one";
+    eve Text "EVE" 4 = it.eve, "name in Suricata's EVE log, if it has one";
 }
 
 /// A field, as a record.

@@ -36,7 +36,7 @@ record! {
     dst_mac Text = link.and_then(|it| it.destination).map(|mac| mac.to_string()), "Ethernet address of the receiver";
     way Text = link.and_then(|it| it.way).map(|way| Symbol(way.name())), "for cooked packets: in, broadcast, multicast, other (between other hosts) or out";
     interface_index Unsigned = link.and_then(|it| it.interface_index), "for cooked packets, version 2: number of the interface";
-    ether_type Text = link.map(|it| it.ether_type_name()), "what the frame carries: ipv4, ipv6, arp, ... or its number";
+    ether_type Text = link.map(|it| it.ether_type_name()), "payload of the frame: ipv4, ipv6, arp, ... or its number";
     arp Text = link.and_then(|it| it.arp()), "ARP request or reply, as in tcpdump";
     vlan List "VLAN" 8 = &decoded.vlan[..vlans], "VLAN ids, outermost first";
     mpls List = &it.mpls().map(|entry| entry.label).collect::<Vec<u32>>(), "MPLS labels, outermost first";

@@ -25,15 +25,16 @@ record! {
     ja3 Text = filled(&tls.ja3), "fingerprint of the client's hello: JA3";
     ja3s Text = filled(&tls.ja3s), "fingerprint of the server's hello: JA3S";
     ja4 Text "JA4" 4 = filled(&tls.ja4), "fingerprint of the client's hello: JA4";
-    ja3_text Text = filled(&tls.ja3_text), "what JA3 is a digest of";
-    ja3s_text Text = filled(&tls.ja3s_text), "what JA3S is a digest of";
+    ja3_text Text = filled(&tls.ja3_text), "text that JA3 is the digest of";
+    ja3s_text Text = filled(&tls.ja3s_text), "text that JA3S is the digest of";
     client_extensions List = listed(&tls.extensions[0]), "extensions of the client's hello, by number, in order";
     server_extensions List = listed(&tls.extensions[1]), "those of the server's";
     retried (is_retried: bool) Text = it.is_retried, "yes: the server sent a Retry packet";
     negotiated (is_negotiated: bool) Text = it.is_negotiated, "yes: the server asked for another version";
     state Text "STATE" 3 = Symbol(state(tls.has_client, tls.has_server)), "matched, no_reply or no_request: which hellos were seen";
     whole Text = !tls.is_damaged, "no: something was missing or could not be read";
-    limit Text = tls.limit, "the first bound that left something out, as of TLS; pieces: too much came before what comes before it; or null";
+    limit Text = tls.limit, "the first limit that was exceeded, as for TLS; pieces: too much data waiting for earlier \
+    bytes; or null";
 
     /// A QUIC connection, as far as it can be read.
     #[derive(Clone, Debug, Default)]

@@ -52,8 +52,8 @@ pub struct RmonHostRow<'a> {
 record! {
     /// Fields of an [`RmonPairRow`].
     RMON_PAIR, RMON_PAIR_SCHEMA for RmonPairRow<'_> as it:
-    source Address "SOURCE" 1 = (it.source, it.version), "network address that packets come from";
-    destination Address "DESTINATION" 1 = (it.destination, it.version), "network address that they go to";
+    source Address "SOURCE" 1 = (it.source, it.version), "source network address";
+    destination Address "DESTINATION" 1 = (it.destination, it.version), "destination network address";
     protocol Text "PROTOCOL" 2 = it.protocol, "network layer, or protocol above it: names of its layers, from the link layer on";
     interface Unsigned "IF" 3 = it.interface, "ifIndex of the interface; 1 for files";
     packets Unsigned Packets "PACKETS" 1 = it.packets, "packets";

@@ -18,14 +18,16 @@ record! {
     kex_alg (exchange: String) Text "EXCHANGE" 3 = filled(&it.exchange), "exchange of keys that was agreed on";
     host_key_alg (host_key: String) Text = filled(&it.host_key), "kind of the host's key that was agreed on";
     host_key_fingerprint (fingerprint: String) Text = filled(&it.fingerprint), "SHA-256 of the host's key, in base64";
-    hassh: String, Text "HASSH" 4 = filled(&it.hassh), "fingerprint of what the client offers: HASSH";
-    hassh_server: String, Text = filled(&it.hassh_server), "fingerprint of what the server offers";
+    hassh: String, Text "HASSH" 4 = filled(&it.hassh), "fingerprint of the client's offer: HASSH";
+    hassh_server: String, Text = filled(&it.hassh_server), "fingerprint of the server's offer";
     established (is_established: bool) Text = it.is_established, "yes: both sides went over to encryption";
-    auth_success: Option<bool>, Text = it.auth_success, "whether the client was let in, by the sizes of encrypted packets; null where that does not tell";
+    auth_success: Option<bool>, Text = it.auth_success, "whether authentication succeeded, by the sizes of encrypted \
+    packets; null if unknown";
     auth_attempts: u32, Unsigned = it.auth_attempts, "attempts to be let in, likewise";
-    state Text "STATE" 3 = Symbol(state(it.client.is_some(), it.server.is_some())), "matched, no_reply or no_request: who identified itself";
+    state Text "STATE" 3 = Symbol(state(it.client.is_some(), it.server.is_some())), "which sides identified \
+    themselves: matched, no_reply or no_request";
     whole Text = !it.is_damaged, "no: something was missing or could not be read";
-    close: Option<&'static str>, Text = it.close, "how the connection ended, where it ended before that: fin, rst, timeout";
+    close: Option<&'static str>, Text = it.close, "end of the connection, if it ended before that: fin, rst, timeout";
     limit: Option<&'static str>, Text = it.limit, "the first bound that left something out: lines (more than 2 KiB before the identification), message (more than 35,000 bytes); or null";
 
     /// An SSH connection, up to its encryption.

@@ -19,12 +19,12 @@ record! {
     next_protocol: Option<String>, Text "PROTOCOL" 2 = &it.next_protocol, "protocol within that the server chose (ALPN)";
     client_protocols: Vec<String>, Texts = listed(&it.client_protocols), "protocols within that the client offered";
     client_version: String, Text = filled(&it.client_version), "highest version the client offered";
-    resumed: Option<bool>, Text = it.resumed, "yes: keys of an earlier connection were used again; null without the server's hello";
-    established: Option<bool>, Text = it.established, "yes: both sides went over to encryption";
+    resumed: Option<bool>, Text = it.resumed, "yes: a session was resumed; null without the server's hello";
+    established: Option<bool>, Text = it.established, "yes: both sides switched to encryption";
     history: String, Text = &it.history, "messages in order, a letter each as in Zeek's ssl_history, capitals the client's";
-    last_alert: String, Text "ALERT" 3 = filled(&it.last_alert), "last alert that was not encrypted";
-    subject Text "SUBJECT" 4 = certificate.map(|it| &it.subject), "whom the server's certificate is of";
-    issuer Text = certificate.map(|it| &it.issuer), "who says so";
+    last_alert: String, Text "ALERT" 3 = filled(&it.last_alert), "last unencrypted alert";
+    subject Text "SUBJECT" 4 = certificate.map(|it| &it.subject), "subject of the server's certificate";
+    issuer Text = certificate.map(|it| &it.issuer), "issuer of the server's certificate";
     serial Text = certificate.map(|it| &it.serial), "serial number of the server's certificate, hexadecimal";
     not_before Time = validity.map(|it| Date(it[0])), "from when the server's certificate is valid";
     not_after Time = validity.map(|it| Date(it[1])), "until when it is";
@@ -37,11 +37,12 @@ record! {
     ja3: String, Text = filled(&it.ja3), "fingerprint of the client's hello: JA3";
     ja3s: String, Text = filled(&it.ja3s), "fingerprint of the server's hello: JA3S";
     ja4: String, Text "JA4" 4 = filled(&it.ja4), "fingerprint of the client's hello: JA4";
-    ja3_text: String, Text = filled(&it.ja3_text), "what JA3 is a digest of";
-    ja3s_text: String, Text = filled(&it.ja3s_text), "what JA3S is a digest of";
+    ja3_text: String, Text = filled(&it.ja3_text), "text that JA3 is the digest of";
+    ja3s_text: String, Text = filled(&it.ja3s_text), "text that JA3S is the digest of";
     state Text "STATE" 3 = Symbol(state(it.has_client, it.has_server)), "matched, no_reply or no_request: which hellos were seen";
     whole Text = !it.is_damaged, "no: something was missing or could not be read";
-    close: Option<&'static str>, Text = it.close, "how the connection ended, where it ended before both sides were encrypted: fin, rst, timeout";
+    close: Option<&'static str>, Text = it.close, "end of the connection, if it ended before both sides were \
+    encrypted: fin, rst, timeout";
     limit: Option<&'static str>, Text = it.limit, "the first bound that left something out: message (a handshake message of more than 128 KiB), chain (more than 16 certificates), protocols (32), history (64 letters), text (4 KiB), pieces, messages (DTLS); or null";
 
     /// A handshake of TLS.
@@ -81,8 +82,8 @@ record! {
     sha1: String, Text = &it.sha1, "SHA-1 of the certificate";
     version: u32, Unsigned = it.version, "version of X.509";
     serial: String, Text = &it.serial, "serial number, hexadecimal";
-    subject: String, Text "SUBJECT" 1 = &it.subject, "whom it is of";
-    issuer: String, Text "ISSUER" 3 = &it.issuer, "who says so";
+    subject: String, Text "SUBJECT" 1 = &it.subject, "subject";
+    issuer: String, Text "ISSUER" 3 = &it.issuer, "issuer";
     not_before Time = it.validity.map(|it| Date(it[0])), "from when it is valid";
     not_after Time "UNTIL" 2 = it.validity.map(|it| Date(it[1])), "until when it is valid";
     key_alg (key_algorithm: String) Text = &it.key_algorithm, "algorithm of its key";
@@ -97,7 +98,7 @@ record! {
     san_uri (uris: Vec<String>) Texts = listed(&it.uris), "URIs it is for";
     ca (is_authority: Option<bool>) Text = it.is_authority, "yes: it is an authority's; null: it does not say";
     path_length: Option<u32>, Unsigned = it.path_length, "how many authorities may stand below";
-    limit: Option<&'static str>, Text = it.limit, "text: a name has more than 16 KiB, of which the rest is left out; or null";
+    limit: Option<&'static str>, Text = it.limit, "text: a name has more than 16 KiB and is truncated; or null";
 
     /// A certificate.
     #[derive(Clone, Debug, Default)]

@@ -136,10 +136,10 @@ impl ControlFile {
 fn text_of(path: &Path) -> io::Result<String> {
     let folder = files::named();
     if folder.has(path) && !folder.is_file(path) {
-        let what = "it is no regular file, and is rewritten when managers change rows";
+        let what = "not a regular file, and is rewritten when managers change rows";
         return Err(io::Error::other(what));
     }
     let bytes = folder.read(path, MOST_BYTES)?;
     let bytes = bytes.ok_or_else(|| io::Error::other("it is longer than 16 MiB"))?;
-    String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text in UTF-8"))
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text"))
 }

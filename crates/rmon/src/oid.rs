@@ -23,7 +23,9 @@ pub struct Oid(SmallVec<[u32; 32]>);
 
 /// Text that is no object identifier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no object identifier (at most 128 numbers with dots between, as 1.3.6.1.2.1.16)")]
+#[error(
+    "{0:?} is not an object identifier (at most 128 numbers with dots between, as 1.3.6.1.2.1.16)"
+)]
 pub struct BadOid(String);
 
 impl Oid {

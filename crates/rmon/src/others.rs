@@ -171,7 +171,7 @@ impl User {
     fn check(&self) -> Result<(), (String, &'static str)> {
         const USER: &str = "user, authentication, password, and privacy and secret; or community";
         if self.community.is_some() == self.user.is_some() {
-            return Err(("it names no user, or a community, too".to_owned(), USER));
+            return Err(("it must name either a user or a community".to_owned(), USER));
         }
         if self.user.is_none() {
             return Ok(());

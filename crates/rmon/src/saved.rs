@@ -81,7 +81,7 @@ pub enum LoadError {
         table: String,
     },
     /// An index is no list of numbers.
-    #[error("row {row}: {index:?} is no index (numbers with dots between)")]
+    #[error("row {row}: {index:?} is not an index (numbers with dots between)")]
     Index {
         /// Number of the row in the file, from 1.
         row: usize,
@@ -90,7 +90,7 @@ pub enum LoadError {
     },
     /// The table has no such column that can be set.
     #[error(
-        "row {row}: {table} {index}: {column} is no column that can be set\nhint: columns are named as in the MIB module; state stands for the status"
+        "row {row}: {table} {index}: {column} is not a column that can be set\nhint: columns are named as in the MIB module; state stands for the status"
     )]
     Column {
         /// Number of the row in the file, from 1.
@@ -381,7 +381,7 @@ impl SavedRow {
                 SetError::InconsistentValue => {
                     "\nhint: an interface, row or object that it names is not there, or a column is missing"
                 }
-                SetError::NoCreation => "\nhint: the index is none of this table",
+                SetError::NoCreation => "\nhint: the index does not belong to this table",
                 _ => "",
             },
         }

@@ -108,8 +108,8 @@ impl<S: PacketSource> PacketSource for Beginnings<S> {
         let evicted = self.shard.statistics().flow.evicted;
         if evicted > 0 {
             notes.push(format!(
-                "{} given up to make room for others, so that what came later in long ones was taken for \
-                 beginnings, too; hint: raise --max-flows or --memory",
+                "{} evicted to make room, so later data of long ones was taken for beginnings too; hint: raise \
+                --max-flows or --memory",
                 count(evicted, "flow").were()
             ));
         }

@@ -137,7 +137,7 @@ impl Session {
         let request = match serde_json::from_slice::<Request>(request) {
             Ok(request) => request,
             Err(error) => {
-                let refusal = Refusal::new(format!("this is no request: {error}"));
+                let refusal = Refusal::new(format!("this is not a request: {error}"));
                 return Some(Err(refusal));
             }
         };

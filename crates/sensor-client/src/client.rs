@@ -98,7 +98,7 @@ impl ClientError {
             ClientError::Member(_, error) => return error.hint(),
             ClientError::Refused(refusal) => return refusal.hint.clone(),
             ClientError::Gone(_) | ClientError::Lost => {
-                "its log says why; flows begin anew when it is back"
+                "see its log; new flows work when it is back"
             }
             ClientError::Nobody => "flowgauge keys add makes a key; --keys names its folder",
             ClientError::Confused => "client and sensor should be of the same version",
@@ -224,7 +224,7 @@ impl Client {
             Transport::Local(local) => local.ask(&asked, files, self.patience)?,
             Transport::Remote(_) if !files.is_empty() => {
                 let refusal = Refusal::with_hint(
-                    "files of this machine cannot be handed to a sensor of another one",
+                    "local files cannot be passed to a remote sensor",
                     "have packets or results come here, and write them here",
                 );
                 return Err(ClientError::Refused(refusal));

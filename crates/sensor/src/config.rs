@@ -201,7 +201,7 @@ pub(crate) struct Checked {
 
 impl Checked {
     pub(crate) fn read(path: &Path) -> Result<Checked, ConfigError> {
-        let hint = "flowgauge sensor check --config FILE says what is wrong with one";
+        let hint = "flowgauge sensor check --config FILE checks a configuration";
         let text = read_text(path, hint)?;
         let checked = Checked::parse(&text, path)?;
         if let Some(file) = &checked.config.revoked
@@ -239,15 +239,15 @@ impl Checked {
         let mut stacks: BTreeMap<String, Vec<Stack>> = BTreeMap::new();
         for (name, stack) in &config.stacks {
             let device = config.device_of(stack).map_err(|message| {
-                let hint = "device names one of the tables devices";
+                let hint = "set device to the name of a table devices";
                 wrong("stacks", name, message, Some(hint))
             })?;
             if !is_name(name) {
-                let message = "it cannot be the name of a stack".to_owned();
+                let message = "not a valid stack name".to_owned();
                 return Err(wrong("stacks", name, message, Some(NAMES)));
             }
             let read = stack.read(path).map_err(|message| {
-                let hint = "stack has the components, or file names where they are";
+                let hint = "set stack to the components, or file to the name of their file";
                 wrong("stacks", name, message, Some(hint))
             })?;
             let made = match &read {
@@ -269,7 +269,7 @@ impl Checked {
                 None => wrong("stacks", name, found, None),
             })?;
             if made.has_source() {
-                let message = "it begins with a source of its own".to_owned();
+                let message = "it has a source of its own".to_owned();
                 let hint = "the device is the source of its stacks";
                 return Err(wrong("stacks", name, message, Some(hint)));
             }
@@ -303,7 +303,7 @@ impl Checked {
 
 /// What to do about a file of what was revoked that cannot be used.
 const REVOKED: &str =
-    "it has identifiers of credentials, one a line; an empty one: nothing was revoked";
+    "it has identifiers of credentials, one per line; empty if nothing was revoked";
 
 impl Config {
     /// The file of a policy to anonymize by, of its name or itself.
@@ -336,14 +336,14 @@ impl Config {
             return Err(fault);
         }
         if self.stacks.contains_key(rmon::NAME) {
-            let message = "there is a stack of this name, too".to_owned();
-            return Err((message, "give the stack another name"));
+            let message = "a stack already has this name".to_owned();
+            return Err((message, "rename the stack"));
         }
         let mut unknown = rmon.devices.iter();
         let is_unknown = |name: &&String| *name != "*" && !self.devices.contains_key(*name);
         if let Some(name) = unknown.find(is_unknown) {
             let message = format!("there is no device \"{name}\"");
-            return Err((message, "devices names tables devices"));
+            return Err((message, "set devices to names of tables devices"));
         }
         for (name, device) in self.devices.iter().filter(|(name, _)| rmon.has(name)) {
             let stack = rmon.stack(device.interface(name));
@@ -359,8 +359,8 @@ impl Config {
             (Some(name), ..) if self.devices.contains_key(name) => Ok(name),
             (Some(name), ..) => Err(format!("there is no device \"{name}\"")),
             (None, Some(name), None) => Ok(name),
-            (None, None, _) => Err("there is no device that it could run on".to_owned()),
-            (None, ..) => Err("there are several devices, and it does not say which".to_owned()),
+            (None, None, _) => Err("no device to run on".to_owned()),
+            (None, ..) => Err("there are several devices, and none is named".to_owned()),
         }
     }
 }
@@ -385,7 +385,7 @@ impl DeviceConfig {
         let mut sizes = sizes.iter();
         if let Some((option, bytes)) = sizes.find(|(_, bytes)| *bytes > most_memory()) {
             let message = format!("{option} = {bytes} is more than a quarter of the memory");
-            return Some((message, "some hundred megabytes are much"));
+            return Some((message, "some hundred megabytes suffice"));
         }
         let filter = format!(
             "filter {{ expression = {} }} count",
@@ -396,7 +396,7 @@ impl DeviceConfig {
         }
         if is_file && self.interface.is_some() {
             return Some((
-                "it has an interface and files".to_owned(),
+                "it has both an interface and files".to_owned(),
                 "a device is an interface or files",
             ));
         }
@@ -408,14 +408,14 @@ impl DeviceConfig {
         }
         if is_file && self.offload == Offload::Socket {
             return Some((
-                "offload is for interfaces: of files there is nothing to keep away".to_owned(),
+                "offload is for interfaces, not for files".to_owned(),
                 "leave it out",
             ));
         }
         if self.offload == Offload::Socket && self.snapshot_length < DEFAULT_SNAP_LEN {
             return Some((
-                "offload takes whole packets, and snapshot_length cuts them".to_owned(),
-                "leave one of them out",
+                "offload needs whole packets, and snapshot_length truncates them".to_owned(),
+                "omit one of them",
             ));
         }
         if self.workers == 0 || self.workers > 256 {
@@ -443,7 +443,7 @@ impl StackConfig {
         let bytes = bytes.map_err(|error| format!("{shown}: {error}"))?;
         let bytes = bytes.ok_or_else(|| format!("{shown} is longer than 4 MiB"))?;
         let text = String::from_utf8(bytes);
-        let text = text.map_err(|_| format!("{shown} is no text in UTF-8"))?;
+        let text = text.map_err(|_| format!("{shown} is not UTF-8 text"))?;
         Ok(Some((shown, text)))
     }
 }
@@ -459,7 +459,7 @@ pub fn read_text(path: &Path, hint: &str) -> Result<String, ConfigError> {
     let bytes = Folder::anywhere().read(path, MAX_BYTES);
     let bytes = bytes.map_err(|error| unread(&error))?;
     let bytes = bytes.ok_or_else(|| unread(&"is longer than 4 MiB"))?;
-    let text = String::from_utf8(bytes).map_err(|_| unread(&"is no text in UTF-8"))?;
+    let text = String::from_utf8(bytes).map_err(|_| unread(&"is not UTF-8 text"))?;
     // An editor that is writing it, or could not.
     match text.trim().is_empty() {
         true => Err(unread(&"is empty")),
@@ -635,7 +635,7 @@ mod tests {
         assert_eq!(settings.text("config"), Some("/x y"));
         for (text, expected) in [
             ("devices = [\"c\"]", "there is no device \"c\""),
-            ("agentx = \"here\"", "agentx: \"here\" is no address"),
+            ("agentx = \"here\"", "agentx: \"here\" is not an address"),
             ("priority = 0", "priority = 0 cannot be"),
             (
                 "[stacks.rmon]\ndevice = \"a\"\nstack = \"count\"",
@@ -662,7 +662,7 @@ mod tests {
             ("[stacks]\n\nx.stack = '''count cuont'''\n", "4:20"),
         ] {
             let (message, _) = error(&format!("[devices.a]\n{text}"));
-            let expected = format!("s.toml:{place}: stacks.x: there is no component cuont");
+            let expected = format!("s.toml:{place}: stacks.x: unknown component cuont");
             assert!(message.starts_with(&expected), "{message}");
         }
         let (message, _) = error("[devices.a]\n[stacks.x]\n");

@@ -116,8 +116,8 @@ fn backends(config: &DeviceConfig, is_live: bool) -> (Backends, Vec<Verdicts>) {
 fn orders(name: &str) -> Result<Arc<Orders<Order>>, Error> {
     let orders = Orders::new().map_err(|error| Error::Interface {
         name: name.to_owned(),
-        reason: format!("no descriptor is left for it: {error}"),
-        hint: "LimitNOFILE of the unit bounds them".to_owned(),
+        reason: format!("no descriptor left for it: {error}"),
+        hint: "raise LimitNOFILE in the unit".to_owned(),
     });
     orders.map(Arc::new)
 }
@@ -181,7 +181,7 @@ impl Opened {
             return Err(Error::Interface {
                 name: name.to_owned(),
                 reason: error.to_string(),
-                hint: format!("{}; offload = \"auto\" does without", error.hint()),
+                hint: format!("{}; offload = \"auto\" works without it", error.hint()),
             });
         }
         Ok(Opened {
@@ -416,7 +416,7 @@ fn answered<T>(answer: &Receiver<T>, limit: Duration) -> Result<T, String> {
 
 /// The device does not answer, or is not there any more.
 const GONE: &str = "the device has ended";
-const BUSY: &str = "the device does not answer: its stacks keep it busy, or wait for something";
+const BUSY: &str = "the device does not answer: its stacks keep it busy, or are blocked";
 
 impl Device {
     /// Whether it is an interface.

@@ -134,7 +134,8 @@ impl Granted {
             true => Ok(()),
             false => Err(Refusal::with_hint(
                 "you may not have its streams",
-                "it takes packets = \"payload\" without functions, filter, anonymize and packets_per_second in the rights of users",
+                "it needs packets = \"payload\" without functions, filter, anonymize and packets_per_second in the \
+                user's rights",
             )),
         }
     }
@@ -156,7 +157,8 @@ impl Granted {
         let facts = Facts::default();
         let policy = self.policy.of_facts(STANDING);
         policy.judge(&self.request(&facts)).map_err(|denial| {
-            let hint = "flowgauge credential show says whose it is, and until when; the sensor's configuration has the rights of users";
+            let hint = "flowgauge credential show prints its holder and expiry; the sensor's configuration has the \
+            rights of users";
             Refusal::with_hint(denial.to_string(), hint)
         })
     }
@@ -193,8 +195,8 @@ impl Granted {
                 // Of tables; who brings a credential names no files of the sensor's.
                 None if layer.id.is_none() => name.clone(),
                 None => {
-                    let error = format!("{origin} asks for a policy \"{name}\", which is not here");
-                    let hint = "the table anonymization of the sensor's configuration has those that credentials can ask for";
+                    let error = format!("{origin} requires an unknown policy \"{name}\"");
+                    let hint = "define it in the table anonymization of the sensor's configuration";
                     return Err(Refusal::with_hint(error, hint));
                 }
             };
@@ -220,8 +222,7 @@ impl Granted {
         filters.find_map(|(origin, filter)| {
             let why = filter_error(filter)?;
             let error = format!("the filter of {origin} cannot be used: {why}");
-            let hint =
-                "a filter is an expression of pcap-filter(7); have the credential issued anew";
+            let hint = "a filter is an expression of pcap-filter(7); have the credential reissued";
             Some(Refusal::with_hint(error, hint))
         })
     }
@@ -292,7 +293,7 @@ impl Granted {
             return Err(Refusal::with_hint(error, hint));
         }
         if (node.info.effects)(&node.settings) && !writes_to_user(node) {
-            return Err(refused("it reads or writes something outside of the flow"));
+            return Err(refused("it accesses something outside the flow"));
         }
         let names_file = node.settings.iter().any(|setting| {
             let text = node.settings.text(setting.option.name).unwrap_or_default();
@@ -300,7 +301,7 @@ impl Granted {
             paths.any(|_| setting.option.name != "file" || !writes_to_user(node))
         });
         if names_file {
-            return Err(refused("it names a file of the sensor's"));
+            return Err(refused("it names a file on the sensor's machine"));
         }
         if !self.admin
             && let Some(what) = too_large(node).or_else(|| slow_patterns(node))
@@ -312,7 +313,8 @@ impl Granted {
 }
 
 /// What to do about a refusal.
-pub(crate) const RIGHTS: &str = "the sensor's configuration has the rights of users; flowgauge sensor explain says what allows what";
+pub(crate) const RIGHTS: &str =
+    "the sensor's configuration has the rights of users; flowgauge sensor explain shows them";
 
 /// Seconds since 1970.
 fn now() -> u64 {
@@ -332,7 +334,7 @@ pub fn facts_of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Facts {
         let name = node.info.name;
         let expression = node.settings.text("expression").unwrap_or_default();
         let sees = match (COUNTING.contains(&name), name) {
-            (false, _) => Some("it can tell what is in packets"),
+            (false, _) => Some("it can reveal packet contents"),
             (true, "filter") => filter_fault(expression),
             (true, _) => None,
         };
@@ -396,7 +398,8 @@ fn slow_patterns(node: &Node) -> Option<String> {
     (most > MOST_POSITIONS || all > 8 * MOST_POSITIONS).then(|| {
         let all_most = 8 * MOST_POSITIONS;
         format!(
-            "with repeats as {{1,100}} written out, and those without end as 32, a pattern has at most {MOST_POSITIONS} characters, all of them {all_most}"
+            "with repeats such as {{1,100}} expanded, and unbounded ones as 32, a pattern has at most \
+            {MOST_POSITIONS} characters, all patterns {all_most}"
         )
     })
 }
@@ -455,7 +458,7 @@ fn filter_fault(expression: &str) -> Option<&'static str> {
     let is_of_word = |letter: char| letter.is_ascii_alphanumeric();
     let mut words = expression.split(|letter| !is_of_word(letter));
     if words.any(|word| SHIFT.contains(&word)) {
-        return Some("its filter looks behind headers that need not be there");
+        return Some("its filter uses offsets after optional headers");
     }
     let mut rest = expression;
     while let Some((before, after)) = rest.split_once('[') {

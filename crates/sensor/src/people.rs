@@ -220,8 +220,8 @@ impl People {
         let mut issuers = tables.issuers.iter();
         let found = issuers.find(|(_, (key, _))| credential.is_of(key));
         let Some((issuer, (key, _))) = found.map(|(name, found)| (name.clone(), found)) else {
-            let error = "no issuer that this sensor knows signed this credential".to_owned();
-            let hint = "the tables issuers of the sensor's configuration have their keys";
+            let error = "this credential is not signed by a known issuer".to_owned();
+            let hint = "known keys are in the tables issuers of the sensor's configuration";
             return Err(refused(error, hint));
         };
         let key = *key;
@@ -242,7 +242,7 @@ impl People {
         let issuer = tables.issuers.get(&brought.issuer);
         let Some((_, granted)) = issuer.filter(|(key, _)| *key == brought.key) else {
             return Granted::nothing(format!(
-                "credentials of {} are not taken any more",
+                "credentials of {} are no longer accepted",
                 brought.issuer
             ));
         };

@@ -25,7 +25,7 @@ pub struct Rights {
     pub filter: Option<String>,
     /// A policy that packets are anonymized by before every flow: a name of the table `anonymization`, else a file.
     pub anonymize: Option<String>,
-    /// Flows at once.
+    /// Maximum number of flows at once.
     pub most_flows: u32,
     /// Packets that come to a flow in a second.
     pub packets_per_second: Option<u64>,
@@ -99,7 +99,7 @@ impl Rights {
     pub(crate) fn fault(&self, config: &Config, is_issuer: bool) -> Option<(String, &'static str)> {
         if is_issuer && (self.admin || self.inject) {
             let message = "credentials can allow neither admin nor inject".to_owned();
-            return Some((message, "give them to users, groups or remotes"));
+            return Some((message, "use them for users, groups or remotes"));
         }
         let is_known = |name: &&String| *name == "*" || config.devices.contains_key(*name);
         if let Some(name) = self.devices.iter().find(|name| !is_known(name)) {
@@ -126,7 +126,7 @@ impl Rights {
         }
         if self.packets_per_second == Some(0) {
             let message = "packets_per_second = 0 cannot be".to_owned();
-            return Some((message, "leave it out, or take most_flows = 0"));
+            return Some((message, "omit it, or use most_flows = 0"));
         }
         let hint = "functions as in docs/credentials.md; times = [\"mon-fri 08:00-18:00\"], expires = \"2026-12-01\"";
         self.block().err().map(|found| (found, hint))
@@ -142,7 +142,7 @@ pub fn function(text: &str) -> Result<Function, String> {
     let registry = flowgauge_registry::registry();
     let name = &function.name;
     let info = registry.find(name);
-    let info = info.ok_or_else(|| format!("there is no component \"{name}\""))?;
+    let info = info.ok_or_else(|| format!("unknown component \"{name}\""))?;
     for (option, is_number) in function.options() {
         let mut options = info.options.iter();
         let found = options.find(|it| it.name == option);

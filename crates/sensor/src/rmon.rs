@@ -124,7 +124,7 @@ static INFO: ComponentInfo = ComponentInfo {
     is_end: true,
     options: Options::ALL,
     result: Some(ResultInfo::number("packets counted", "packets")),
-    parallel: Parallel::Never("it has one table of all hosts"),
+    parallel: Parallel::Never("it has a single table of hosts"),
     effects: |_| true,
     make,
     ..flowgauge_kit::OF_PACKETS
@@ -132,13 +132,13 @@ static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    interface: Text, "the interface that packets come from; without, it has the number 1";
+    interface: Text, "interface of the packets; default: number 1";
     agentx: Text = "/var/agentx/master", "the AgentX master";
     context: Text, "SNMP context of the objects";
-    priority: Integer(1, 255) as u32 = "127", "the lowest of several subagents is asked";
-    config: Text, "a file of control rows";
-    contents: Flag = "no", "tells protocols over TCP and UDP by content, too";
-    snmp: Text, "a file of an SNMP user for objects of other agents";
+    priority: Integer(1, 255) as u32 = "127", "the lowest of several subagents answers";
+    config: Text, "file of control rows";
+    contents: Flag = "no", "also identifies protocols over TCP and UDP by content";
+    snmp: Text, "file of an SNMP user for objects of other agents";
 }
 
 /// A subagent, with the tables of all devices.
@@ -193,7 +193,7 @@ impl Agent {
         });
         let own = Arc::clone(&agent);
         let thread = thread::Builder::new().name("fg-rmon".to_owned());
-        let failed = |error| format!("no thread can be started: {error}");
+        let failed = |error| format!("cannot start a thread: {error}");
         let started = thread.spawn(move || {
             let now = || own.clock.ticks();
             agentx::run(&subagent, &own.tables, &own.is_over, now, |event| {
@@ -206,8 +206,7 @@ impl Agent {
             let thread = thread::Builder::new().name("fg-rmon-snmp".to_owned());
             let started = thread.spawn(move || {
                 others::run(&account, &own.tables, &own.is_over, |trouble| {
-                    let line = trouble
-                        .unwrap_or_else(|| "objects of the SNMP agent are read again".to_owned());
+                    let line = trouble.unwrap_or_else(|| "the SNMP agent answers again".to_owned());
                     own.news.tell(format!("rmon: {line}"));
                 });
             });

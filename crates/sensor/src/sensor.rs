@@ -117,16 +117,16 @@ impl StartError {
             StartError::Socket { error, .. } if error.kind() == std::io::ErrorKind::AddrInUse => {
                 "another sensor runs there: flowgauge sensor status"
             }
-            StartError::Socket { .. } => "the folder of the socket must be there and writable",
-            StartError::User { .. } => "it takes root and an existing user",
+            StartError::Socket { .. } => "the folder of the socket must exist and be writable",
+            StartError::User { .. } => "it needs root and an existing user",
             StartError::Revoked(_) => {
-                "revoked in the configuration names a file that the sensor can read"
+                "set revoked in the configuration to a file that the sensor can read"
             }
             StartError::Rootless { .. } => {
-                "root was given up when the sensor began: start it anew (systemctl restart flowgauge-sensor)"
+                "root privileges were dropped when the sensor started: restart it (systemctl restart flowgauge-sensor)"
             }
             StartError::Stacks { user: Some(_), .. } => {
-                "what stacks write must be writable for that user; user in the configuration names another"
+                "files of stacks must be writable for that user; choose another with user in the configuration"
             }
             StartError::Stacks { user: None, .. } => return None,
         };
@@ -136,7 +136,7 @@ impl StartError {
 
 fn became(user: Option<&str>) -> String {
     user.map_or_else(String::new, |user| {
-        format!("; as user {user}, whom root becomes")
+        format!("; as user {user}, which root becomes")
     })
 }
 
@@ -531,7 +531,7 @@ impl Sensor {
         {
             let socket = bound.socket.display();
             self.news.tell(format!(
-                "{socket} stays, until a sensor begins there: {error}"
+                "{socket} remains until a sensor starts there: {error}"
             ));
         }
         drop(looking);
@@ -668,7 +668,7 @@ impl State {
         }
         found.ok_or_else(|| {
             Refusal::with_hint(
-                format!("device \"{device}\" is not there, or not for you"),
+                format!("no device \"{device}\", or no right to it"),
                 "flowgauge sensor status shows the devices",
             )
         })

@@ -49,7 +49,7 @@ pub(crate) fn serve(sensor: &Sensor, connection: &Arc<Connection>, asker: &mut A
                 })
             }
             Ok(Some((request, files))) => answer(sensor, asker, request, files),
-            Err(error) => Err(Refusal::new(format!("this is no request: {error}"))),
+            Err(error) => Err(Refusal::new(format!("this is not a request: {error}"))),
         };
         stranger = match stranger {
             Some(stranger) if answer.is_err() => Some(stranger),

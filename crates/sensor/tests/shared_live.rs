@@ -773,7 +773,7 @@ fn with_offload(
     let flows = flows.map(|flow| admin.open("cable", flow, &[]).unwrap());
     let sent = replay(lab, thirds[1], through) - through;
     through += sent;
-    assert_eq!(kept_away(), before, "all packets are wanted");
+    assert_eq!(kept_away(), before, "all packets are needed");
     for flow in flows {
         let counted = flow.close().unwrap().components.pop().unwrap();
         assert_eq!(counted.value, Some(sent.into()));
@@ -890,7 +890,7 @@ fn credentials_admit_programs_until_they_are_revoked(lab: &Lab) {
         "{last}"
     );
     assert!(stayer.wait().unwrap().success());
-    wait_until("it is no flow any more", || {
+    wait_until("it is not a flow any more", || {
         admin.status().unwrap().devices[0].stacks.is_empty()
     });
     drop(sensor.stdin.take());

@@ -168,7 +168,7 @@ fn read_label(assignment: &Assignment, diagnostics: &mut Vec<Diagnostic>) -> Opt
     if !text.is_empty() && text.chars().all(is_name) {
         return Some(text.clone());
     }
-    let message = format!("\"{text}\" is no name");
+    let message = format!("\"{text}\" is not a name");
     let found = Diagnostic::error(assignment.value.span, message)
         .with_hint("names have letters, digits, '_', '.' and '-'");
     diagnostics.push(found);

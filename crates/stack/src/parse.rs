@@ -257,7 +257,7 @@ impl<'a> Parser<'a> {
             None | Some('\n') => Ok(comment),
             Some(_) => Err(self
                 .cursor
-                .expected(&format!("the end of the line behind {behind}"))),
+                .expected(&format!("the end of the line after {behind}"))),
         }
     }
 
@@ -292,7 +292,7 @@ impl<'a> Parser<'a> {
         if !self.cursor.eat('=') {
             return Err(self
                 .cursor
-                .expected(&format!("'=' behind {}", option.text))
+                .expected(&format!("'=' after {}", option.text))
                 .with_hint("an option is written as: name = value"));
         }
         self.cursor.skip_blanks();
@@ -411,7 +411,7 @@ impl<'a> Parser<'a> {
                 };
                 let hint = match self.cursor.peek() {
                     _ if self.is_include() => {
-                        "include takes in a file of stacks and sections: it stands before or behind a stack"
+                        "include reads a file of stacks and sections: put it before or after a stack"
                     }
                     Some('=') => "options stand in braces: interface { device = eth0 }",
                     Some('|') => {

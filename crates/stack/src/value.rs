@@ -123,7 +123,7 @@ impl OptionKind {
                     .parse()
                     .ok()
                     .filter(|number: &f64| number.is_finite())
-                    .ok_or_else(|| format!("\"{text}\" is no number"))?;
+                    .ok_or_else(|| format!("\"{text}\" is not a number"))?;
                 within(number, min, max).map(OptionValue::Number)
             }
             OptionKind::Flag => match text.to_ascii_lowercase().as_str() {
@@ -142,7 +142,7 @@ impl OptionKind {
                 .iter()
                 .find(|word| word.eq_ignore_ascii_case(text))
                 .map(|word| OptionValue::Text((*word).to_owned()))
-                .ok_or_else(|| format!("\"{text}\" is none of {}", words.join(", "))),
+                .ok_or_else(|| format!("\"{text}\" is not one of {}", words.join(", "))),
             OptionKind::Branch => {
                 let number = scaled(text, &[])?;
                 within(number, 0, 255).map(OptionValue::Integer)
@@ -262,7 +262,7 @@ fn scaled(text: &str, units: &[(&str, i64)]) -> Result<i64, String> {
         if matches!(error.kind(), IntErrorKind::PosOverflow) {
             return format!("{text} is too large");
         }
-        format!("\"{text}\" is no whole number")
+        format!("\"{text}\" is not a whole number")
     })?;
     number
         .checked_mul(factor)
@@ -283,7 +283,7 @@ fn duration(text: &str) -> Result<u64, String> {
         .parse()
         .ok()
         .filter(|number: &f64| number.is_finite() && *number >= 0.0)
-        .ok_or_else(|| format!("\"{text}\" is no time span"))?;
+        .ok_or_else(|| format!("\"{text}\" is not a duration"))?;
     let nanos = number * factor as f64;
     if nanos >= u64::MAX as f64 {
         return Err(format!("{text} is too long"));
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(ANY.read("-5"), Ok(OptionValue::Integer(-5)));
         assert_eq!(refused(ANY, "2M"), "2000000 is more than 1000000");
         assert_eq!(refused(ANY, "-6"), "-6 is less than -5");
-        assert_eq!(refused(ANY, "1.5"), "\"1.5\" is no whole number");
+        assert_eq!(refused(ANY, "1.5"), "\"1.5\" is not a whole number");
         let large = "18446744073709551615";
         assert_eq!(refused(ANY, large), format!("{large} is too large"));
         assert_eq!(refused(ANY, "3x"), "unknown unit \"x\"; known: k, m, g");
@@ -342,7 +342,7 @@ mod tests {
         );
         let share = OptionKind::Number { min: 0.0, max: 1.0 };
         assert_eq!(share.read("0.25"), Ok(OptionValue::Number(0.25)));
-        assert_eq!(refused(share, "NaN"), "\"NaN\" is no number");
+        assert_eq!(refused(share, "NaN"), "\"NaN\" is not a number");
         assert_eq!(
             refused(OptionKind::Branch, "1k"),
             "takes no unit such as \"k\""
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(read("7ns"), 7);
         assert_eq!(
             refused(OptionKind::Duration, "-1"),
-            "\"-1\" is no time span"
+            "\"-1\" is not a duration"
         );
         assert_eq!(
             refused(OptionKind::Duration, "999999d"),
@@ -391,7 +391,7 @@ mod tests {
             choice.read("DROP"),
             Ok(OptionValue::Text("drop".to_owned()))
         );
-        assert_eq!(refused(choice, "x"), "\"x\" is none of wait, drop");
+        assert_eq!(refused(choice, "x"), "\"x\" is not one of wait, drop");
         assert_eq!(OptionKind::Flag.read("on"), Ok(OptionValue::Flag(true)));
         assert_eq!(
             refused(OptionKind::Flag, "maybe"),

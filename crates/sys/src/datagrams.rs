@@ -106,7 +106,7 @@ impl HandedSocket {
                 SendsTo::Interface(rustix::net::netdevice::index_to_name(&socket, index)?)
             }
             _ => {
-                let what = "it is no UDP socket, and no packet socket of an interface";
+                let what = "it is neither a UDP socket nor a packet socket of an interface";
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
             }
         };

@@ -181,9 +181,9 @@ fn check_handed(file: &OwnedFd, how: OFlags) -> io::Result<()> {
     let wrong = if flags.contains(OFlags::PATH) || (access != OFlags::RDWR && access != how) {
         Some("it is not open to be read, or written")
     } else if FileType::from_raw_mode(about.st_mode) != FileType::RegularFile {
-        Some("it is no regular file")
+        Some("not a regular file")
     } else if SERVED.contains(&kind) || kind == LAYERED && is_foreign() {
-        Some("it is on a file system that is no disk's")
+        Some("it is on a file system that is not a disk's")
     } else {
         None
     };

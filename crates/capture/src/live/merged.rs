@@ -85,7 +85,7 @@ impl MergedSource {
                 return Err(Error::Interface {
                     name: ANY.to_owned(),
                     reason: "it stands for all interfaces, and others are given".to_owned(),
-                    hint: "give it alone".to_owned(),
+                    hint: "use it alone".to_owned(),
                 });
             }
             let config = LiveConfig {

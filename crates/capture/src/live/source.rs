@@ -411,7 +411,7 @@ impl LiveSource {
                     Ok(Wakeup::Idle) => return Ok(self.take_packets()? > 0),
                     Ok(Wakeup::Error) => match self.ring.take_error() {
                         Some(error) => {
-                            let gone = self.failure("it went away or down", &error);
+                            let gone = self.failure("it disappeared or went down", &error);
                             self.drain(Some(gone));
                         }
                         None => return Ok(false),

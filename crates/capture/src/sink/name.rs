@@ -68,10 +68,10 @@ impl Rotation {
             }
         }
         if self.bytes == Some(0) || self.seconds == Some(0) || self.files == Some(0) {
-            return refused("a limit of rotation is zero", "give a number from 1 on");
+            return refused("a limit of rotation is zero", "use a number from 1 on");
         }
         if path == Path::new("-") && (self.bytes.is_some() || self.seconds.is_some()) {
-            return refused("standard output cannot be rotated", "give a file name");
+            return refused("standard output cannot be rotated", "use a file name");
         }
         Ok(())
     }

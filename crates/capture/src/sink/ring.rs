@@ -90,7 +90,7 @@ impl RingSink {
             return Err(Error::Sink {
                 path,
                 reason: "the ring has no limit".to_owned(),
-                hint: "give a number of files, of bytes or of seconds".to_owned(),
+                hint: "set a number of files, bytes or seconds".to_owned(),
             });
         }
         Ok(RingSink {

@@ -28,7 +28,7 @@ pub(crate) fn run(options: &LossOptions) -> Result<(), Failure> {
     if options.every.0 < LEAST {
         return Err(Failure::usage(
             "--every is less than a millisecond",
-            "give it a unit: --every 10s",
+            "add a unit: --every 10s",
         ));
     }
     let control = Control::install()?;
@@ -64,7 +64,7 @@ impl<'a> Report<'a> {
         if names.len() < 2 {
             return Err(Failure::usage(
                 format!(
-                    "loss is between two points at least, and {} is one",
+                    "loss needs at least two points, and {} is one",
                     names.join("")
                 ),
                 "--between a:eth0,b:eth0 names devices of two sensors, -r a.pcap b.pcap two files",
@@ -116,7 +116,7 @@ impl<'a> Report<'a> {
         self.write()?;
         let evicted = self.comparison.evicted();
         if evicted > 0 && !self.options.output.common.quiet {
-            say!("note: {evicted} flows were ended early to bound memory; raise --max-flows");
+            say!("note: {evicted} flows were evicted to bound memory; raise --max-flows");
         }
         let (uncompared, packets) = (self.uncompared, self.packets);
         let silent = self.comparison.silent().map(|point| &*self.names[point]);
@@ -136,11 +136,11 @@ impl<'a> Report<'a> {
         if is_nothing || uncompared <= packets / 10 || self.options.output.common.quiet {
         } else if !silent.is_empty() {
             let silent = silent.join(", ");
-            say!("note: {silent} saw none of {packets} packets: nothing was compared there");
+            say!("note: {silent} saw none of {packets} packets, so nothing was compared there");
         } else {
             say!(
-                "note: {uncompared} of {packets} packets counted at the points were not compared, being before the first \
-                 mark of their flow or behind the last; a shorter --every or more --marks compare more"
+                "note: {uncompared} of {packets} packets counted at the points were not compared, because they came \
+                before the first mark of their flow or after the last; a shorter --every or more --marks compare more"
             );
         }
         let written = self.writer.finish();
@@ -149,13 +149,13 @@ impl<'a> Report<'a> {
             write_file(path, &self.chart.svg(&self.names))?;
         }
         let what = match silent.is_empty() {
-            true => format!("no two points saw packets of one flow ({packets} in all)"),
+            true => format!("no two points saw packets of the same flow ({packets} in all)"),
             false => format!("{} saw none of {packets} packets", silent.join(", ")),
         };
         match is_nothing {
             true => Err(Failure::run(
                 format!("nothing was compared: {what}"),
-                Some("is the link up, and does this traffic pass there?".to_owned()),
+                Some("check that the link is up, and that this traffic passes there".to_owned()),
             )),
             false => Ok(()),
         }

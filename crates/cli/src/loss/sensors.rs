@@ -57,7 +57,7 @@ pub(super) fn run(options: &LossOptions, control: &Control) -> Result<(), Failur
             let silent: Vec<String> = silent.iter().map(Member::to_string).collect();
             Err(Failure::run(
                 format!("nothing was compared: {} never observed", silent.join(", ")),
-                Some("what was said of them on the way tells why".to_owned()),
+                Some("earlier messages give the reason".to_owned()),
             ))
         }
         _ if gone.len() == all && !control.stopped() => Err(sensor_agent::gone(&gone)),

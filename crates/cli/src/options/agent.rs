@@ -13,7 +13,7 @@ pub(crate) struct IdentityOptions {
     /// Folder of the keys [default: $FLOWGAUGE_KEYS, else ~/.config/flowgauge/keys]
     #[arg(long, value_name = "DIR")]
     pub(crate) keys: Option<PathBuf>,
-    /// The name of this machine's key, where there are several in the folder
+    /// Name of this machine's key, if the folder has several
     #[arg(long, value_name = "NAME")]
     pub(crate) identity: Option<String>,
 }

@@ -15,7 +15,7 @@ use super::values::{parse_duration, parse_file_size, parse_positive, parse_secon
 #[command(
     group = clap::ArgGroup::new("ring").multiple(true),
     mut_arg("cutoff", |arg| arg.help(
-        "Write only packets with the first bytes of each stream, and those that begin or end connections"
+        "Write only packets with the first bytes of each stream, and SYN, FIN and RST"
     )),
     mut_arg("max_flows", |arg| arg.help(
         "With a cutoff: maximum number of tracked flows; beyond it, the longest idle is evicted, and its later packets \

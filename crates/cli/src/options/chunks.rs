@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 /// How much of which stream, in what order, in which memory.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Chunks (any of these has all streams delivered in chunks)")]
+#[command(next_help_heading = "Chunks (any of these delivers all streams in chunks)")]
 pub(crate) struct ChunkOptions {
     #[command(flatten)]
     pub(crate) order: OrderOptions,
@@ -71,7 +71,7 @@ impl CutoffOptions {
         if !sides.iter().enumerate().all(is_first) {
             return Err(Failure::usage(
                 "--cutoff-direction is given twice for the same side",
-                "give one for client and one for server",
+                "use one for client and one for server",
             ));
         }
         Ok(self.streams.iter().chain(sides).cloned().collect())

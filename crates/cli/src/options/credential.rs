@@ -22,9 +22,9 @@ pub(crate) enum CredentialCommand {
     Key(IssuerOptions),
     /// Issue a credential
     Issue(IssueOptions),
-    /// Narrow a credential: no key is needed, and nobody has to be asked
+    /// Restrict a credential further; needs no key
     Attenuate(AttenuateOptions),
-    /// Show what a credential allows, in words, and its identifiers
+    /// Show a credential's restrictions, in words, and its identifiers
     Show(ShowCredentialOptions),
     /// Check who issued a credential, and that it is neither revoked nor expired
     Verify(VerifyOptions),
@@ -45,10 +45,10 @@ pub(crate) struct IssuerOptions {
 /// What is allowed at most.
 #[derive(Args, Debug)]
 pub(crate) struct LimitOptions {
-    /// For the holder of this key: the name of a certificate in the folder of keys, or the key's SHA-256 (several)
+    /// For the holder of this key: name of a certificate in the key folder, or the key's SHA-256 (several)
     #[arg(long, value_name = "NAME|SHA256")]
     pub(crate) holder: Vec<String>,
-    /// For who has a certificate of this name, whatever its key (several)
+    /// For holders of a certificate with this name, whatever its key (several)
     #[arg(long, value_name = "NAME")]
     pub(crate) certificate: Vec<String>,
     /// For this local user of the sensor's machine, by name or number (several)
@@ -57,22 +57,22 @@ pub(crate) struct LimitOptions {
     /// On this device (several)
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Vec<String>,
-    /// Of packets: none (counts only), headers or payload
+    /// Access to packets: none (counts only), headers or payload
     #[arg(long, value_name = "WHAT", value_parser = visible)]
     pub(crate) packets: Option<Visible>,
     /// This component, with bounds on its options: 'top(count<=10, by=ip.src|ip.dst)' (several)
     #[arg(long, value_name = "COMPONENT")]
     pub(crate) function: Vec<String>,
-    /// What may be asked of an agent that runs stacks (several)
+    /// Request allowed to an agent that runs stacks (several)
     #[arg(long, value_name = "REQUEST")]
     pub(crate) request: Vec<Action>,
-    /// Packets behind this filter, as for tcpdump
+    /// Packets that pass this capture filter
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) filter: Option<String>,
     /// Packets anonymized by this policy of the sensor
     #[arg(long, value_name = "NAME")]
     pub(crate) anonymize: Option<String>,
-    /// Flows at once
+    /// Maximum number of flows at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) most_flows: Option<u32>,
     /// Packets per second of each flow
@@ -93,12 +93,12 @@ fn visible(text: &str) -> Result<Visible, flowgauge_credential::Error> {
 /// `credential issue`
 #[derive(Args, Debug)]
 pub(crate) struct IssueOptions {
-    /// Whose key signs it: NAME.issuer in the folder of keys
+    /// Issuer whose key signs it: NAME.issuer in the key folder
     #[arg(long, value_name = "NAME")]
     pub(crate) issuer: String,
     #[command(flatten)]
     pub(crate) limits: LimitOptions,
-    /// When it expires: 2026-12-01, 2026-12-01T18:00:00Z, 12h, 30d, or never
+    /// Expiry: 2026-12-01, 2026-12-01T18:00:00Z, 12h, 30d, or never
     #[arg(long, value_name = "DATE", default_value = "30d")]
     pub(crate) expires: String,
     /// Write it to a new file [default: standard output]
@@ -116,10 +116,10 @@ pub(crate) struct AttenuateOptions {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) limits: LimitOptions,
-    /// When it expires, if earlier
+    /// Expiry, if earlier
     #[arg(long, value_name = "DATE")]
     pub(crate) expires: Option<String>,
-    /// Let nobody narrow it further
+    /// Prevent further restriction
     #[arg(long)]
     pub(crate) seal: bool,
     /// Write it to a new file [default: standard output]
@@ -146,10 +146,10 @@ pub(crate) struct VerifyOptions {
     /// The credential
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Who is to have issued it: NAME.issuer.pub in the folder of keys, or a key (ed25519/...)
+    /// Expected issuer: NAME.issuer.pub in the key folder, or a key (ed25519/...)
     #[arg(long, value_name = "NAME|KEY")]
     pub(crate) issuer: String,
-    /// Identifiers that were revoked
+    /// File of revoked identifiers
     #[arg(long, value_name = "FILE")]
     pub(crate) revoked: Option<PathBuf>,
     #[command(flatten)]
@@ -162,7 +162,7 @@ pub(crate) struct RevokeOptions {
     /// The credential, or an identifier of one
     #[arg(value_name = "FILE|ID")]
     pub(crate) what: String,
-    /// The file of revoked identifiers, which the sensor's configuration names
+    /// File of revoked identifiers, as in the sensor's configuration
     #[arg(long, value_name = "FILE")]
     pub(crate) revoked: PathBuf,
     /// Only credentials that contain this block, from 0 [default: the last of the credential]

@@ -62,7 +62,7 @@ macro_rules! shares {
     ($($(#[$doc:meta])* $option:ident: $field:ident;)*) => {
         /// What `generate` changes of a preset: shares from 0 to 1.
         #[derive(Args, Debug)]
-        #[command(next_help_heading = "Shares from 0 to 1, where not the preset's own")]
+        #[command(next_help_heading = "Shares from 0 to 1, instead of the preset's own")]
         pub(crate) struct GenerateShares {
             $($(#[$doc])*
             #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]

@@ -40,7 +40,7 @@ pub(crate) struct AddKeyOptions {
     /// Host name or address of the machine (several)
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Vec<String>,
-    /// When it expires: 2026-12-01, 2026-12-01T18:00:00Z, 12h or 30d
+    /// Expiry: 2026-12-01, 2026-12-01T18:00:00Z, 12h or 30d
     #[arg(long, value_name = "DATE", default_value = "730d")]
     pub(crate) expires: String,
     #[command(flatten)]

@@ -26,24 +26,24 @@ pub(crate) enum LocalityCommand {
 /// `locality` alone
 #[derive(Args, Debug)]
 pub(crate) struct LocalityRunOptions {
-    /// Packets that are gathered before they are delivered
+    /// Packets to gather before delivery
     #[arg(long, value_name = "PACKETS", default_value_t = DEFAULT_PACKETS, value_parser = packets)]
     pub(crate) buffer: usize,
-    /// Deliver what was gathered when its first packet is so old; "none" waits for a full buffer
+    /// Deliver when the oldest gathered packet has waited this long; "none" waits for a full buffer
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = checked_timeout)]
     pub(crate) timeout: String,
     #[command(flatten)]
     pub(crate) class: ClassOptions,
-    /// Gather in a thread of its own, into other buffers
+    /// Gather in a separate thread, into further buffers
     #[arg(long)]
     pub(crate) threaded: bool,
-    /// Copy the packets of an interface into the buffer, too; otherwise the kernel gathers them where they are delivered from
+    /// Copy packets of an interface into the buffer, instead of letting the kernel gather them in place
     #[arg(long, conflicts_with = "threaded")]
     pub(crate) copy: bool,
-    /// Print on standard error at the end how many packets went through buffers
+    /// Print buffer statistics on standard error at the end
     #[arg(long)]
     pub(crate) stats: bool,
-    /// Append that to a file, as for programs that leave the terminal
+    /// Append them to a file, for programs that leave the terminal
     #[arg(long, value_name = "FILE")]
     pub(crate) stats_file: Option<PathBuf>,
     /// The program that uses libpcap, and its arguments
@@ -54,7 +54,7 @@ pub(crate) struct LocalityRunOptions {
 /// Which packets are delivered together.
 #[derive(Args, Debug)]
 pub(crate) struct ClassOptions {
-    /// What packets have in common that are delivered together; "flow" keeps the order within connections
+    /// Class by which packets are grouped; "flow" keeps the order within connections
     #[arg(long, value_name = "CLASS", default_value = Class::DstPort.name(), value_parser = names())]
     class: String,
     /// Filters in a file, one per line: the class is the first that matches

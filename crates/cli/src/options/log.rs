@@ -69,7 +69,7 @@ passed! {
     /// What is taken out before anything is written.
     PolicyOptions of "anonymize" {
         policy: |arg| arg.long("anonymize").help(
-            "Take out and replace what a policy says before anything is written (see \"flowgauge anonymize\")"
+            "Anonymize records by a policy before they are written (see \"flowgauge anonymize\")"
         ),
     }
 }

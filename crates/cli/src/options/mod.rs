@@ -84,9 +84,9 @@ use crate::sinks;
     subcommand_required = true,
     max_term_width = 100,
     after_help = "Example: flowgauge flows -r capture.pcap tcp port 443",
-    after_long_help = "Exit codes: 0 success, 1 failed on the way (also a damaged capture, after all that \
-                  was readable),\n2 bad usage, filter, file or interface, 3 packets were dropped and \
-                  --fail-on-drop was given.\n\nExample: flowgauge flows -r capture.pcap tcp port 443"
+    after_long_help = "Exit codes: 0 success, 1 run-time failure (also a damaged capture, after everything \
+    readable),\n2 bad usage, filter, file or interface, 3 packets were dropped and --fail-on-drop was \
+    given.\n\nExample: flowgauge flows -r capture.pcap tcp port 443"
 )]
 pub(crate) struct Cli {
     /// What to do.
@@ -466,10 +466,11 @@ pub(crate) struct PacketsOptions {
     /// Print only packets that match a display filter, as in Wireshark (docs/display-filter.md)
     #[arg(short = 'Y', long, value_name = "EXPR")]
     pub(crate) display_filter: Option<String>,
-    /// Print TCP sequence numbers as they are, not counted from the beginning of the connection
+    /// Print absolute TCP sequence numbers, not relative ones
     #[arg(short = 'S', long)]
     pub(crate) absolute_sequence_numbers: bool,
-    /// Time: -t none, -tt seconds since 1970, -ttt since the packet before, -tttt date and time (default), -ttttt since the first
+    /// Time: -t none, -tt seconds since 1970, -ttt since the previous packet, -tttt date and time (default), -ttttt
+    /// since the first
     #[arg(short = 't', action = clap::ArgAction::Count)]
     pub(crate) time: u8,
     /// Accepted as other tools have it: live, each batch is written at once

@@ -9,30 +9,30 @@ use super::values::{parse_bit_rate, parse_positive};
 /// `replay`
 #[derive(Args, Debug)]
 pub(crate) struct ReplayOptions {
-    /// The files to send the packets of, merged by time ("-" is standard input)
+    /// Send packets from files, merged by time ("-" is standard input)
     #[arg(short = 'r', long = "read", value_name = "FILE...", required = true)]
     pub(crate) read: Vec<OsString>,
-    /// Onto this interface
+    /// Interface to send on
     #[arg(short = 'i', long = "interface", value_name = "IFACE")]
     pub(crate) interface: String,
-    /// As if the interface had received the packets: nothing is sent (needs CAP_BPF)
+    /// Deliver packets as if the interface had received them; nothing is sent (needs CAP_BPF)
     #[arg(long)]
     pub(crate) inbound: bool,
     #[command(flatten)]
     pub(crate) speed: Speed,
-    /// Send everything so many times; each time hosts have other addresses, so that flows are new ones
+    /// Send everything N times, each time with other addresses, so that flows are new
     #[arg(long = "loop", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) rounds: u32,
-    /// With --loop, leave addresses as they are
+    /// With --loop, keep addresses
     #[arg(long)]
     pub(crate) same_addresses: bool,
     /// Stop after this many packets
     #[arg(short = 'c', long = "packet-count", value_name = "PACKETS", value_parser = parse_positive::<u64>)]
     pub(crate) packet_count: Option<u64>,
-    /// Send on an interface that a default route leads through, too
+    /// Send even on an interface with a default route
     #[arg(long)]
     pub(crate) force: bool,
-    /// Write what was sent as one JSON object to standard output
+    /// Write a summary as one JSON object to standard output
     #[arg(long)]
     pub(crate) json: bool,
     /// Print nothing but results and errors
@@ -53,7 +53,7 @@ pub(crate) struct Speed {
     /// Packets per second
     #[arg(long, value_name = "N", value_parser = parse_positive::<u64>)]
     pub(crate) pps: Option<u64>,
-    /// So many times as fast as they were captured
+    /// Speed relative to the capture
     #[arg(long, value_name = "FACTOR")]
     pub(crate) multiplier: Option<f64>,
     /// As fast as possible

@@ -24,7 +24,7 @@ pub(crate) struct RmonOptions {
 /// What else can be done with RMON's tables.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RmonCommand {
-    /// Write a table of what was captured, without SNMP
+    /// Print a table without SNMP
     Show(RmonShowOptions),
 }
 
@@ -34,22 +34,22 @@ pub(crate) struct RmonServeOptions {
     /// Address of the AgentX master: the path of its socket, or HOST:PORT
     #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_MASTER)]
     pub(crate) agentx: Address,
-    /// Of several subagents with the same objects the master asks the one with the lowest number
+    /// Priority among subagents with the same objects; the lowest number answers
     #[arg(long, value_name = "N", default_value_t = 127, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) priority: u8,
     /// SNMP context of the objects [default: the default context]
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// Tell protocols over TCP and UDP by content, too, beside their ports
+    /// Also identify protocols over TCP and UDP by content
     #[arg(long)]
     pub(crate) contents: bool,
-    /// File of control rows (an empty one will do), rewritten when managers change some
+    /// File of control rows (may be empty), rewritten when managers change rows
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// File of an SNMP user who reads objects of other agents, which alarms and user histories may name then
+    /// File with an SNMP user for reading other agents' objects in alarms and user histories
     #[arg(long, value_name = "FILE")]
     pub(crate) snmp: Option<PathBuf>,
-    /// Run a program at each alarm; $FLOWGAUGE_EVENT is rising or falling, $FLOWGAUGE_OBJECTS what the trap holds
+    /// Run a program at each alarm; $FLOWGAUGE_EVENT is rising or falling, $FLOWGAUGE_OBJECTS has the trap's objects
     #[arg(long = "then", value_name = "PROGRAM")]
     pub(crate) then: Option<PathBuf>,
     /// Read files at the speed at which they were captured [default: as fast as possible]
@@ -64,16 +64,16 @@ pub(crate) struct RmonServeOptions {
 /// `rmon show`
 #[derive(Args, Debug)]
 pub(crate) struct RmonShowOptions {
-    /// Which table
+    /// The table
     #[arg(value_name = "TABLE")]
     pub(crate) shown: RmonTable,
-    /// Write the N largest rows [default: all; of topn 10]
+    /// Write the N largest rows [default: all; for topn 10]
     #[arg(long, value_name = "N", value_parser = parse_positive::<usize>)]
     pub(crate) top: Option<usize>,
-    /// Write a row for each protocol of a host or pair, too
+    /// Also write a row per protocol of each host or pair
     #[arg(long)]
     pub(crate) applications: bool,
-    /// Tell protocols over TCP and UDP by content, too, beside their ports
+    /// Also identify protocols over TCP and UDP by content
     #[arg(long)]
     pub(crate) contents: bool,
     #[command(flatten)]

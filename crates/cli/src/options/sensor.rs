@@ -23,21 +23,21 @@ pub(crate) struct SensorOptions {
 /// What is done with a sensor.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SensorCommand {
-    /// Capture for everybody the configuration admits, until stopped
+    /// Capture for all users the configuration admits, until stopped
     Run(SensorRunOptions),
     /// Check a configuration
     Check(ConfigOptions),
     /// Show devices, stacks and flows
     Status(StatusOptions),
-    /// List flows, or what is computed once for several
+    /// List flows, or the work they share
     Flows(SensorFlowsOptions),
-    /// Run a stack on a device, and write its results
+    /// Run a stack on a device, and print its results
     Flow(SensorFlowOptions),
-    /// Say for each statement of your rights whether it allows a flow, which is not opened
+    /// List each statement of your rights and whether it allows a flow, without opening it
     Explain(ExplainOptions),
-    /// Begin reading the files of a device with hold = true
+    /// Start reading the files of a device with hold = true
     Start(StartOptions),
-    /// Reread the configuration: what has not changed continues
+    /// Reread the configuration; unchanged parts continue
     Reload(SensorAt),
     /// Stop the sensor
     Stop(SensorAt),
@@ -61,7 +61,7 @@ impl SensorCommand {
 pub(crate) struct SensorRunOptions {
     #[command(flatten)]
     pub(crate) config: ConfigOptions,
-    /// Without a configuration: capture on this interface for programs with libscap
+    /// Without a configuration: capture on this interface for libscap programs
     #[arg(short = 'i', long, value_name = "IFACE", conflicts_with = "config")]
     pub(crate) interface: Option<String>,
     /// With -i, also for members of this group (name or number) [default: $FLOWGAUGE_SHARE_GROUP]
@@ -86,13 +86,13 @@ pub(crate) struct SensorAt {
     /// The socket of this machine's sensor [default: $FLOWGAUGE_SENSOR, else /run/flowgauge/sensor.sock]
     #[arg(long, value_name = "PATH", default_value_os_t = socket_of_environment(), hide_default_value = true)]
     pub(crate) socket: PathBuf,
-    /// Ask the sensor of another machine, by its agent [default port: 2233]
+    /// Query the sensor of another machine, through its agent [default port: 2233]
     #[arg(long, value_name = "HOST[:PORT]", conflicts_with = "socket")]
     pub(crate) sensor: Option<String>,
     /// With --sensor: name in the agent's certificate, if not HOST
     #[arg(long, value_name = "NAME", requires = "sensor")]
     pub(crate) peer: Option<String>,
-    /// Ask with what this credential allows [default: $FLOWGAUGE_CREDENTIAL]
+    /// Present this credential [default: $FLOWGAUGE_CREDENTIAL]
     #[arg(long, value_name = "FILE")]
     pub(crate) credential: Option<PathBuf>,
     #[command(flatten)]
@@ -123,7 +123,7 @@ pub(crate) struct StatusOptions {
     /// Write one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show it anew at this interval, with rates, until stopped [default: 1s]
+    /// Repeat at this interval, with rates, until stopped [default: 1s]
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "1s", value_parser = parse_duration)]
     pub(crate) watch: Option<Nanos>,
 }
@@ -133,10 +133,10 @@ pub(crate) struct StatusOptions {
 pub(crate) struct SensorFlowsOptions {
     #[command(flatten)]
     pub(crate) sensor: SensorAt,
-    /// Show which components are computed once for which flows, as a tree
+    /// Show a tree of components that are computed once, and their flows
     #[arg(long)]
     pub(crate) shared: bool,
-    /// Write JSON lines: of each flow, with --shared of each device
+    /// Write JSON lines: one per flow, with --shared one per device
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -159,7 +159,7 @@ pub(crate) struct ExplainOptions {
     /// The device
     #[arg(short = 'd', long, value_name = "DEVICE")]
     pub(crate) device: String,
-    /// What the flow would consist of, as for stack run -e [default: streams, for a program with libscap]
+    /// Components of the flow, as for stack run -e [default: streams, for a libscap program]
     #[arg(value_name = "STACK", default_value = "", hide_default_value = true)]
     pub(crate) stack: String,
 }
@@ -167,7 +167,7 @@ pub(crate) struct ExplainOptions {
 /// `sensor flow`
 #[derive(Args, Debug)]
 pub(crate) struct SensorFlowOptions {
-    /// Write what comes to the end of the stack to this file, as its component output does
+    /// Write items at the end of the stack to this file, as the component output does
     #[arg(short = 'w', long, value_name = "FILE", conflicts_with = "sensor")]
     pub(crate) write: Option<PathBuf>,
     #[command(flatten)]
@@ -189,7 +189,7 @@ pub(crate) struct MapiOptions {
 pub(crate) struct FlowOptions {
     #[command(flatten)]
     pub(crate) sensor: SensorAt,
-    /// The device; of sensors of other machines host:eth0, several separated by commas, or a scope: campus/*
+    /// Device; on other machines host:eth0, several separated by commas, or a scope: campus/*
     #[arg(
         short = 'd',
         long,
@@ -197,22 +197,22 @@ pub(crate) struct FlowOptions {
         required_unless_present = "read"
     )]
     pub(crate) device: Option<String>,
-    /// In place of a device, a capture file, which the sensor reads for this flow alone
+    /// Read a capture file instead of a device (the sensor reads it for this flow only)
     #[arg(short = 'r', long, value_name = "FILE", conflicts_with_all = ["device", "start", "sensor"])]
     pub(crate) read: Option<PathBuf>,
-    /// Begin reading the device's files once the flow is there
+    /// Start reading the device's files once the flow is open
     #[arg(long)]
     pub(crate) start: bool,
     /// Time between results
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
     pub(crate) every: Nanos,
-    /// Exit after so many results
+    /// Exit after N results
     #[arg(short = 'c', long, value_name = "N")]
     pub(crate) count: Option<u64>,
     /// Write results as JSON lines
     #[arg(long)]
     pub(crate) json: bool,
-    /// What the flow consists of: of sensor flow components, as for stack run -e; of mapi MAPI's functions
+    /// Components of the flow, as for stack run -e; for mapi, MAPI functions
     #[arg(value_name = "STACK", required = true)]
     stack: Option<String>,
 }

@@ -60,8 +60,8 @@ pub(crate) struct InputOptions {
     /// Size of the kernel ring per worker; a bare number is KiB, as in tcpdump
     #[arg(short = 'B', long = "buffer-size", value_name = "SIZE", allow_negative_numbers = true, value_parser = parse_buffer_size, hide_short_help = true)]
     pub(crate) buffer_size: Option<u64>,
-    /// Keep packets away that nothing of the command wants: socket before they are copied to it, xdp before the system sees them
-    /// (with --mirror), auto as socket where it can
+    /// Drop packets that the command does not need in the kernel: socket before they are copied, xdp before the
+    /// system sees them (with --mirror), auto as socket if possible
     #[arg(
         long,
         value_name = "BACKEND",
@@ -70,7 +70,7 @@ pub(crate) struct InputOptions {
         hide_short_help = true
     )]
     pub(crate) offload: Offload,
-    /// The interface is a mirror port: nothing else of this machine needs its packets
+    /// The interface is a mirror port: nothing else on this machine needs its packets
     #[arg(long, requires = "offload", hide_short_help = true)]
     pub(crate) mirror: bool,
     /// Worker threads; packets are distributed by flow [default: 1]
@@ -236,7 +236,7 @@ passed! {
     /// Which records are written.
     WhereOptions of "where" under "Output" {
         condition: |arg| arg.long("where").value_name("EXPR").help(
-            "Write only records that match, as 'bytes > 1M and proto = tcp'"
+            "Write only records that match, such as 'bytes > 1M and proto = tcp'"
         ),
     }
 }

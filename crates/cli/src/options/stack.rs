@@ -73,10 +73,7 @@ pub(crate) struct GivenStack {
 impl GivenStack {
     /// There is none.
     pub(crate) fn missing() -> Failure {
-        Failure::usage(
-            "there is no stack",
-            "name its file, -f FILE, or write it: -e 'tcpscan - count'",
-        )
+        Failure::usage("no stack given", "use -f FILE, or -e 'tcpscan - count'")
     }
 }
 
@@ -106,8 +103,8 @@ impl PlacedStack {
                 Ok(())
             }
             (Some(word), true, None) => Err(Failure::usage(
-                format!("{}: there is a stack already", word.display()),
-                "leave it out, or -f and -e",
+                format!("{}: a stack was already given", word.display()),
+                "use either this or -f or -e",
             )),
         }
     }

@@ -74,7 +74,7 @@ pub(super) fn parse_idle_timeouts(text: &str) -> Result<Settings, String> {
 pub(super) fn parse_duration(text: &str) -> Result<Nanos, String> {
     match read_option(OptionKind::Duration, text)? {
         OptionValue::Duration(nanos) => Ok(Nanos(nanos)),
-        other => Err(format!("{other} is no time span")),
+        other => Err(format!("{other} is not a duration")),
     }
 }
 
@@ -97,7 +97,7 @@ pub(super) fn parse_seconds(text: &str) -> Result<u64, String> {
 fn not_whole(text: &str, what: &str) -> String {
     match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => "is too large".to_owned(),
-        false => format!("\"{text}\" is no {what}"),
+        false => format!("\"{text}\" is not {what}"),
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) fn parse_positive<N: FromStr + Default + PartialEq>(text: &str) -> Re
     match text.parse() {
         Ok(number) if number == N::default() => Err("must be more than zero".to_owned()),
         Ok(number) => Ok(number),
-        Err(_) => Err(not_whole(text, "whole number above zero")),
+        Err(_) => Err(not_whole(text, "a whole number above zero")),
     }
 }
 
@@ -166,7 +166,7 @@ pub(super) fn parse_bit_rate(text: &str) -> Result<f64, String> {
     };
     let rate = number.parse::<f64>().map(|number| number * factor);
     let rate = rate.ok().filter(|rate| rate.is_finite() && *rate >= 1.0);
-    rate.ok_or_else(|| format!("\"{text}\" is no rate, as 100mbit or 1gbit"))
+    rate.ok_or_else(|| format!("\"{text}\" is not a rate such as 100mbit or 1gbit"))
 }
 
 /// A number from 0 to 1.

@@ -45,26 +45,25 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<(), Failure> {
     let mtu = interfaces::mtu_of(name);
     let (Some(index), Ok(mtu)) = (interface, mtu) else {
         return Err(Failure::usage(
-            format!("there is no interface {name}"),
-            "flowgauge capture -D lists those that are there",
+            format!("no such interface: {name}"),
+            "flowgauge capture -D lists the interfaces",
         ));
     };
     if !options.force && interfaces::has_default_route(name).unwrap_or(true) {
         return Err(Failure::usage(
-            format!(
-                "a default route leads through {name}: replayed packets would leave for other networks"
-            ),
-            "send onto an interface that leads nowhere else; --force if it is meant",
+            format!("{name} has a default route: replayed packets could reach other networks"),
+            "use an isolated interface, or --force",
         ));
     }
     let way = match options.inbound {
         true => Inbound::open(index)
             .map(Way::In)
-            .map_err(|error| Failure::run(format!("{name} cannot receive packets from here: {error}"), Some("it takes CAP_BPF, CAP_NET_ADMIN and Linux 5.18, and an interface of Ethernet whose driver knows XDP; without --inbound packets are sent".to_owned())))?,
+            .map_err(|error| Failure::run(format!("{name} cannot receive packets from here: {error}"), Some("needs \
+            CAP_BPF, CAP_NET_ADMIN, Linux 5.18, and an Ethernet interface whose driver supports XDP; without --inbound packets are sent".to_owned())))?,
         false => TransmitSocket::open(index).map(Way::Out).map_err(|error| {
             Failure::run(
                 format!("cannot send onto {name}: {error}"),
-                Some("it takes CAP_NET_RAW and an interface that is up (ip link)".to_owned()),
+                Some("needs CAP_NET_RAW and an interface that is up (ip link)".to_owned()),
             )
         })?,
     };
@@ -84,14 +83,14 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<(), Failure> {
     };
     if options.rounds > 1 && options.read.iter().any(|path| path == "-") {
         return Err(Failure::usage(
-            "standard input can be read once only",
-            "leave --loop out, or read a file",
+            "standard input can only be read once",
+            "omit --loop, or read a file",
         ));
     }
     let all = interfaces::list().unwrap_or_default();
     let found = all.iter().find(|interface| interface.name == *name);
     if found.is_some_and(|interface| !interface.is_running()) && !options.quiet {
-        say!("note: {name} has no carrier, or is down: nobody gets what is sent (ip link)");
+        say!("note: {name} has no carrier, or is down: nobody receives the packets (ip link)");
     }
     control.begin();
     let mut sent = Ok(());
@@ -305,7 +304,7 @@ impl Replay<'_> {
         let name = &self.options.interface;
         Failure::run(
             format!("cannot send onto {name}: {error}"),
-            Some("the interface has to be up, and to stay (ip link)".to_owned()),
+            Some("the interface must stay up (ip link)".to_owned()),
         )
     }
 
@@ -340,14 +339,11 @@ impl Replay<'_> {
         for (packets, what) in [
             (
                 sent.too_long,
-                "longer than the interface sends: left out (ip link set mtu)",
+                "longer than the MTU: skipped (ip link set mtu)",
             ),
-            (
-                sent.too_short,
-                "shorter than the header of Ethernet: left out",
-            ),
-            (sent.not_ethernet, "of other links than Ethernet: left out"),
-            (sent.filled, "not whole in the capture: filled with zeros"),
+            (sent.too_short, "shorter than an Ethernet header: skipped"),
+            (sent.not_ethernet, "not Ethernet: skipped"),
+            (sent.filled, "truncated in the capture: filled with zeros"),
         ] {
             if packets > 0 {
                 say!("{} {what}", count(packets, "packet"));

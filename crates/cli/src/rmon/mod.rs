@@ -51,7 +51,7 @@ fn open(
 ) -> Result<(Opened, Probe), Failure> {
     if options.workers.is_some_and(|workers| workers > 1) {
         return Err(Failure::usage(
-            "the tables of RMON are filled by one worker",
+            "RMON's tables are filled by one worker",
             "leave --workers out",
         ));
     }
@@ -79,7 +79,7 @@ fn serve(options: &RmonServeOptions) -> Result<(), Failure> {
     let refused = |error: BadFile| Failure::usage(error.to_string(), error.hint());
     if options.real_time && !options.input.interface.is_empty() {
         return Err(Failure::usage(
-            "--real-time is of files: packets of an interface come at their time",
+            "--real-time applies to files only",
             "leave it out",
         ));
     }
@@ -245,7 +245,7 @@ fn stay(
     quiet: bool,
 ) {
     if !quiet && !control.stopped() {
-        say!("all files are read; the tables stay until stopped (Ctrl-C)");
+        say!("all files read; the tables remain until stopped (Ctrl-C)");
     }
     while !control.stopped() {
         thread::sleep(TICK);
@@ -258,7 +258,7 @@ fn stay(
 fn tell_others(trouble: Option<String>) {
     match trouble {
         Some(why) => say!("flowgauge: {why}"),
-        None => say!("objects of the SNMP agent are read again"),
+        None => say!("the SNMP agent answers again"),
     }
 }
 

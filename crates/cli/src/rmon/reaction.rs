@@ -32,7 +32,9 @@ impl Reaction {
             .retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         let name = program.display();
         if self.running.len() >= MOST {
-            say!("flowgauge: {name} is not run for another alarm: {MOST} of it still run");
+            say!(
+                "flowgauge: {name} not started for another alarm: {MOST} instances are still running"
+            );
             return;
         }
         let mut command = Command::new(program);

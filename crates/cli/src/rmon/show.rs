@@ -49,7 +49,7 @@ pub(super) fn run(options: &RmonShowOptions) -> Result<(), Failure> {
     let evicted = probe.evicted();
     if evicted > 0 {
         outcome.notes.push(format!(
-            "the tables were full, and {evicted} rows of hosts and conversations are not in them"
+            "the tables were full; {evicted} rows of hosts and conversations were evicted"
         ));
     }
     failure::of_writer(&mut writer)?;

@@ -91,7 +91,7 @@ pub(super) fn open(target: &Target) -> Result<OwnedFd, Failure> {
     let path = Path::new(path);
     // A pipe would wait for a reader.
     if fs::metadata(path).is_ok_and(|about| !about.is_file()) {
-        return Err(failed("it is no regular file".to_owned()));
+        return Err(failed("not a regular file".to_owned()));
     }
     let file = files::named().open(path, How::keep());
     file.map(OwnedFd::from)

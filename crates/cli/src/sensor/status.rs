@@ -183,9 +183,9 @@ fn device_lines(
 /// What is kept away.
 fn offload_text(offload: &OffloadStatus) -> String {
     match &offload.lacks {
-        Some(why) => format!("  nothing is kept away: {why}"),
+        Some(why) => format!("  no in-kernel offload: {why}"),
         None => format!(
-            "  {} packets kept away in the kernel ({} bytes), {} cut to headers; {} flows under a verdict, {} not taken",
+            "  {} packets dropped in the kernel ({} bytes), {} cut to headers; {} flows under a verdict, {} not taken",
             offload.packets, offload.bytes, offload.cut, offload.flows, offload.not_taken
         ),
     }

@@ -137,7 +137,7 @@ fn text_of(path: &Path) -> Result<String, Failure> {
         Ok(_) => Ok(text),
         Err(error) => Err(Failure::usage(
             format!("{}: {error}", path.display()),
-            "a stack is a text file; flowgauge stack list shows what it is made of",
+            "a stack is a text file of components; flowgauge stack list lists them",
         )),
     }
 }

@@ -30,15 +30,12 @@ struct Kept {
 /// What went wrong, for the user.
 pub(super) fn run(options: &BenchOptions) -> Result<(), Failure> {
     let program = read::program(read::given(&options.stack)?)?;
-    crate::anonymize::refuse_if_forced("bench reads packets as they are")?;
+    crate::anonymize::refuse_if_forced("bench reads unmodified packets")?;
     let source = open_all(&options.read).map_err(|error| Failure::opening(&error))?;
     let batches = keep(source, usize::from(options.batch))?;
     let packets: usize = batches.iter().map(|kept| kept.packets.len()).sum();
     if packets == 0 {
-        return Err(Failure::usage(
-            "the input has no packets",
-            "give it a capture",
-        ));
+        return Err(Failure::usage("the input has no packets", "use -r FILE"));
     }
     let repeat = options.repeat.max(1);
     let mut out = String::new();
@@ -46,7 +43,7 @@ pub(super) fn run(options: &BenchOptions) -> Result<(), Failure> {
         let name = stack.name.as_deref().unwrap_or("stack");
         if stack.has_source() {
             if !options.json {
-                let _ = writeln!(out, "{name}: begins with a source of its own");
+                let _ = writeln!(out, "{name}: has a source of its own");
             }
             continue;
         }

@@ -129,8 +129,8 @@ impl Running {
         offload::note(input.offload, &backends);
         if !common.quiet && own::changes() > 0 && leaves_own_out(input, runner.stacks()) {
             say!(
-                "note: packets of this program's own links are left out of what interfaces have (place own of the ledger); \
-                 hint: {} keeps them",
+                "note: packets of this program's own links are excluded from captures (own in the ledger); hint: {} \
+                keeps them",
                 if runner.wants_packets() {
                     "--own-traffic"
                 } else {
@@ -204,7 +204,7 @@ impl Running {
         let has_failed = self.failed > 0 || !self.failures.is_empty();
         if !has_failed && !self.outcome.ledger.is_balanced() {
             let line = summary::ledger_line(&self.outcome.ledger);
-            let what = format!("packets got lost within flowgauge, which is a fault of it: {line}");
+            let what = format!("packets were lost inside flowgauge, which is a bug: {line}");
             self.failures.push(what);
         }
         let stacks = self.runner.stacks().to_vec();
@@ -280,7 +280,7 @@ impl Running {
             Ok(changed) => changed,
             Err(failure) => {
                 let _code = failure.report();
-                say!("stacks not reloaded: those that run continue");
+                say!("stacks not reloaded: running stacks continue");
                 return;
             }
         };
@@ -318,7 +318,10 @@ impl Running {
     /// The stacks as their file has them now, if they can run on.
     fn read_again(&self) -> Result<Program, Failure> {
         let Origin::File(file, input) = &self.origin else {
-            return Err(Failure::usage("the stacks are in no file", "use -f"));
+            return Err(Failure::usage(
+                "the stacks do not come from a file",
+                "use -f",
+            ));
         };
         let program = read::program(read::text(Some(file), None)?)?;
         refuse_overwriting(input, &program.stacks)?;
@@ -329,8 +332,8 @@ impl Running {
         }
         if !without.is_empty() && input.read.is_empty() && input.interface.is_empty() {
             return Err(Failure::usage(
-                "a stack without a source of its own was added, and the run has no input",
-                "begin another run with -r or -i",
+                "a stack without a source was added, and the run has no input",
+                "start a new run with -r or -i",
             ));
         }
         Ok(program)
@@ -699,8 +702,8 @@ fn open(
             return Ok(None);
         }
         return Err(Failure::usage(
-            "all stacks begin with a source of their own",
-            "leave -r and -i out",
+            "all stacks have their own source",
+            "omit -r and -i",
         ));
     }
     // Of an interface that a stack cannot divide there is one reader.
@@ -804,7 +807,10 @@ mod tests {
             match running.conclude(common) {
                 Ok(()) => assert!(!loses, "{stack}"),
                 Err(Failure::Run { what, .. }) => {
-                    assert!(loses && what.contains("got lost within"), "{stack}: {what}");
+                    assert!(
+                        loses && what.contains("were lost inside"),
+                        "{stack}: {what}"
+                    );
                 }
                 Err(other) => panic!("{other:?}"),
             }

@@ -23,9 +23,9 @@ pub(super) fn run(options: &ListOptions) -> Result<(), Failure> {
             let Some(info) = registry.find(name) else {
                 let near = registry.near(name);
                 return Err(Failure::usage(
-                    format!("there is no component {name}"),
+                    format!("unknown component {name}"),
                     if near.is_empty() {
-                        "without a name all are listed".to_owned()
+                        "omit the name to list all".to_owned()
                     } else {
                         format!("did you mean {}?", near.join(" or "))
                     },

@@ -50,7 +50,7 @@ fn reformat(options: &FormatOptions) -> Result<(), Failure> {
             return Ok(());
         }
         return Err(Failure::run(
-            format!("{name} has another layout"),
+            format!("{name} is not in standard layout"),
             Some("flowgauge stack fmt -i rewrites it".to_owned()),
         ));
     }
@@ -70,7 +70,7 @@ fn reformat(options: &FormatOptions) -> Result<(), Failure> {
     rewrite(file, formatted.as_bytes()).map_err(|error| {
         Failure::run(
             format!("{name}: {error}"),
-            Some("it is as it was; without -i the text goes to standard output".to_owned()),
+            Some("it is unchanged; without -i the text goes to standard output".to_owned()),
         )
     })?;
     say!("{name}: rewritten");

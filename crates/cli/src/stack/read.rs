@@ -69,7 +69,7 @@ pub(super) fn text(file: Option<&Path>, expression: Option<&str>) -> Result<Text
         }),
         Err(error) => Err(Failure::usage(
             format!("{name}: {error}"),
-            "a stack is a text file; flowgauge stack list shows what it is made of",
+            "a stack is a text file of components; flowgauge stack list lists them",
         )),
     }
 }
@@ -85,7 +85,7 @@ fn read_all(from: impl std::io::Read) -> std::io::Result<String> {
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        std::io::Error::other(format!("is no text in UTF-8 (byte {at})"))
+        std::io::Error::other(format!("is not UTF-8 text (byte {at})"))
     })
 }
 

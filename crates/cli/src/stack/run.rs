@@ -84,7 +84,7 @@ pub(crate) fn refuse_overwriting(input: &InputOptions, stacks: &[Stack]) -> Resu
         let refused = input::refuse_overwriting(input, Path::new(file));
         refused.map_err(|failure| match failure {
             Failure::Usage { what, .. } => {
-                Failure::usage(what, "give the component's option file another name")
+                Failure::usage(what, "rename the file in the component's option file")
             }
             other => other,
         })

@@ -28,7 +28,7 @@ pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
     if !input.rest.is_empty() || !input.filter.is_empty() {
         return Err(Failure::usage(
             "a stack that is only shown takes no filter",
-            "-r or -i says of which packets what went through its components is to be shown",
+            "use -r or -i to choose the packets whose counts are shown",
         ));
     }
     let engines = number_engines(&mut program.stacks);

@@ -160,7 +160,7 @@ fn a_sensor_does_not_capture_what_it_sends() {
         let mut words = vec!["-e", output, "-i", "lo", "-c", "20000"];
         words.extend(own_traffic.then_some("--own-traffic"));
         let (mut sensor, said_before) = started(folder.path(), &words, "listening on");
-        let said = "packets of this program's own links are left out";
+        let said = "packets of this program's own links are excluded";
         assert_eq!(said_before.contains(said), !own_traffic, "{said_before}");
         let sink = UdpSocket::bind("127.0.0.1:9").unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -194,7 +194,12 @@ fn report_says_what_was_said() {
             .any(|row| row["name"] == "http")
     );
     let page = run(&["report", "-r", text(&trace)]);
-    for title in ["Spoken (? by port)", "\nHTTP\n", "of them", "latency"] {
+    for title in [
+        "Application protocols (? = guessed from port)",
+        "\nHTTP\n",
+        "of them",
+        "latency",
+    ] {
         assert!(stdout(&page).contains(title), "{title}");
     }
     let page = run(&["report", "--headers-only", "-r", text(&trace)]);
@@ -214,7 +219,7 @@ fn bad_use_is_told_with_a_hint() {
     let folder = Folder::new("bad");
     let (trace, _) = folder.trace();
     let trace = text(&trace);
-    fails(&["flows"], 2, &["nothing to read", "hint: give -r FILE"]);
+    fails(&["flows"], 2, &["nothing to read", "hint: use -r FILE"]);
     fails(
         &["flows", "-r", "gone.pcap"],
         2,
@@ -230,7 +235,7 @@ fn bad_use_is_told_with_a_hint() {
         2,
         &["not a readable capture", "hint: "],
     );
-    fails(&["flows", "-r", "src"], 2, &["it is a folder"]);
+    fails(&["flows", "-r", "src"], 2, &["it is a directory"]);
     fails(
         &["flows", "-r", trace, "tcp", "prt", "80"],
         2,
@@ -248,7 +253,7 @@ fn bad_use_is_told_with_a_hint() {
         2,
         &["no preset", "hint: there are mix, "],
     );
-    fails(&["capture", "-r", trace], 2, &["nowhere to write to"]);
+    fails(&["capture", "-r", trace], 2, &["no output file"]);
     fails(&[], 2, &["Usage: flowgauge"]);
 }
 
@@ -411,7 +416,7 @@ fn notes_tell_what_was_taken_left_out_and_evicted() {
         "note: 1 packet of 192.0.2.7 with wrong or uncomputed IP header checksums was taken as it is",
         "note: 1 packet was left out because of wrong checksums (most from 192.0.2.1: 1); hint: \
          --checksums ignore takes them",
-        "flows were ended early",
+        "flows were evicted",
         "hint: raise --max-flows or --memory",
     ] {
         assert!(messages.contains(part), "{part}\n{messages}");
@@ -496,7 +501,7 @@ fn memory_bounds_flows_groups_hashes_and_lists() {
         let arguments = [command, &["--memory", "16M", "-r", flood]].concat();
         let output = run_within(113_000, &arguments);
         assert_eq!(output.status.code(), Some(0), "{command:?}");
-        assert!(stderr(&output).contains("flows were ended early"));
+        assert!(stderr(&output).contains("flows were evicted"));
     }
     // What the limit means: it cannot be done without a bound.
     let output = run_within(113_000, &["flows", "-r", flood]);

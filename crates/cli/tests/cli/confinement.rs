@@ -189,8 +189,8 @@ fn options_that_speak_of_files_are_declared_as_paths() {
     // What speaks of them and is none.
     let others = [
         ("digests", "digests of files"),
-        ("header", "what the file begins with"),
-        ("identity", "several in the folder"),
+        ("header", "header line of the file"),
+        ("identity", "if the folder has several"),
         ("to", "instead of to a file"),
     ];
     let mut met = BTreeSet::new();

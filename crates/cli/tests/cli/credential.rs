@@ -281,11 +281,11 @@ fn what_cannot_be_a_credential_is_said() {
     fs::set_permissions(folder.at("bad.cred"), fs::Permissions::from_mode(0o600)).unwrap();
     for (arguments, code, message) in [
         (&["issue", "--issuer", "nobody"][..], 2, "nobody.issuer"),
-        (&["issue", "--issuer", "../ops"], 2, "is no name"),
+        (&["issue", "--issuer", "../ops"], 2, "is not a name"),
         (
             &["issue", "--issuer", "ops", "--function", "cuont"],
             2,
-            "no component \"cuont\"",
+            "unknown component \"cuont\"",
         ),
         (
             &["issue", "--issuer", "ops", "--function", "top(cuont<=1)"],
@@ -332,13 +332,13 @@ fn what_cannot_be_a_credential_is_said() {
             2,
             "alice.crt",
         ),
-        (&["attenuate", "a.cred"], 2, "would stay as it is"),
+        (&["attenuate", "a.cred"], 2, "no restriction given"),
         (&["show", "bad.cred"], 2, "this is not a credential"),
         (&["show", "none.cred"], 2, "none.cred"),
         (
             &["verify", "a.cred", "--issuer", "other"],
             1,
-            "other did not issue it",
+            "not issued by other",
         ),
         (
             &["revoke", "a.cred", "--revoked", "r", "--block", "7"],

@@ -157,7 +157,10 @@ fn a_killed_element_goes_on() {
         .arg(format!("http://{}/v1/domains", place.address))
         .output();
     let refused = String::from_utf8(refused.unwrap().stdout).unwrap();
-    assert!(refused.contains("not the element's name"), "{refused}");
+    assert!(
+        refused.contains("wrong host name for this element"),
+        "{refused}"
+    );
     let periodic = place.open(&json!({"periodic": {"every": 1, "times": 4}}));
     let long = place.open(&json!({"one_shot": {"seconds": 600}}));
     wait_until("two are made", || {

@@ -315,7 +315,7 @@ fn an_agent_runs_stacks_for_those_who_may() {
     assert!(shown.contains(listening), "{shown}");
     let again = ops(&["start", "long", "-e", "count", "-r", "small.pcap"]);
     assert!(
-        stderr(&again).contains("already, and it runs"),
+        stderr(&again).contains("is already running"),
         "{}",
         stderr(&again)
     );
@@ -350,8 +350,12 @@ fn an_agent_runs_stacks_for_those_who_may() {
             &["start", "x", "-e", "count", "-i", "eth0"][..],
             "may not capture on eth0",
         ),
-        ("ops", &["start", "../x", "-e", "count"][..], "is no name"),
-        ("ops", &["show", "nothing"][..], "there is no stack"),
+        (
+            "ops",
+            &["start", "../x", "-e", "count"][..],
+            "is not a name",
+        ),
+        ("ops", &["show", "nothing"][..], "no stack named"),
         (
             "viewer",
             &["start", "x", "-e", "count"][..],
@@ -443,13 +447,13 @@ fn a_credential_gives_rights_at_an_agent_until_it_is_revoked() {
             "guest",
             "guest.cred",
             &["start", "b", "-e", listening],
-            "may have no more",
+            "the maximum",
         ),
         (
             "guest",
             "headers.cred",
             &["start", "b", "-e", listening],
-            "bounds what is seen",
+            "restricts access to packets",
         ),
         ("guest", "guest.cred", &["stop", "long"], "requests to"),
         ("guest", "eth7.cred", &["show", "long"], "only on eth7"),
@@ -607,11 +611,11 @@ fn no_more_stacks_run_than_may() {
         assert_eq!(configured.status.success(), !most, "{name}");
         if most {
             let said = stderr(&configured);
-            assert!(said.contains("2 stacks run, and no more may"), "{said}");
+            assert!(said.contains("2 stacks are running, the maximum"), "{said}");
         }
     }
     let restarted = ops(&["restart", "c"]);
-    assert!(stderr(&restarted).contains("no more may"));
+    assert!(stderr(&restarted).contains("the maximum"));
     // One that runs already is changed all the same.
     stdout(&ops(&["restart", "a"]));
     stdout(&ops(&["configure", "b", "-e", listening]));
@@ -677,7 +681,7 @@ fn an_agent_that_was_killed_starts_its_stacks_again() {
     signal(&agent, "-INT");
     let (_, said) = agent.end();
     assert!(
-        said.contains("long is not started again: ops may not use the network"),
+        said.contains("long is not restarted: ops may not use the network"),
         "{said}"
     );
     let agent = start("--forget");

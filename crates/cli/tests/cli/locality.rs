@@ -132,14 +132,14 @@ fn what_cannot_be_served_is_refused() {
     };
     let mut nowhere = command(&["locality", "--", "true"]);
     nowhere.env("FLOWGAUGE_PCAP_SHIM", "/nowhere.so");
-    refused(nowhere, "FLOWGAUGE_PCAP_SHIM: there is no file /nowhere.so");
+    refused(nowhere, "FLOWGAUGE_PCAP_SHIM: no such file /nowhere.so");
     let library = folder.file("a b.so");
     fs::write(&library, "").unwrap();
     let mut spaces = command(&["locality", "--", "true"]);
     spaces.env("FLOWGAUGE_PCAP_SHIM", &library);
     refused(spaces, "spaces or colons");
     let place = folder.0.to_str().unwrap();
-    let is_folder = format!("{place}: it is a folder");
+    let is_folder = format!("{place}: a directory");
     refused(command(&["locality", "--", place]), &is_folder);
     let filters = folder.file("filters");
     fs::write(&filters, "tcp\n\ntcp prot 80\n").unwrap();

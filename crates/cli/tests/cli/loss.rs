@@ -150,7 +150,7 @@ fn a_point_that_saw_nothing_is_named() {
         assert_eq!(done.status.code(), Some(1), "{said}");
         let named = format!("nothing was compared: {empty} saw none of ");
         assert!(
-            said.contains(&named) && said.contains("is the link up"),
+            said.contains(&named) && said.contains("check that the link is up"),
             "{said}"
         );
         assert!(!said.contains("--every"), "{said}");
@@ -187,7 +187,7 @@ fn points_that_saw_different_flows_compare_nothing() {
     let said = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("no two points saw packets of one flow"),
+        said.contains("no two points saw packets of the same flow"),
         "{said}"
     );
 }
@@ -528,17 +528,17 @@ fn what_cannot_be_compared_is_refused() {
         (
             vec!["loss", "-r", trace],
             2,
-            "loss is between two points at least",
+            "loss needs at least two points",
         ),
         (
             vec!["loss", "--json", "-r", trace, trace, "-w", trace],
             2,
-            "it is read, too",
+            "is also an input file",
         ),
         (
             vec!["loss", "-r", trace, trace, "--svg", trace],
             2,
-            "it is read, too",
+            "is also an input file",
         ),
         (vec!["loss"], 2, "--between"),
         (

@@ -201,7 +201,7 @@ fn a_device_that_is_not_there_has_its_number() {
     let ran = command.current_dir(folder.path()).output().unwrap();
     let said = String::from_utf8(ran.stderr).unwrap();
     assert!(
-        ran.status.code() == Some(2) && said.contains("\"nix\" is not there"),
+        ran.status.code() == Some(2) && said.contains("no device \"nix\""),
         "{said}"
     );
     assert!(said.contains("(MAPI's error 3200)"), "{said}");

@@ -130,18 +130,18 @@ fn wrong_rules_are_told() {
     let rules = folder.file("rules");
     for (rule, part) in [
         ("alert tcp any any -> any 80", "no options in parentheses"),
-        ("alert tcp any 80 (content:\"a\";)", "no head of a rule"),
+        ("alert tcp any 80 (content:\"a\";)", "not a head of a rule"),
         (
             "alert tcp any any -> any 99999 (content:\"a\";)",
-            "\"99999\" is no port",
+            "\"99999\" is not a port",
         ),
         (
             "alert tcp any any -> any x (content:\"a\";)",
-            "\"x\" is no port",
+            "\"x\" is not a port",
         ),
         (
             "alert tcp any any -> any 9:8 (content:\"a\";)",
-            "\"9:8\" is no port",
+            "\"9:8\" is not a port",
         ),
         (
             "alert tcp any any -> any [] (content:\"a\";)",

@@ -120,7 +120,7 @@ fn managers_see_what_is_shown_without_snmp() {
     let said = folder.file("said");
     let subagent = Subagent::start(&snmpd, &said, &["-r", trace]);
     says(&said, "registered with the AgentX master at ");
-    says(&said, "the tables stay until stopped");
+    says(&said, "the tables remain until stopped");
     let walked = walked_hosts(&snmpd);
     assert_eq!(walked.len(), expected.len());
     for (address, counts) in expected {
@@ -286,7 +286,7 @@ fn what_cannot_be_is_refused_and_no_master_is_told_once() {
             assert!(stderr(&output).contains(text), "{}", stderr(&output));
         }
     };
-    let address = "no address of a master";
+    let address = "not an address of a master";
     refused(
         &["rmon", "-i", "lo", "--agentx", "localhost"],
         &[address, "HOST:PORT"],
@@ -311,7 +311,7 @@ fn what_cannot_be_is_refused_and_no_master_is_told_once() {
     let child = command(&arguments).stderr(errors).spawn().unwrap();
     let subagent = Subagent { child };
     says(&said, "is snmpd running");
-    says(&said, "the tables stay until stopped");
+    says(&said, "the tables remain until stopped");
     assert_eq!(subagent.end(), Some(0));
     let said = fs::read_to_string(&said).unwrap();
     assert_eq!(said.matches("no AgentX session at").count(), 1, "{said}");
@@ -334,7 +334,7 @@ fn waiting_for_who_writes_a_pipe_is_said_and_ends_by_a_signal() {
     assert_eq!(subagent.end(), Some(130));
     let refused = run(&["rmon", "-r", trace, "--config", pipe]);
     assert_eq!(refused.status.code(), Some(2));
-    let why = "pipe: it is no regular file, and is rewritten when managers change rows\nhint: ";
+    let why = "pipe: not a regular file, and is rewritten when managers change rows\nhint: ";
     assert!(stderr(&refused).contains(why), "{}", stderr(&refused));
 }
 

@@ -96,7 +96,7 @@ fn what_no_record_has_is_refused_with_the_nearest_name() {
     fails(
         &["flows", "-r", text(&trace), "-w", "x.parquet"],
         2,
-        &["no format is called .parquet"],
+        &["unknown format .parquet"],
     );
     assert!(!std::path::Path::new("x.parquet").exists());
     fails(

@@ -244,7 +244,7 @@ fn what_is_refused_is_no_success() {
     let arguments = ["flow", "-d", "mix", "packets - output", "-w", "x.json"];
     let (said, code) = output(folder, &arguments);
     assert!(
-        code == Some(2) && said.contains("hint: leave output out"),
+        code == Some(2) && said.contains("hint: omit output"),
         "{said}"
     );
     assert!(!folder.join("x.json").exists());
@@ -500,7 +500,7 @@ fn who_gives_up_root_is_named() {
     );
     let said = ask("reload");
     assert!(
-        said.contains("root has become nobody") && said.contains("start it anew"),
+        said.contains("root has become nobody") && said.contains("restart it"),
         "{said}"
     );
     ask("stop");

@@ -615,7 +615,7 @@ fn results_are_the_same_behind_a_thread() {
         ),
         (
             "bucket { of = n } thread count { as = n }",
-            "of: n is on another thread, behind this component",
+            "of: n is on another thread, after this component",
         ),
     ] {
         let output = flowgauge(folder, &["stack", "check", "-e", text]);
@@ -692,15 +692,15 @@ fn the_file_of_a_stack_is_a_word_or_an_option() {
         assert_ne!(all, some, "{stack:?}");
     }
     for (arguments, expected) in [
-        (&["check"][..], "there is no stack"),
-        (&["run", "-r", &trace], "there is no stack"),
+        (&["check"][..], "no stack given"),
+        (&["run", "-r", &trace], "no stack given"),
         (
             &["check", "-f", "x.stack", "y.stack"],
-            "y.stack: there is a stack already",
+            "y.stack: a stack was already given",
         ),
         (
             &["fmt", "-e", "count", "x.stack"],
-            "x.stack: there is a stack already",
+            "x.stack: a stack was already given",
         ),
     ] {
         let (code, said) = ran(arguments);
@@ -737,7 +737,7 @@ fn texts_of_stacks_are_read_as_people_write_them() {
     assert!(is_good, "{said}");
     let (is_good, said) = check(b"[stack]\ncount \xff\n");
     assert!(
-        !is_good && said.contains("is no text in UTF-8 (byte 14)"),
+        !is_good && said.contains("is not UTF-8 text (byte 14)"),
         "{said}"
     );
     let many: String = (0..20_000)

@@ -198,7 +198,7 @@ fn too_little_memory_is_refused() {
         ("report -r zoo.pcap --memory 1023K", "the minimum is 1M"),
         (
             "streams -r zoo.pcap --memory 2M --workers 3",
-            "hint: give --memory 3M at least, or fewer --workers",
+            "hint: use --memory 3M or more, or fewer --workers",
         ),
     ] {
         let output = folder.run(&line.split(' ').collect::<Vec<&str>>());
@@ -232,7 +232,7 @@ fn names_of_files_need_not_be_text() {
     let gone = OsString::from_vec(b"\xff".to_vec());
     let output = folder.run(&[word("flows"), word("-r"), word("zoo.pcap"), gone]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("is no file, and no word of a filter"));
+    assert!(stderr(&output).contains("is neither a file nor part of a filter"));
 }
 
 /// Turns the screen's colours round, rings the bell, and an 8-bit CSI.
@@ -352,17 +352,17 @@ fn generate_refuses_what_is_out_of_bounds() {
     let folder = Folder::new("bounds");
     for (options, part) in [
         ("--flows 0", "must be more than zero"),
-        ("--flows 100000001", "a trace of more than 100000000 flows"),
+        ("--flows 100000001", "more than 100000000 flows"),
         (
             "--packets 18446744073709551615",
-            "a trace of more than 100000000 flows",
+            "more than 100000000 flows",
         ),
         ("--flows 18446744073709551616", "is too large"),
         ("--scale 0", "--scale must be a number above zero"),
         ("--scale -1", "--scale must be a number above zero"),
         ("--scale NaN", "--scale must be a number above zero"),
         ("--scale inf", "--scale must be a number above zero"),
-        ("--scale 1e300", "a trace of more than 100000000 flows"),
+        ("--scale 1e300", "more than 100000000 flows"),
         ("--duration 0", "must be more than zero"),
         ("--duration -1", "invalid value '-1' for '--duration"),
         ("--duration NaN", "invalid value 'NaN' for '--duration"),

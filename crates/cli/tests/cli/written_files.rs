@@ -268,11 +268,7 @@ fn files_of_an_earlier_run_are_not_mixed_with_new_ones() {
     let out = folder.file("streams");
     let arguments = ["streams", "--out", text(&out), "-q", "-r", text(&trace)];
     assert_eq!(run(&arguments).status.code(), Some(0));
-    fails(
-        &arguments,
-        2,
-        &["of an earlier run", "hint: give --out an empty"],
-    );
+    fails(&arguments, 2, &["of an earlier run", "hint: use an empty"]);
 }
 
 /// A limit on the size of files (`ulimit -f`) is a failure as a full disk is.

@@ -18,7 +18,7 @@ fn what_cannot_work_is_refused_before_the_run() {
     for (stack, said, hint) in [
         (
             "packets output { kafka = h, topic = t }",
-            "is no address",
+            "is not an address",
             "host:port",
         ),
         (
@@ -28,7 +28,7 @@ fn what_cannot_work_is_refused_before_the_run() {
         ),
         (
             "packets output { kafka = \"h:1\", topic = \"a b\" }",
-            "no name of a topic",
+            "not a name of a topic",
             "letters",
         ),
         (

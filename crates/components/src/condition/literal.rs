@@ -92,20 +92,26 @@ impl Literal {
     pub(super) fn check(&self, field: &Field) -> Result<(), Trouble> {
         let (is_right, wanted) = match field.kind {
             FieldKind::Unsigned if field.unit == Unit::Bytes => {
-                (self.size.is_some(), "number of bytes, as 1500 or 1M")
+                (self.size.is_some(), "a number of bytes, such as 1500 or 1M")
             }
-            FieldKind::Unsigned | FieldKind::List => (self.number.is_some(), "whole number"),
-            FieldKind::Float => (self.float.is_some(), "number"),
-            FieldKind::Duration => (self.duration.is_some(), "time span, as 250ms"),
-            FieldKind::Time => (self.time.is_some(), "time, as \"2026-11-22 10:30:00\""),
-            FieldKind::Hex => (self.hex.is_some(), "identifier of 16 hexadecimal digits"),
-            FieldKind::Address => (self.network.is_some(), "address or network, as 10.0.0.0/8"),
+            FieldKind::Unsigned | FieldKind::List => (self.number.is_some(), "a whole number"),
+            FieldKind::Float => (self.float.is_some(), "a number"),
+            FieldKind::Duration => (self.duration.is_some(), "a duration, such as 250ms"),
+            FieldKind::Time => (
+                self.time.is_some(),
+                "a time, such as \"2026-11-22 10:30:00\"",
+            ),
+            FieldKind::Hex => (self.hex.is_some(), "an identifier of 16 hexadecimal digits"),
+            FieldKind::Address => (
+                self.network.is_some(),
+                "an address or network, such as 10.0.0.0/8",
+            ),
             _ => (true, ""),
         };
         if is_right {
             return Ok(());
         }
-        let message = format!("\"{}\" is no {wanted}; {} is one", self.text, field.name);
+        let message = format!("\"{}\" is not {wanted} (field {})", self.text, field.name);
         Err(Trouble::at(self.column, message))
     }
 }

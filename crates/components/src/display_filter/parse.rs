@@ -262,24 +262,24 @@ impl Parser<'_> {
         };
         let whole = |number: u64| Literal::Number(number.into(), u128::MAX);
         let (value, wanted) = match kind {
-            Kind::Number => (number(&word).map(whole), "number"),
-            Kind::Flag => (flag(&word).map(whole), "yes or no: 1 or 0"),
-            Kind::Time => (seconds(&word).map(whole), "time in seconds since 1970"),
-            Kind::Ipv4 => (network(&word, 32), "IPv4 address"),
-            Kind::Ipv6 => (network(&word, 128), "IPv6 address"),
+            Kind::Number => (number(&word).map(whole), "a number"),
+            Kind::Flag => (flag(&word).map(whole), "a flag (1 or 0)"),
+            Kind::Time => (seconds(&word).map(whole), "a time in seconds since 1970"),
+            Kind::Ipv4 => (network(&word, 32), "an IPv4 address"),
+            Kind::Ipv6 => (network(&word, 128), "an IPv6 address"),
             Kind::Mac => {
                 let bytes = hexadecimal(&word).filter(|bytes| bytes.len() == 6);
-                (bytes.map(Literal::Bytes), "hardware address")
+                (bytes.map(Literal::Bytes), "a hardware address")
             }
             Kind::Bytes | Kind::Protocol => {
                 let bytes = text.or_else(|| hexadecimal(&word));
                 (
                     bytes.map(Literal::Bytes),
-                    "list of bytes, as 0d:0a, or text in quotation marks",
+                    "a list of bytes, such as 0d:0a, or text in double quotes",
                 )
             }
         };
-        value.ok_or_else(|| Trouble::at(column, format!("\"{word}\" is no {wanted}")))
+        value.ok_or_else(|| Trouble::at(column, format!("\"{word}\" is not {wanted}")))
     }
 }
 
@@ -389,13 +389,13 @@ mod tests {
             ),
             (
                 "ip.src == 1.2.3",
-                "character 11: \"1.2.3\" is no IPv4 address",
+                "character 11: \"1.2.3\" is not an IPv4 address",
             ),
             (
                 "ip.src == 1.2.3.4/33",
-                "character 11: \"1.2.3.4/33\" is no IPv4 address",
+                "character 11: \"1.2.3.4/33\" is not an IPv4 address",
             ),
-            ("tcp.port == http", "character 13: \"http\" is no number"),
+            ("tcp.port == http", "character 13: \"http\" is not a number"),
             (
                 "tcp.port ==",
                 "character 12: a value is expected, not the end",

@@ -17,25 +17,25 @@ use super::failure;
 options! {
     pub(crate) const;
     /// Which brokers.
-    KAFKA = kafka: Text, "brokers of Kafka to go through: host:port, several with commas between";
+    KAFKA = kafka: Text, "Kafka brokers: host:port, separated by commas";
     /// Which topic.
     TOPIC = topic: Text, "the topic";
     /// Without TLS.
-    PLAIN = plain: Flag, "speak to brokers without TLS";
+    PLAIN = plain: Flag, "connect to brokers without TLS";
     /// Who this is.
-    USER = user: Text, "the user at brokers (SASL); where it is not said, none";
+    USER = user: Text, "user at brokers (SASL); default: none";
     /// How they know.
-    PASSWORD = password: InputFile, "a file with the user's password, which only its owner can read";
+    PASSWORD = password: InputFile, "file with the user's password, readable only by its owner";
     /// How that is proved.
     SASL = sasl: Choice("scram-sha-512", "scram-sha-256", "plain"),
-        "how the password is proved; scram-sha-512 where it is not said. plain sends it, over TLS only";
+        "SASL mechanism; default: scram-sha-512. plain sends the password, over TLS only";
     /// Which field says where a record goes.
     KEY = key: Text,
-        "the field whose values stay together in a partition; where it is not said, the Community ID of a \
-         record's addresses, ports and protocol";
+        "field whose values stay together in a partition; default: the Community ID of a record's addresses, ports \
+        and protocol";
     /// How many partitions there are.
     PARTITIONS = partitions: Integer(1, 100_000),
-        "how many partitions the topic has; where it is not said, a broker is asked";
+        "number of partitions of the topic; default: ask a broker";
 }
 
 /// What only outputs have.
@@ -60,7 +60,7 @@ impl Place {
                 .rsplit_once(':')
                 .map(|(_, port)| port.trim().parse::<u16>());
             if !matches!(port, Some(Ok(1..))) {
-                let error = format!("\"{broker}\" is no address with a port");
+                let error = format!("\"{broker}\" is not an address with a port (host:port)");
                 return Err(SettingError::of("kafka", error).with_hint(
                     "write brokers as host:port, with commas between: kafka1:9092,kafka2:9092",
                 ));
@@ -71,7 +71,7 @@ impl Place {
         if topic.is_empty() || topic.len() > 249 || !topic.bytes().all(is_good) {
             let error = match topic {
                 "" => "is needed with kafka".to_owned(),
-                topic => format!("\"{topic}\" is no name of a topic"),
+                topic => format!("\"{topic}\" is not a name of a topic"),
             };
             return Err(SettingError::of("topic", error)
                 .with_hint("names have letters, digits, \".\", \"_\" and \"-\""));

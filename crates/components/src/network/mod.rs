@@ -17,7 +17,7 @@ options! {
     /// Where keys are.
     KEYS = keys: InputFolder, "folder of the keys; else $FLOWGAUGE_KEYS, else ~/.config/flowgauge/keys";
     /// Which of them is this machine's.
-    IDENTITY = identity: Text, "the name of this machine's key, where there are several in the folder";
+    IDENTITY = identity: Text, "name of this machine's key, if the folder has several";
 }
 
 /// The folder that options name, or the usual one.

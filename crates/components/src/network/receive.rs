@@ -49,12 +49,11 @@ columns! {
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "input",
-    summary: "receives what outputs on other machines send",
-    help: "It listens for senders with certificates of the same authority (flowgauge keys), and passes their \
-           items on in the order of time: an item waits until every sender has said that it has none before \
-           it. A sender that is silent for the timeout is no longer waited for.\n\n  With \"kafka\" it takes records \
-           from a topic, as a member of a group of any number of inputs that share its partitions: \
-           docs/kafka.md.",
+    summary: "receives items from outputs on other machines",
+    help: "Listens for senders with certificates of the same authority (flowgauge keys), and passes their items on in \
+       time order: an item waits until each sender has announced that it has no earlier one. A sender that is silent \
+       for the timeout is no longer waited for.\n\n  With \"kafka\" it consumes records from a topic, as a member of \
+       a group of any number of inputs that share its partitions: docs/kafka.md.",
     input: Input::Nothing,
     output: Output::Option("type"),
     options: Options::ALL,
@@ -68,26 +67,25 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 options! {
     struct Options;
     listen: Text, "address and port: 192.0.2.1:2233, [::]:2233";
-    r#type: Choice("packet", "chunk", "record", "flow") = "packet", "what comes";
+    r#type: Choice("packet", "chunk", "record", "flow") = "packet", "type of the items";
     senders: Integer(1, 1024) as usize,
-        "wait for so many senders before anything is given on, and end when so many have ended; where it is \
-         not said, take whoever comes, until stopped. What an earlier run of a sender left is not another \
-         sender";
-    timeout: Duration as Duration = "10s", "how long to wait for a sender from which nothing is heard";
+        "number of senders: wait for all before passing anything on, and end when all have ended; default: accept \
+        all, until stopped. Items left by an earlier run of a sender do not count as another one";
+    timeout: Duration as Duration = "10s", "how long to wait for a silent sender";
     forget: Duration as Duration = "10m",
-        "how long a sender that left without an end may take to come back; then it is forgotten, and what it \
-         is known to have had counts as gone";
-    allow: Text, "names that may send, separated by blanks; where it is not said, all of the authority";
+        "how long a sender that disconnected without ending may take to return; after that it is forgotten, and its \
+        known items count as lost";
+    allow: Text, "names that may send, separated by blanks; default: all of the authority";
     queue: Size as usize = "16M",
-        "memory for what waits of each sender, however many sessions it has, or partition; one that is ahead is held up";
-    memory: Size as usize = "256M", "memory for what waits of all senders; all are held up at that";
+        "memory for waiting items of each sender (over all its sessions) or partition; one that is ahead is delayed";
+    memory: Size as usize = "256M", "memory for waiting items of all senders; at the limit, all are delayed";
     [super::KEYS, super::IDENTITY, kafka::KAFKA];
-    group: Text, "with kafka: the group whose members share the partitions, each record for one of them";
+    group: Text, "with kafka: consumer group whose members share the partitions";
     until: Choice("stopped", "end") = "stopped",
-        "with kafka: end where the partitions do that are this member's, or after the timeout if it has none";
+        "with kafka: end when this member's partitions have been read to the end, or after the timeout if it has none";
     numbers: Flag = "no",
-        "with kafka: give records two fields more, session and number, the same for the same record: what was \
-         given on twice because a process was killed is known by them";
+        "with kafka: add the fields session and number, which are the same for the same record, to recognise \
+        duplicates after a process was killed";
     [kafka::TOPIC, kafka::PLAIN, kafka::USER, kafka::PASSWORD, kafka::SASL];
 }
 
@@ -267,7 +265,7 @@ impl FromNetwork {
             Settled::Yes => drop(reception.settle()),
             Settled::Later => {}
             Settled::Unknown => out.fail(
-                Failure::new("what is behind \"thread\" may be lost if this process is killed")
+                Failure::new("items after \"thread\" may be lost if this process is killed")
                     .with_hint("leave thread out of a stack that takes from Kafka; several inputs of a group share the work"),
             ),
         }
@@ -323,7 +321,7 @@ impl FromNetwork {
             };
             let gone = gone(&counts);
             flowgauge_link::tell(format_args!(
-                "{}: did not come back in {} s and is forgotten; {gone} of its items are gone",
+                "{}: did not return within {} s and is forgotten; {gone} of its items are lost",
                 source.name,
                 silent.as_secs()
             ));
@@ -370,7 +368,7 @@ impl FromNetwork {
             .is_some_and(|begun| begun.elapsed() >= self.timeout)
         {
             flowgauge_link::tell(format_args!(
-                "{came} of {senders} senders came in {} s, others are no longer waited for",
+                "{came} of {senders} senders connected within {} s; no longer waiting for the others",
                 self.timeout.as_secs()
             ));
             self.senders = Some(came);

@@ -39,23 +39,22 @@ options! {
     /// Where to.
     TO = to: Text, "send to an input on another machine, at host:port, instead of to a file";
     /// Who is expected there.
-    PEER = peer: Text, "the name in the other machine's certificate, where it is not the host of to";
+    PEER = peer: Text, "name in the other machine's certificate, if not the host of to";
     /// How much may wait.
-    SPOOL = spool: Size, "memory for what waits while the other machine is away or slow; 64M where it is not said";
+    SPOOL = spool: Size, "memory for waiting items while the other machine is away or slow; default: 64M";
     /// Where more may wait.
     SPOOL_FOLDER = spool_folder: OutputFolder,
-        "a folder where more may wait; what is there when this process ends, or is killed, the next one with \
-         the same identity, folder and to sends";
+        "folder for further waiting items; items left there when this process ends or is killed are sent by the next \
+        one with the same identity, folder and to";
     /// How much more.
-    SPOOL_FILE = spool_file: Size, "the most bytes in that folder; 1G where it is not said";
+    SPOOL_FILE = spool_file: Size, "maximum bytes in that folder; default: 1G";
     /// What then.
     WHEN_FULL = when_full: Choice("wait", "drop_newest", "drop_oldest"),
-        "what to do when the spool is full: hold up the source, or lose items, which the other machine is \
-         told; where it is not said, wait, but drop_newest with kafka in a live capture";
+        "when the spool is full: delay the source, or lose items, which is reported to the other machine; default: \
+        wait, with kafka in a live capture drop_newest";
     /// How long the end waits.
     LINGER = linger: Duration,
-        "how long to wait at the end for all to have arrived, and for room in the spool once the run is to \
-         end; 30s where it is not said";
+        "how long to wait at the end for all items to arrive, and for room in the spool; default: 30s";
 }
 
 /// The options that only sending has.
@@ -81,10 +80,11 @@ pub(crate) fn make(settings: &Settings, to: &str) -> Result<Box<dyn Component>, 
     let mut options = SenderOptions::new(to);
     let port = to.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
     if !matches!(port, Some(Ok(1..))) {
-        return Err(
-            SettingError::of("to", format!("\"{to}\" is no address with a port"))
-                .with_hint("write it as host:port, 192.0.2.1:2233 or [2001:db8::1]:2233"),
-        );
+        return Err(SettingError::of(
+            "to",
+            format!("\"{to}\" is not an address with a port (host:port)"),
+        )
+        .with_hint("write it as host:port, 192.0.2.1:2233 or [2001:db8::1]:2233"));
     }
     options.peer = settings.text("peer").map(str::to_owned);
     let keys = super::keys(settings);
@@ -100,7 +100,7 @@ fn finish_make(
     if let Some(bytes) = settings.size("spool") {
         if bytes < 4 * FRAME_BYTES as u64 {
             return Err(SettingError::of("spool", "is less than 1M")
-                .with_hint("it holds frames of 256k, of which some are always on their way"));
+                .with_hint("it holds frames of 256k, some of which are always in flight"));
         }
         options.spool_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     }
@@ -436,7 +436,7 @@ impl ToNetwork {
 
     fn open_topic(&mut self, cluster: Cluster, partitions: u32) -> Result<Sender, Failure> {
         let Way::Kafka(route) = &mut self.way else {
-            return Err(Failure::new("a topic is no link"));
+            return Err(Failure::new("a topic is not a link"));
         };
         route.totals = Arc::new(Totals::new(partitions));
         self.lanes.resize_with(partitions as usize, Lane::default);

@@ -166,7 +166,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
                     None => word.parse(),
                 };
                 (
-                    Token::Number(number.map_err(|_| format!("{word} is no number"))?),
+                    Token::Number(number.map_err(|_| format!("{word} is not a number"))?),
                     end,
                 )
             }
@@ -258,7 +258,7 @@ impl Parser {
     fn value(&mut self) -> Result<Vec<u8>, String> {
         let number = self.number()?;
         if self.is("#") {
-            let byte = u8::try_from(number).map_err(|_| format!("{number} is no byte"))?;
+            let byte = u8::try_from(number).map_err(|_| format!("{number} is not a byte"))?;
             return Ok(vec![byte; self.length()?]);
         }
         self.expect("~")?;
@@ -306,7 +306,7 @@ impl Parser {
             if self.is_word("include") {
                 match self.peek(0) {
                     Some(Token::Text) => self.at += 1,
-                    other => return Err(format!("{} is no name of a file", shown(other))),
+                    other => return Err(format!("{} is not a name of a file", shown(other))),
                 }
                 continue;
             }

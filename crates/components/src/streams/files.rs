@@ -397,7 +397,7 @@ fn open(path: &Path, new: bool) -> io::Result<File> {
             _ => error,
         })?;
     if !file.metadata()?.is_file() {
-        return Err(not_ours("it is no regular file"));
+        return Err(not_ours("not a regular file"));
     }
     Ok(file)
 }
@@ -416,7 +416,7 @@ fn refuse_earlier(folder: &Path) -> Result<(), Failure> {
             "{} is a stream's file of an earlier run",
             folder.join(name).display()
         ))
-        .with_hint("give `out` an empty or new folder, or remove the files of that run")),
+        .with_hint("use an empty or new folder for `out`, or remove the files of that run")),
     }
 }
 

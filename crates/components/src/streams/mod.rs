@@ -32,9 +32,9 @@ use segments::{Segments, Sums};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "streams",
     summary: "reassembles streams, with a record of each direction when it ends",
-    help: "The records are those of the command streams: bytes, holes, how the stream ended, a hash; with \
-           `gaps` also a record of each hole; with `count` one record of all. With `out` bytes go to a file \
-           per direction, named as tcpflow names them. The options from `mode` on deliver streams in chunks, \
+    help: "The records are those of the command streams: bytes, gaps, end state, hash; with `gaps` also a record per \
+       gap; with `count` one record of totals. With `out`, bytes go to a file per direction, named as by tcpflow. The \
+       options from `mode` on deliver streams in chunks, \
            with cutoffs, priorities and one memory budget. It reassembles fragments and verifies checksums \
            itself.",
     output: Output::Of(ItemType::Record),

@@ -439,7 +439,10 @@ fn options_that_contradict_each_other_are_named() {
         checked.diagnostics[0].show(&sources).to_string()
     };
     for (text, part) in [
-        ("output { to = collector }", "is no address with a port"),
+        (
+            "output { to = collector }",
+            "is not an address with a port (host:port)",
+        ),
         ("output { to = c:1, file = x }", "is for files"),
         ("output { spool = 8M }", "has no meaning without to"),
         (
@@ -447,7 +450,10 @@ fn options_that_contradict_each_other_are_named() {
             "without spool_folder",
         ),
         ("output { to = c:1, spool = 8k }", "is less than 1M"),
-        ("input { listen = 7 } - keep", "is no address with a port"),
+        (
+            "input { listen = 7 } - keep",
+            "is not an address with a port (host:port)",
+        ),
         ("keep input { listen = 1.1.1.1:1 }", "begin"),
         (
             "input { listen = 1.1.1.1:1, type = chunk } - tcpscan",

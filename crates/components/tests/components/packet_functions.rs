@@ -206,7 +206,7 @@ fn fields_are_told_by_name() {
     );
     assert!(said.contains("did you mean tcp.port?"), "{said}");
     let said = refused("protocol_field { ipv6.src }");
-    assert!(said.contains("ipv6.src is no number"), "{said}");
+    assert!(said.contains("ipv6.src is not a number"), "{said}");
 }
 
 #[test]

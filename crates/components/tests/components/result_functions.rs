@@ -238,10 +238,7 @@ fn results_are_written_as_they_grow() {
     assert_eq!(read("raw"), 4_u64.to_le_bytes());
     assert_eq!(run.result("result_to_file(0)"), 3);
     let error = program("[stack] count res2file { counts }").expect_err("counts");
-    assert!(
-        error.contains("of: there is no component counts"),
-        "{error}"
-    );
+    assert!(error.contains("of: unknown component counts"), "{error}");
 }
 
 #[test]

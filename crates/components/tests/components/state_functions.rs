@@ -44,7 +44,7 @@ fn packets_come_through_between_two_times() {
     let times = [10, 12, 14].map(|second| Cell::Time(Nanos(second * SECOND)));
     assert_eq!(run.table("start_stop").rows, [times.to_vec()]);
     let error = program("[stack] start_stop { 10s } count").expect_err("no +");
-    assert!(error.contains("start: \"10s\" is no time"), "{error}");
+    assert!(error.contains("start: \"10s\" is not a time"), "{error}");
 }
 
 #[test]

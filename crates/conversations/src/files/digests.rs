@@ -27,9 +27,9 @@ impl Wanted {
                 "sha1" => wanted.sha1 = true,
                 "sha256" => wanted.sha256 = true,
                 _ => {
-                    let message = format!("\"{name}\" is no digest that is known");
+                    let message = format!("\"{name}\" is not a known digest");
                     return Err(SettingError::of("digests", message)
-                        .with_hint("there are: md5, sha1, sha256"));
+                        .with_hint("known digests: md5, sha1, sha256"));
                 }
             }
         }

@@ -32,9 +32,9 @@ pub(crate) use values::{Looking, Name, Values};
 
 options! {
     struct Options;
-    format: Choice("eve", "zeek", "zeek-json") = "eve", "whose logs";
-    file: OutputFile = "-", "where to: a file for eve, a folder for zeek; - is standard output; with fields of strftime, filled \
-     in once";
+    format: Choice("eve", "zeek", "zeek-json") = "eve", "format of the logs";
+    file: OutputFile = "-", "where to write: a file for eve, a folder for zeek; - is standard output; may contain \
+    strftime fields, filled in once";
     [COMMUNITY_ID_SEED];
 }
 
@@ -44,8 +44,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "eve: lines of Suricata's EVE log, in one file. zeek: logs of Zeek, a file each (conn.log, http.log, \
            dns.log, ssl.log, ...) in a folder, with its header; zeek-json: the same with a JSON object per \
            line. On standard output they follow one another. A file that was moved or deleted is created again \
-           within a second, for log rotation. Records are those of transactions; kinds that Zeek has no names \
-           for are written with all their fields.",
+           within a second, for log rotation. Records are those of transactions; types without a Zeek log are written \
+           with all their fields.",
     input: Input::Of(&[ItemType::Record]),
     is_end: true,
     options: Options::ALL,

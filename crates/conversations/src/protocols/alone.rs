@@ -38,7 +38,7 @@ const MOST: usize = 1 << 20;
 
 options! {
     const;
-    MEMORY = memory: Size = "256M", "a bound for what is kept of conversations until it is complete";
+    MEMORY = memory: Size = "256M", "memory for incomplete conversations";
 }
 
 /// One that takes chunks of connections (within `tcpcnxdemux`, behind `tcpreseq`), or datagrams.

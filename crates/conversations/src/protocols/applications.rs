@@ -73,7 +73,11 @@ impl Applications {
             let suffix = suffix.trim_start_matches("*.").trim_matches('.');
             let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
             if suffix.is_empty() || !suffix.bytes().all(is_name) {
-                return Err(format!("{}: {} is no name of hosts", place(), told(suffix)));
+                return Err(format!(
+                    "{}: {} is not a name of hosts",
+                    place(),
+                    told(suffix)
+                ));
             }
             let name = name.trim();
             let known = self.names.iter().position(|it| **it == *name);
@@ -153,7 +157,10 @@ mod tests {
         let error = read("example.com\n").unwrap_err();
         assert!(error.contains(":1: expected a name of hosts"), "{error}");
         let error = read("\nexa/mple.com X\n").unwrap_err();
-        assert!(error.contains(":2: \"exa/mple.com\" is no name"), "{error}");
+        assert!(
+            error.contains(":2: \"exa/mple.com\" is not a name"),
+            "{error}"
+        );
         assert!(Applications::read(Some("/nowhere/at/all")).is_err());
         // Too large, wherever what is read of it ends.
         let error = read(&"é".repeat(1 << 20)).unwrap_err();

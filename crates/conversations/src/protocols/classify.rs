@@ -47,7 +47,7 @@ pub(crate) fn classifies(settings: &Settings, flag: &'static str) -> Result<bool
         if is_set && !is_wanted {
             return Err(
                 SettingError::of(option, format!("is for {flag} = yes only"))
-                    .with_hint(format!("say {flag} = yes, too")),
+                    .with_hint(format!("also set {flag} = yes")),
             );
         }
     }

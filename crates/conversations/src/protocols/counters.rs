@@ -45,7 +45,7 @@ impl Counters {
             return Ok(None);
         };
         if every == 0 {
-            return Err(SettingError::of("stats_interval", "is no time"));
+            return Err(SettingError::of("stats_interval", "is not a time"));
         }
         // In the order in which they are made.
         let made = settings.shared(|| Ok(AtomicU64::new(0)))?;

@@ -39,7 +39,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "finds DNS queries and their replies",
     help: "Over UDP and TCP; also multicast DNS, LLMNR and NetBIOS names. A reply belongs to the query with \
            its number, question and addresses; a repeated query without a reply yet counts once. Takes \
-           datagrams, or use it within tcpcnxdemux, behind tcpreseq.",
+           datagrams, or use it within tcpcnxdemux, after tcpreseq.",
     input: Input::Of(&[ItemType::Packet, ItemType::Chunk]),
     fields: |_| Some(DNS_SCHEMA),
     result: Some(ResultInfo::number(

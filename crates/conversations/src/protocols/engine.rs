@@ -36,7 +36,7 @@ use crate::files::{self, Files};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "transactions",
     summary: "finds the transactions of application protocols in all connections",
-    help: "Protocols are recognised by the first bytes, and by ports where those do not tell. Records are \
+    help: "Protocols are recognised by the first bytes, or else by ports. Records are \
            those of the components of each protocol; event_type names it. It reassembles fragments and \
            streams, and verifies checksums, itself.",
     output: Output::Of(ItemType::Record),
@@ -90,9 +90,8 @@ options! {
     PROTOCOLS = protocols: Text, "protocols to log, separated by commas; all if not given. ftp includes its data connections (ftp_data)";
     FLOWS = flows: Flag = "no", "also write a record per flow when it ends, with its protocol and application";
     ANOMALIES = anomalies: Flag = "no", "also log anomalies in packets, connections and messages";
-    EACH_MESSAGE = each_message: Flag = "no", "give a record of each query of DNS, those that come again too, of each message of NTP, of replies to groups in \
-     their own flow, and of the greeting of FTP; tell all fields of HTTP/2 and all lines of replies of FTP: as Suricata \
-     and Zeek log them";
+    EACH_MESSAGE = each_message: Flag = "no", "log as Suricata and Zeek do: a record of each DNS query (also repeated \
+    ones), each NTP message, replies to multicast requests in their own flow, and FTP's greeting; all HTTP/2 fields and all lines of FTP replies";
 }
 
 /// Pieces of a connection that are looked at before it is given up as one of no known protocol.

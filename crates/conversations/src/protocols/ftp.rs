@@ -42,7 +42,7 @@ pub(super) const DATA: ProtocolInfo = ProtocolInfo {
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ftp",
     summary: "finds FTP commands and their replies in a control connection",
-    help: "Only transactions follows data connections. Use it within tcpcnxdemux, behind tcpreseq.",
+    help: "Only transactions follows data connections. Use it within tcpcnxdemux, after tcpreseq.",
     fields: |_| Some(FTP_SCHEMA),
     result: Some(ResultInfo::number(
         "commands with and without a reply",

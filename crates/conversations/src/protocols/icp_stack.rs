@@ -11,7 +11,7 @@ pub(crate) static SCAN: ComponentInfo = ComponentInfo {
     name: "scanicp",
     aliases: &["icpscan"],
     summary: "selects ICP messages between caches",
-    help: "Versions 2 and 3, on any port. Fragments do not pass until they are put together (ipreass).",
+    help: "Versions 2 and 3, on any port. Fragments do not pass until they are reassembled (ipreass).",
     output: Output::Of(ItemType::Datagram),
     make: |_| Ok(Box::new(Scan)),
     ..flowgauge_kit::OF_PACKETS
@@ -20,7 +20,7 @@ pub(crate) static SCAN: ComponentInfo = ComponentInfo {
 pub(crate) static DEMUX: ComponentInfo = ComponentInfo {
     name: "icpdemux",
     summary: "an instance per ICP query and its reply",
-    help: "Pairs are found by the number of the query: keep pairs of caches apart before it (ipcnxdemux). \
+    help: "Pairs are matched by the number of the query: separate pairs of caches first (ipcnxdemux). \
            Packets other than ICP go on to the components that follow.",
     make: |settings| Ok(keying(settings, Demux)),
     ..DEMULTIPLEXER

@@ -9,8 +9,8 @@ use flowgauge_wire::{Batch, DecodedBatch, Nanos, PacketDescriptor};
 options! {
     pub(super) const;
     /// Whether there are records of them.
-    OUTER = outer_flows: Flag = "no", "give a record of each UDP flow that carries tunnels, too, not of those within only; on one core, as packets go \
-     to cores by what is within";
+    OUTER = outer_flows: Flag = "no", "also write a record of each UDP flow that carries tunnels, not only of the \
+    inner flows; with one worker, because packets are assigned to workers by inner flow";
 }
 
 /// One ends after so long without packets, or earlier, as flows without an answer do in Suricata: mostly each direction has

@@ -22,7 +22,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "quic",
-    summary: "finds QUIC handshakes and what they offer",
+    summary: "finds QUIC handshakes and their parameters",
     help: "Initial packets of versions 1 and 2 and of drafts are decrypted: name, protocols, fingerprints. \
            Takes datagrams.",
     fields: |_| Some(QUIC_SCHEMA),

@@ -36,7 +36,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "finds ONC RPC calls and their replies",
     help: "Over UDP and TCP. A reply belongs to the call with its number and addresses; a repeated call \
            without a reply yet counts once. Procedures of portmapper, mount, NFS and locks have names. Takes \
-           datagrams, or use it within tcpcnxdemux, behind tcpreseq.",
+           datagrams, or use it within tcpcnxdemux, after tcpreseq.",
     input: Input::Of(&[ItemType::Packet, ItemType::Chunk]),
     fields: |_| Some(RPC_SCHEMA),
     result: Some(ResultInfo::number(

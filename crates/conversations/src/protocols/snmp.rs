@@ -25,7 +25,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "snmp",
     summary: "finds SNMP requests, their replies, and traps",
-    help: "Versions 1, 2c and 3; of encrypted messages only the clear parts. A reply belongs to the request \
+    help: "Versions 1, 2c and 3; for encrypted messages only the clear parts. A reply belongs to the request \
            with its number and addresses. Takes datagrams.",
     fields: |_| Some(SNMP_SCHEMA),
     result: Some(ResultInfo::number(

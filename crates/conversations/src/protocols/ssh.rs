@@ -22,7 +22,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ssh",
     summary: "finds SSH handshakes: software, algorithms and host keys",
-    help: "A record of each connection, with HASSH of both sides. Use it within tcpcnxdemux, behind tcpreseq.",
+    help: "A record of each connection, with HASSH of both sides. Use it within tcpcnxdemux, after tcpreseq.",
     fields: |_| Some(SSH_SCHEMA),
     result: Some(ResultInfo::number("connections found", "transactions")),
     make: alone::make::<SshTalk>,

@@ -58,7 +58,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tls",
     summary: "finds TLS handshakes",
     help: "A record of each handshake, with JA3 and JA4, preceded by one of each certificate. Takes datagrams \
-           (DTLS), or use it within tcpcnxdemux, behind tcpreseq.",
+           (DTLS), or use it within tcpcnxdemux, after tcpreseq.",
     input: Input::Of(&[ItemType::Packet, ItemType::Chunk]),
     output: Output::Of(ItemType::Record),
     kinds: Some(|| vec![TLS_SCHEMA, X509_SCHEMA]),

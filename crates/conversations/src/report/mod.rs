@@ -34,20 +34,21 @@ use talkers::Sums;
 
 options! {
     struct Options;
-    file: OutputFile = "-", "where to write; - is standard output; with fields of strftime, of the first packet's time";
-    format: Choice("page", "json") = "page", "text for people, or an object";
+    file: OutputFile = "-", "where to write; - is standard output; may contain strftime fields, filled in with the \
+    first packet's time";
+    format: Choice("page", "json") = "page", "text, or a JSON object";
     top: Integer(1, 1_000_000_000) = "10", "entries of each list";
     payload: Flag = "yes", "inspect payload: protocols of flows, and HTTP, DNS and TLS transactions";
     [
         protocols::APPLICATIONS, engine::CHECKSUMS, engine::VLAN_AWARE, engine::OVERLAP_POLICY, engine::MEMORY,
         engine::MAX_FLOWS, engine::TCP_IDLE, engine::UDP_IDLE, engine::OTHER_IDLE,
     ]
-    active_timeout: Duration, "a flow that goes on counts as another one every so often";
+    active_timeout: Duration, "an active flow counts again at this interval";
 }
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "report",
-    summary: "writes a summary of all packets when the run is over",
+    summary: "writes a summary of all packets at the end",
     help: "The page has duration and rates, the ledger, protocols, top talkers, services and flows, TCP \
            health, sizes and durations, protocols and applications, HTTP, DNS and TLS. With format = json it \
            is an object. With more than 200,000 addresses, those with the least traffic are dropped.",

@@ -161,7 +161,10 @@ fn said(page: &mut String, total: &Collector, top: usize) {
         return;
     };
     for (title, sums) in [
-        ("Spoken (? by port)", &said.protocols),
+        (
+            "Application protocols (? = guessed from port)",
+            &said.protocols,
+        ),
         ("Applications", &said.applications),
     ] {
         let list = sums.top(top);

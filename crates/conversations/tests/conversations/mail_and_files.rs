@@ -116,7 +116,7 @@ const AT_HOLES: &str = "bytes of both sides are missing here: which reply is who
 const FTP_EXCEPTIONS: &[(&str, &str)] = &[
     (
         "ftp-invalid-reply-code",
-        "a line that is no reply: Zeek keeps the code of the reply before",
+        "a line that is not a reply: Zeek keeps the code of the reply before",
     ),
     ("PASV - Transfer complete", AT_HOLES),
 ];

@@ -90,7 +90,7 @@ fn what_makes_no_sense_is_refused() {
             "applications = nowhere",
             "applications: is for flows = yes only",
         ),
-        ("stats_interval = 0", "stats_interval: is no time"),
+        ("stats_interval = 0", "stats_interval: is not a time"),
         ("decode = yes, memory = 255k", "memory: is less than 256K"),
     ] {
         let text = format!("[stack] transactions {{ {options} }} output");

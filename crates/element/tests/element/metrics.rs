@@ -237,7 +237,7 @@ fn elements_measure_for_each_other() {
         nowhere["error"]
             .as_str()
             .unwrap()
-            .contains("has been here before"),
+            .contains("has already passed this element"),
         "{nowhere}"
     );
 

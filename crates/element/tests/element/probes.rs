@@ -90,7 +90,7 @@ fn probes_are_between_elements_that_agreed() {
             let error = refused["error"].as_str().unwrap();
             assert_eq!(
                 error,
-                "the way to the peer is an interface that is captured"
+                "the route to the peer is through a captured interface"
             );
             // Those of others get there no answer either.
             let order = json!({"metric": "connect", "seconds": 1}).to_string();

@@ -159,7 +159,7 @@ fn nobody_takes_all_measurements() {
     let of_other = world.ask("element-a", "bob", "POST", path, &[], Some(&order));
     assert_eq!(of_other.body["state"], "done", "{}", of_other.text);
     let second = world.ended("element-a", &second);
-    assert_eq!(second["error"], "too many measurements are under way");
+    assert_eq!(second["error"], "too many measurements are running");
     for id in [first, equal] {
         world.cancel("element-a", &id);
     }
@@ -375,7 +375,7 @@ fn an_admin_is_told_why_sensors_are_not_there() {
     let (told, known) = (error("bob"), error("alice"));
     assert_eq!(
         told,
-        "its sensors cannot be reached, or refuse what is measured"
+        "its sensors cannot be reached, or refuse the measurement"
     );
     let reason = known.strip_prefix(&format!("{told}: "));
     assert!(reason.is_some_and(|it| !it.is_empty()), "{known}");

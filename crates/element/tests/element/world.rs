@@ -521,7 +521,7 @@ fn is_valid(document: &str) {
     match python.wait().unwrap().code() {
         Some(0) => {}
         Some(77) => skipped("no openapi-spec-validator"),
-        code => panic!("{code:?}: this is no document of OpenAPI"),
+        code => panic!("{code:?}: this is not a document of OpenAPI"),
     }
 }
 

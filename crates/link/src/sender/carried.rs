@@ -76,7 +76,7 @@ impl Inner {
                     state.trouble = Some(Arc::new(trouble));
                 }
                 None if !was_connected => {
-                    notice(format_args!("{}: it is there again", self.options.address));
+                    notice(format_args!("{}: it is back", self.options.address));
                 }
                 None => {}
             }

@@ -16,11 +16,11 @@ pub const MAX_PAYLOAD: usize = 1 << 18;
 pub enum Malformed {
     /// Not AgentX, or a later one. Nothing behind it can be read.
     #[error(
-        "version {0} of AgentX, not 1: the other end is no AgentX master, or not of this version"
+        "version {0} of AgentX, not 1: the other end is not an AgentX master, or not of this version"
     )]
     Version(u8),
     /// Nothing behind it can be read.
-    #[error("a message of {0} octets, which are no multiple of 4, or more than {MAX_PAYLOAD}")]
+    #[error("a message of {0} octets, which is not a multiple of 4, or more than {MAX_PAYLOAD}")]
     Length(u32),
     /// The contents of one message; the next one can be read.
     #[error("the contents of a message of type {0} cannot be read")]

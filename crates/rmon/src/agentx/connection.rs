@@ -33,7 +33,7 @@ pub enum Address {
 /// Text that is no address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no address of a master (the path of its socket, as /var/agentx/master, or HOST:PORT, as localhost:705)"
+    "{0:?} is not an address of a master (the path of its socket, as /var/agentx/master, or HOST:PORT, as localhost:705)"
 )]
 pub struct BadAddress(String);
 

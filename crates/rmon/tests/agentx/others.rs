@@ -204,10 +204,10 @@ fn accounts_that_cannot_be_are_refused() {
     let path = folder.path().join("account");
     let user = "user = \"reader\"\nauthentication = \"SHA\"\n";
     for (text, what) in [
-        (String::new(), "names no user"),
+        (String::new(), "must name either a user"),
         (
             "user = \"a\"\ncommunity = \"b\"".to_owned(),
-            "names no user, or a community",
+            "must name either a user or a community",
         ),
         (
             user.to_owned(),

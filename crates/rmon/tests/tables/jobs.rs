@@ -354,7 +354,7 @@ fn bad_files_are_refused_with_what_and_where() {
         ),
         (
             row("hlHostControlTable", "a", ""),
-            "row 2: \"a\" is no index",
+            "row 2: \"a\" is not an index",
         ),
         (row("hlHostControlTable", "0", ""), "noCreation"),
         (
@@ -375,7 +375,7 @@ fn bad_files_are_refused_with_what_and_where() {
         ),
         (
             row("hlHostControlTable", "9", "owner = \"x\""),
-            "owner is no column",
+            "owner is not a column",
         ),
         (
             row(

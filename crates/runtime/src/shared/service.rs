@@ -126,7 +126,7 @@ impl Service {
         });
         let (member, files) = given.map_err(|error| {
             self.engine.remove(application);
-            Error::system("give it room for events")(error).to_string()
+            Error::system("make room for events")(error).to_string()
         })?;
         self.members.add(member);
         self.members.show(&self.ledger);

@@ -291,7 +291,7 @@ fn check_name(interface: &str) -> Result<(), Error> {
         true => Ok(()),
         false => Err(Error::Wanted {
             what: format!(
-                "\"{}\" is no name of an interface",
+                "\"{}\" is not a name of an interface",
                 interface.escape_debug()
             ),
         }),

@@ -698,7 +698,7 @@ fn clients_hear_why_the_capture_is_over() {
     let mut client = shared.join(&everything());
     let failed = CaptureError::Interface {
         name: "eth9".to_owned(),
-        reason: "it went away or down".to_owned(),
+        reason: "it disappeared or went down".to_owned(),
         hint: String::new(),
     };
     shared.feed.as_ref().unwrap().send(Err(failed)).unwrap();

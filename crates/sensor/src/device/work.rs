@@ -421,7 +421,7 @@ impl Work {
         self.stop.stop();
         self.runner.finish();
         self.unshare(match was_stopped {
-            true => "it was told to stop",
+            true => "it was stopped",
             false => "the input is over",
         });
         self.take_failures();
@@ -728,7 +728,7 @@ impl Work {
             // What has been read stays to be asked for.
             return match stacks.iter().all(|stack| self.has(stack)) {
                 true => Ok(Vec::new()),
-                false => Err("the device has come to its end".to_owned()),
+                false => Err("the device has ended".to_owned()),
             };
         }
         let stays_over = |stack: &Stack| {

@@ -35,7 +35,7 @@ impl Sensor {
         while let Some(owed) = account.owes() {
             if Instant::now() >= until || self.is_stopped() {
                 let error = format!(
-                    "you have used more than your share of the processors, cpu = {}",
+                    "you have exceeded your CPU share, cpu = {}",
                     account.share()
                 );
                 return Err(Refusal::with_hint(error, "close flows, or try again later"));
@@ -43,7 +43,7 @@ impl Sensor {
             thread::sleep(owed.min(LOOK));
         }
         let done = self.turns.take(account, work);
-        done.map_err(|error| Refusal::new(format!("no thread can be started: {error}")))?
+        done.map_err(|error| Refusal::new(format!("cannot start a thread: {error}")))?
     }
 
     pub(crate) fn account(&self, asker: &Asker, rights: &Granted) -> Arc<Account> {
@@ -92,7 +92,7 @@ impl Sensor {
                     "no device captures \"{}\" for programs",
                     interface.escape_debug()
                 ),
-                "shared_memory of a device of the interface allows it",
+                "set shared_memory for a device of the interface",
             )
         })
     }
@@ -166,11 +166,10 @@ impl Sensor {
             let user = state.users.get(&asker.who());
             user.map(|user| Arc::clone(&user.memory))
         };
-        let memory = memory.ok_or_else(|| Refusal::new("you are not known any more"))?;
+        let memory = memory.ok_or_else(|| Refusal::new("your connection is no longer known"))?;
         let ring = memory.ring(number, &stack, hidden);
-        let (ring, shared) = ring.map_err(|error| {
-            Refusal::new(format!("no memory can be shared for the flow: {error}"))
-        })?;
+        let (ring, shared) = ring
+            .map_err(|error| Refusal::new(format!("cannot share memory for the flow: {error}")))?;
         let own = stack.nodes.iter().skip(hidden);
         let components = own.map(|node| node.label.clone()).collect();
         let flow = Flow {
@@ -203,7 +202,7 @@ impl Sensor {
         if !self.has_flow(number) {
             // The configuration was taken anew meanwhile.
             place.close(None, vec![number]);
-            return Err(Refusal::new("the flow is not allowed any more"));
+            return Err(Refusal::new("the flow is no longer allowed"));
         }
         let opened = OpenedFlow {
             number,
@@ -325,10 +324,10 @@ impl State {
             if flows >= most as usize {
                 return Err(Refusal::with_hint(
                     format!(
-                        "{flows} flows are open, and no more may be ({})",
+                        "{flows} flows are already open, the maximum ({})",
                         layer.origin
                     ),
-                    "close others; most_flows in the rights of users, or of the credential, says how many",
+                    "close others, or raise most_flows in the rights of the user or the credential",
                 ));
             }
         }

@@ -23,12 +23,16 @@ impl Sensor {
         asker: &Asker,
         files: Vec<OwnedFd>,
     ) -> Result<String, Refusal> {
-        let [file] = <[OwnedFd; 1]>::try_from(files)
-            .map_err(|files| Refusal::new(format!("{} descriptors came, not one", files.len())))?;
+        let [file] = <[OwnedFd; 1]>::try_from(files).map_err(|files| {
+            Refusal::new(format!(
+                "{} descriptors received instead of one",
+                files.len()
+            ))
+        })?;
         let unread = |error: &dyn core::fmt::Display| {
             Refusal::with_hint(
                 format!("the file cannot be read: {error}"),
-                "it must be a capture file, on a disk, open to be read",
+                "it must be a capture file on a disk, open for reading",
             )
         };
         let file = HandedInput::new(file).map_err(|error| unread(&error))?;
@@ -107,7 +111,8 @@ pub(super) fn name_files(
         let unwritten = |why: &dyn core::fmt::Display| {
             Refusal::with_hint(
                 format!("{}: fd:{number} cannot be written: {why}", node.label),
-                "fd:0 is the first descriptor that comes with the flow, of a file on a disk, or a socket; each is for one component",
+                "fd:0 is the first descriptor passed with the flow, of a file on a disk or a socket; each is for one \
+                component",
             )
         };
         let file = usize::try_from(number)
@@ -127,7 +132,7 @@ pub(super) fn name_files(
                     (SendsTo::Interface(name), "inject") if interfaces.contains(name) => {}
                     (SendsTo::Interface(name), "inject") => {
                         let error = format!("nothing may be sent onto {name}");
-                        let hint = "inject in the sensor's configuration, beside the rights of users, names the interfaces that flows may send onto";
+                        let hint = "the sensor's option inject lists the interfaces that flows may send onto";
                         return Err(Refusal::with_hint(error, hint));
                     }
                     _ => return Err(unwritten(&"it is a socket of another kind")),

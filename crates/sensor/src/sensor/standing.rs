@@ -107,11 +107,11 @@ impl Sensor {
         }
         Err(match has_room {
             true => Refusal::with_hint(
-                format!("you have {of_one} connections, and no more may be"),
+                format!("you already have {of_one} connections, the maximum"),
                 "close others, or open several flows on one connection",
             ),
             false => Refusal::with_hint(
-                format!("the sensor has {MOST_CONNECTIONS} connections, and no more may be"),
+                format!("the sensor already has {MOST_CONNECTIONS} connections, the maximum"),
                 "try again later",
             ),
         })

@@ -185,10 +185,7 @@ fn forged_and_damaged_credentials_are_refused() {
     let raw = issued.raw(STRANGER);
     let other = Credential::issue(&IssuerKey::generate(), &Limits::default()).unwrap();
     let refused = raw.bring(&other.text()).unwrap_err().error;
-    assert_eq!(
-        refused,
-        "no issuer that this sensor knows signed this credential"
-    );
+    assert_eq!(refused, "this credential is not signed by a known issuer");
     let narrow = issued
         .issue(&Limits::default())
         .attenuate(&Limits::default().devices(["none"]));
@@ -234,7 +231,7 @@ fn a_narrowed_credential_allows_no_more_than_it_says() {
     let second = issued.with(STRANGER, &narrow);
     assert_eq!(
         second.refused("top { by = ip.src, count = 10 }"),
-        "1 flows are open, and no more may be (block 1 of the credential)"
+        "1 flows are already open, the maximum (block 1 of the credential)"
     );
     // What it was made of has its own bounds, and those of its issuer.
     let wide = issued.with(STRANGER, &wide);
@@ -459,11 +456,11 @@ fn an_issuer_that_is_gone_takes_its_credentials_along() {
     .unwrap();
     let said = issued.running.client().reload().unwrap();
     let why =
-        format!("flow {flow} is not allowed any more: credentials of ops are not taken any more");
+        format!("flow {flow} is not allowed any more: credentials of ops are no longer accepted");
     assert!(said.contains(&why), "{said:?}");
     assert!(
         raw.until_ended(flow)
-            .ends_with("credentials of ops are not taken any more")
+            .ends_with("credentials of ops are no longer accepted")
     );
 }
 
@@ -553,7 +550,7 @@ fn packets_are_anonymized_and_bounded_before_the_first_function() {
     let refused = issued
         .with(STRANGER, &issued.issue(&unknown))
         .refused("count");
-    assert!(refused.contains("which is not here"), "{refused}");
+    assert!(refused.contains("requires an unknown policy"), "{refused}");
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn what_is_no_file_to_read_is_refused() {
     let running = Running::start(1, "");
     let client = running.client();
     let text = running.folder.path().join("text");
-    fs::write(&text, "an ordinary file, which is no capture").unwrap();
+    fs::write(&text, "an ordinary file, which is not a capture").unwrap();
     let (pipe, _writer) = std::io::pipe().unwrap();
     let files: Vec<(&str, OwnedFd)> = vec![
         (

@@ -275,7 +275,7 @@ fn a_user_with_too_many_connections_is_told() {
     let refused = connect(MANY).status().unwrap_err();
     assert_eq!(
         refused.to_string(),
-        format!("you have {MOST} connections, and no more may be")
+        format!("you already have {MOST} connections, the maximum")
     );
     let hint = refused.hint().unwrap();
     assert_eq!(

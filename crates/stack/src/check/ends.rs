@@ -115,7 +115,7 @@ impl Checker<'_> {
                 match wanted.get(file) {
                     Some((other, other_writes)) if writes || *other_writes => {
                         let verb = if *other_writes { "written" } else { "read" };
-                        let message = format!("{file} is {verb} by {other}, too");
+                        let message = format!("{file} is also {verb} by {other}");
                         self.diagnostics.push(Diagnostic::error(span, message));
                     }
                     _ => {

@@ -394,7 +394,7 @@ impl<'a> Checker<'a> {
                 "{} cannot stand in {around}: threads are not made for branches and keys",
                 node.name.text
             );
-            let hint = format!("put it before or behind {around}");
+            let hint = format!("put it before or after {around}");
             self.error_with_hint(node.name.span, message, hint);
         }
     }
@@ -411,7 +411,7 @@ impl<'a> Checker<'a> {
         } else {
             format!("did you mean {}?", likely.join(" or "))
         };
-        let message = format!("there is no component {}", name.text);
+        let message = format!("unknown component {}", name.text);
         self.error_with_hint(name.span, message, hint);
     }
 

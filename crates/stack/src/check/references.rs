@@ -100,7 +100,7 @@ impl Checker<'_> {
                 ),
                 names => format!("did you mean {}?", names.join(" or ")),
             };
-            let message = format!("{option}: there is no component {name}");
+            let message = format!("{option}: unknown component {name}");
             self.error_with_hint(span, message, hint);
             return None;
         };
@@ -108,8 +108,8 @@ impl Checker<'_> {
         match result {
             _ if index > own && is_on_another_thread(building, own, index) => self.error_with_hint(
                 span,
-                format!("{option}: {name} is on another thread, behind this component"),
-                "move the component thread before or behind both",
+                format!("{option}: {name} is on another thread, after this component"),
+                "move the component thread before or after both",
             ),
             Some(Some(result))
                 if kind == OptionKind::Measure
@@ -121,7 +121,7 @@ impl Checker<'_> {
                     format!(
                         "{option}: {name} is on another thread, and has a value for each packet"
                     ),
-                    "move the component thread before or behind both",
+                    "move the component thread before or after both",
                 );
             }
             _ if index == own => self.error(span, format!("{option}: {name} is this component")),

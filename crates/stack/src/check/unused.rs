@@ -16,7 +16,7 @@ impl Checker<'_> {
         };
         self.error_with_hint(
             span,
-            "there is no stack in this file".to_owned(),
+            "this file has no stack".to_owned(),
             "components stand below a line [stack]",
         );
     }
@@ -60,7 +60,7 @@ impl Checker<'_> {
                 Diagnostic::error(span, message).with_hint(hint)
             }
             _ => {
-                let message = format!("there is no component {} in this stack", name.text);
+                let message = format!("unknown component {} in this stack", name.text);
                 let mut found = Diagnostic::error(name.span, message);
                 let names = near(&name.text, scope.instances.keys().map(String::as_str));
                 if !names.is_empty() {

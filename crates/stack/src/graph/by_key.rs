@@ -41,7 +41,7 @@ static HEAD: [TableColumn; 2] = [
         "shown",
         FieldKind::Unsigned,
         Merge::Max,
-        "so many of them are shown at most: those with the largest results, of tables those with the most items",
+        "maximum instances shown: those with the largest results, for tables those with the most items",
     ),
 ];
 

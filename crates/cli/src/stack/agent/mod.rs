@@ -59,7 +59,7 @@ pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
     let folder = fs::canonicalize(&options.folder).map_err(|error| {
         Failure::usage(
             format!("{}: {error}", options.folder.display()),
-            "the folder must be there, and belong to stacks alone",
+            "the folder must exist, and be used for stacks only",
         )
     })?;
     if let Some(user) = &options.user
@@ -156,7 +156,7 @@ struct Refused {
 }
 
 /// What to do about a refusal.
-const RIGHTS: &str = "the agent's --rights FILE says who may, and the credential what of it";
+const RIGHTS: &str = "rights come from the agent's --rights FILE, restricted by the credential";
 
 impl From<NoRights> for Refused {
     fn from(no: NoRights) -> Refused {
@@ -192,7 +192,7 @@ impl Agent {
             }
         };
         for name in unreadable {
-            say!("flowgauge: warning: what is remembered of {name} cannot be read");
+            say!("flowgauge: warning: the record of {name} cannot be read");
             if forgets {
                 self.forget(&name);
             }
@@ -203,7 +203,7 @@ impl Agent {
                 self.forget(&name);
             } else if let Err(refused) = self.start_again(remembered) {
                 say!(
-                    "flowgauge: warning: {name} is not started again: {}",
+                    "flowgauge: warning: {name} is not restarted: {}",
                     refused.error
                 );
             }
@@ -236,14 +236,14 @@ impl Agent {
         };
         match memory.keep(name, &job.definition, job.process()) {
             Ok(()) => job.is_remembered = true,
-            Err(error) => say!("flowgauge: warning: {name} is not remembered: {error}"),
+            Err(error) => say!("flowgauge: warning: {name} is not recorded: {error}"),
         }
     }
 
     fn forget(&self, name: &str) {
         let forgotten = self.memory.as_ref().map(|memory| memory.forget(name));
         if let Some(Err(error)) = forgotten {
-            say!("flowgauge: warning: {name} is still remembered: {error}");
+            say!("flowgauge: warning: the record of {name} cannot be deleted: {error}");
         }
     }
 
@@ -272,7 +272,7 @@ impl Agent {
             let Err(no) = self.access.asker(who) else {
                 continue;
             };
-            say!("flowgauge: {name} is stopped: {no}");
+            say!("flowgauge: {name} stopped: {no}");
             let taken = self.jobs.lock().take(&name, false);
             let Ok(mut job) = taken else {
                 continue;
@@ -302,7 +302,7 @@ impl Agent {
     fn answer(&self, request: &Value, conversation: &Conversation) -> Result<Value, Refused> {
         let word = |key: &str| request.get(key).and_then(Value::as_str).unwrap_or_default();
         let action = word("do").parse::<Action>();
-        let action = action.map_err(|_| Refused::new("there is no such request"))?;
+        let action = action.map_err(|_| Refused::new("unknown request"))?;
         let peer = conversation.peer();
         let by = peer.name.as_str();
         let who = Who {
@@ -377,13 +377,15 @@ impl Agent {
     fn start(&self, name: &str, definition: Definition) -> Result<Value, Refused> {
         let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.starts_with('.') || !(1..=64).contains(&name.len()) || !name.chars().all(is_good) {
-            return Err(Refused::new(format!("\"{name}\" is no name for a stack")));
+            return Err(Refused::new(format!(
+                "\"{name}\" is not a name for a stack"
+            )));
         }
         let by = definition.by().to_owned();
         let mut jobs = self.jobs.lock();
         jobs.refuse_start(name)?;
         let job = Job::start(definition, &self.place)
-            .map_err(|error| Refused::new(format!("no process can be made for it: {error}")))?;
+            .map_err(|error| Refused::new(format!("cannot create a process for it: {error}")))?;
         say!("flowgauge: {by} started {name}");
         let job = jobs.all.entry(name.to_owned()).insert_entry(job).into_mut();
         self.keep(name, job);
@@ -405,7 +407,7 @@ impl Agent {
         }
         self.jobs.lock().give_back(name, Some(job));
         result.map_err(|error| Refused::new(format!("{name} cannot be started: {error}")))?;
-        say!("flowgauge: {by} started {name} again");
+        say!("flowgauge: {by} restarted {name}");
         Ok(described)
     }
 
@@ -466,7 +468,7 @@ impl Agent {
         let others: Vec<&[String]> = others.iter().map(Vec::as_slice).collect();
         asker.has_room(&others).map_err(|(own, origin)| {
             Refused::new(format!(
-                "you have {own} stacks, and may have no more ({origin})"
+                "you already have {own} stacks, the maximum ({origin})"
             ))
             .with_hint("stop others")
         })
@@ -480,7 +482,7 @@ fn definition(
     action: Action,
 ) -> Result<Definition, Refused> {
     let read = Definition::deserialize(request);
-    let read = read.map_err(|error| Refused::new(format!("this is no stack: {error}")))?;
+    let read = read.map_err(|error| Refused::new(format!("this is not a stack: {error}")))?;
     let who = asker.who.clone();
     let definition = Definition { who, ..read };
     allowed(&definition, asker, action)?;
@@ -512,13 +514,13 @@ impl Jobs {
 
     fn unknown(&self, name: &str) -> Refused {
         if self.changing.contains_key(name) {
-            return Refused::new(format!("{name} is being stopped or started again"))
-                .with_hint("ask again when it has been");
+            return Refused::new(format!("{name} is being stopped or restarted"))
+                .with_hint("try again in a moment");
         }
         let names: Vec<&str> = self.all.keys().map(String::as_str).collect();
-        Refused::new(format!("there is no stack \"{name}\"")).with_hint(match names.as_slice() {
+        Refused::new(format!("no stack named \"{name}\"")).with_hint(match names.as_slice() {
             [] => "no stacks are running".to_owned(),
-            names => format!("there are: {}", names.join(", ")),
+            names => format!("stacks: {}", names.join(", ")),
         })
     }
 
@@ -528,10 +530,8 @@ impl Jobs {
             return Err(self.unknown(name));
         }
         if self.all.get_mut(name).is_some_and(Job::is_running) {
-            return Err(
-                Refused::new(format!("there is a stack {name} already, and it runs"))
-                    .with_hint("configure gives it another text, stop ends it"),
-            );
+            return Err(Refused::new(format!("stack {name} is already running"))
+                .with_hint("use configure to replace it, stop to end it"));
         }
         self.refuse_more(name)
     }
@@ -545,7 +545,7 @@ impl Jobs {
         }
         if running >= self.most || known >= 4 * self.most {
             return Err(
-                Refused::new(format!("{} stacks run, and no more may", self.most))
+                Refused::new(format!("{} stacks are running, the maximum", self.most))
                     .with_hint("stop others, or raise the agent's --most"),
             );
         }
@@ -602,8 +602,8 @@ fn allowed(definition: &Definition, asker: &Asker<Rights>, action: Action) -> Re
             || duties.packets_per_second.is_some()
     });
     if let Some(layer) = refuses {
-        let error = format!("{} bounds what is seen of packets", layer.origin);
-        let hint = "an agent's stacks see all: open a flow of a sensor (flowgauge sensor flow)";
+        let error = format!("{} restricts access to packets", layer.origin);
+        let hint = "an agent's stacks see whole packets: open a flow on a sensor instead (flowgauge sensor flow)";
         return Err(Refused::new(error).with_hint(hint));
     }
     let judge = |facts: Facts| {
@@ -643,7 +643,7 @@ fn stays_within(file: &str) -> Result<(), Refused> {
         return Ok(());
     }
     Err(Refused::new(format!("{file}: not in the agent's folder"))
-        .with_hint("files of stacks are in the agent's --folder, by relative names"))
+        .with_hint("use relative names in the agent's --folder"))
 }
 
 /// What a stack captures on.
@@ -687,7 +687,7 @@ fn compile(definition: &Definition) -> Result<Program, Refused> {
     let document = document.map_err(|found| Refused::new(found.show(&sources).to_string()))?;
     let mut items = document.items.iter();
     if items.any(|item| matches!(item, Item::Include(_))) {
-        let error = "a stack for an agent is one text: it cannot include others";
+        let error = "a stack for an agent cannot include other files";
         return Err(Refused::new(error));
     }
     let checked = check(&document, registry());
@@ -745,11 +745,11 @@ mod tests {
             jobs.take("a", true).map(drop),
         ] {
             let error = error(refused).unwrap();
-            assert_eq!(error, "a is being stopped or started again");
+            assert_eq!(error, "a is being stopped or restarted");
         }
         for refused in [jobs.refuse_start("b"), jobs.take("b", true).map(drop)] {
             let error = error(refused).unwrap();
-            assert_eq!(error, "1 stacks run, and no more may");
+            assert_eq!(error, "1 stacks are running, the maximum");
         }
         jobs.give_back("a", Some(job));
         let job = jobs.take("b", true).ok().unwrap();

@@ -20,8 +20,8 @@ use strum::VariantArray as _;
 
 use crate::options::Action;
 
-const HINT: &str = "[users.NAME] of names of certificates, with requests, interfaces, network and the \
-                    others of docs/links.md";
+const HINT: &str = "tables are [users.NAME], by certificate name, with requests, interfaces, network and the other \
+options of docs/links.md";
 
 /// What somebody may do.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -125,7 +125,7 @@ fn parse(text: &str, path: &Path) -> Result<Access<Rights>, ConfigError> {
         tables.revoked.as_deref(),
     );
     access.map_err(|error| {
-        let hint = "one identifier a line; an empty file revokes nothing";
+        let hint = "one identifier per line; an empty file revokes nothing";
         wrong("revoked", error, hint)
     })
 }

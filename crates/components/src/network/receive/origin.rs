@@ -35,10 +35,11 @@ pub(super) fn of_links(settings: &Settings, wanted: &Options) -> Result<From, Se
     };
     let port = listen.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
     if !matches!(port, Some(Ok(_))) {
-        return Err(
-            SettingError::of("listen", format!("\"{listen}\" is no address with a port"))
-                .with_hint("write it as 192.0.2.1:2233, or [::]:2233 for all addresses"),
-        );
+        return Err(SettingError::of(
+            "listen",
+            format!("\"{listen}\" is not an address with a port (host:port)"),
+        )
+        .with_hint("write it as 192.0.2.1:2233, or [::]:2233 for all addresses"));
     }
     let mut options = ListenerOptions::new(listen);
     let allow = wanted.allow.as_deref().unwrap_or_default();

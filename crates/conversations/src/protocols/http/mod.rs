@@ -55,8 +55,8 @@ pub(crate) static SCAN: ComponentInfo = ComponentInfo {
     name: "httpscan",
     aliases: &["scanhttp"],
     summary: "finds the HTTP messages in one direction of a connection",
-    help: "HTTP/0.9 to 1.1. A message is passed on at its end. A message that a hole makes unreadable is given \
-           up, and the next one looked for. Use it within tcpdirdemux, behind tcpreseq.",
+    help: "HTTP/0.9 to 1.1. A message is passed on at its end. After a gap that makes a message unreadable, parsing \
+       continues with the next one. Use it within tcpdirdemux, after tcpreseq.",
     input: Input::Of(&[ItemType::Chunk]),
     output: Output::Of(ItemType::Message),
     fields: |_| Some(HTTP_MESSAGE_SCHEMA),
@@ -86,8 +86,8 @@ pub(crate) static MATCH: ComponentInfo = ComponentInfo {
 pub(crate) static BOTH: ComponentInfo = ComponentInfo {
     name: "http",
     summary: "finds HTTP transactions in a connection",
-    help: "Does what httpscan and httpmatch do, for both directions at once, and so reads responses to HEAD \
-           and CONNECT correctly. Use it within tcpcnxdemux, behind tcpreseq.",
+    help: "Combines httpscan and httpmatch for both directions, and so parses responses to HEAD and CONNECT \
+       correctly. Use it within tcpcnxdemux, after tcpreseq.",
     input: Input::Of(&[ItemType::Chunk]),
     output: Output::Of(ItemType::Transaction),
     fields: |_| Some(HTTP_SCHEMA),

@@ -30,9 +30,8 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "smtp",
-    summary: "finds mails that are sent by SMTP",
-    help: "A record of each mail, from its first command to its last reply. Use it within tcpcnxdemux, behind \
-           tcpreseq.",
+    summary: "finds mails sent by SMTP",
+    help: "A record of each mail, from its first command to its last reply. Use it within tcpcnxdemux, after tcpreseq.",
     fields: |_| Some(SMTP_SCHEMA),
     result: Some(ResultInfo::number("mails found", "transactions")),
     make: alone::make::<SmtpTalk>,

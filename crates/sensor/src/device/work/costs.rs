@@ -108,7 +108,7 @@ impl Work {
         };
         let (number, ring) = (flow.number, Arc::clone(&flow.ring));
         let why = format!(
-            "the flow was cut off: packets were lost, and its user takes more than cpu = {} processors",
+            "the flow was ended: packets were lost, and its user exceeds cpu = {} processors",
             flow.account.share()
         );
         if let Some(mut last) = self.close(&[number]) {

@@ -26,7 +26,7 @@ pub(super) const NAME: &str = "programs with libscap";
 /// What the stack consists of.
 static STREAMS: ComponentInfo = ComponentInfo {
     name: "streams_for_programs",
-    summary: "gives programs with libscap the streams of its packets",
+    summary: "gives libscap programs the streams of its packets",
     output: Output::Nothing,
     is_end: true,
     parallel: Parallel::Never("its memory is one"),

@@ -9,8 +9,8 @@ use super::{Work, programs};
 use crate::rings::Rings;
 
 /// What a sensor needs that has given up root, to open an interface that is back.
-const KEEPS: &str = "root was given up when the sensor began; hint: let it keep CAP_NET_RAW \
-                     (AmbientCapabilities in its unit), or start it anew";
+const KEEPS: &str = "root privileges were dropped when the sensor started; hint: let it keep CAP_NET_RAW \
+(AmbientCapabilities in its unit), or restart it";
 
 impl Work {
     /// Takes a batch through the stacks, or looks what workers do that read themselves.
@@ -34,7 +34,7 @@ impl Work {
                 self.tell_now_and_then(packets > 0);
             }
             Ok(None) if is_away && self.interface.is_some() && !self.lingers() => {
-                let why = "the interface has gone away";
+                let why = "the interface disappeared";
                 self.unshare(why);
                 self.state = State::Away;
                 self.tell_news(why);
