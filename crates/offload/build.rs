@@ -11,7 +11,7 @@ fn main() -> io::Result<()> {
     let clang = env::var("FLOWGAUGE_CLANG").unwrap_or_else(|_| "clang".to_owned());
     let out = env::var_os("OUT_DIR").unwrap_or_default();
     let headers = format!("-I/usr/include/{}-linux-gnu", env::consts::ARCH);
-    for name in ["verdict", "inbound"] {
+    for name in ["verdict", "mirror", "fanout", "inbound"] {
         let object = Path::new(&out).join(format!("{name}.o"));
         let compiled = Command::new(&clang)
             .args([

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
-use flowgauge_capture::live::{LiveConfig, LiveSource, MergedSource};
+use flowgauge_capture::live::{LiveConfig, LiveSource};
 use flowgauge_capture::{
     Between, Deduplicated, Deduplicator, Filtered, Limit, PacketSource, SnapLen,
 };
@@ -22,6 +22,7 @@ use flowgauge_wire::{LinkType, Nanos};
 use crate::anonymize::Forced;
 use crate::control::Control;
 use crate::failure::Failure;
+use crate::offload;
 use crate::options::{InputOptions, Offload};
 use crate::say::{count, say};
 
@@ -67,7 +68,10 @@ pub(crate) fn open(options: &InputOptions, control: &Control) -> Result<Opened, 
             "leave it out",
         ));
     }
-    open_with(options, control, 0, &mut Backends::default())
+    let mut backends = offload::load_for_all(options)?;
+    let opened = open_with(options, control, 0, &mut backends)?;
+    offload::note(options.offload, &backends);
+    Ok(opened)
 }
 
 /// The same, with so many twins where all is in files that can be read more than once at no more cost than what
@@ -104,7 +108,7 @@ pub(crate) fn open_with(
     let user = give_up_privileges(options, live)?;
     Ok(Opened {
         twins,
-        listening: live.then(|| listening(&sources, &selection, user)),
+        listening: live.then(|| listening(&sources, &selection, backends.way(), user)),
         sources,
         live,
         file_bytes: selection.file_bytes(),
@@ -184,13 +188,19 @@ fn default_user(live: bool) -> Option<&'static str> {
 }
 
 /// `listening on eth0, snapshot length 262144 bytes`.
-fn listening(sources: &[Source], selection: &Selection, user: Option<&str>) -> String {
+fn listening(
+    sources: &[Source],
+    selection: &Selection,
+    way: Option<&str>,
+    user: Option<&str>,
+) -> String {
     let snap_len = sources
         .first()
         .and_then(|source| source.interfaces().first())
         .map_or(DEFAULT_SNAP_LEN, |interface| interface.snap_len);
     let names = selection.interfaces.join(", ");
-    let mut line = format!("listening on {names}, snapshot length {snap_len} bytes");
+    let way = way.map_or_else(String::new, |way| format!(" ({way})"));
+    let mut line = format!("listening on {names}{way}, snapshot length {snap_len} bytes");
     if let Some(user) = user.filter(|&user| user != "root") {
         line.push_str(&format!(", as user {user}"));
     }
@@ -270,21 +280,14 @@ fn open_interfaces(
         config
     });
     let configs: Vec<LiveConfig> = configs.collect();
-    let stop = || control.stop_handle();
+    let stop = control.stop_handle();
     let opened: Vec<Source> = if let [config] = configs.as_slice() {
-        let group = LiveSource::open_group(config, workers);
-        let group = group.map_err(|error| Failure::opening(&error))?;
-        let group = group.into_iter().map(|source| source.stopped_by(stop()));
-        (0..)
-            .zip(group)
-            .map(|(ring, source)| backends.attach(ring, source))
-            .collect()
+        let stopped = |source: LiveSource| source.stopped_by(stop.clone());
+        let opened = backends.open(config, workers, stopped);
+        opened.map_err(|error| Failure::opening(&error))?
     } else {
-        backends.refuse();
-        let group = MergedSource::open_group(&configs, workers);
-        let group = group.map_err(|error| Failure::opening(&error))?;
-        let group = group.into_iter().map(|source| source.stopped_by(stop()));
-        group.map(|source| Box::new(source) as Source).collect()
+        let opened = backends.open_all(&configs, workers, &stop);
+        opened.map_err(|error| Failure::opening(&error))?
     };
     let sources = opened.into_iter().map(|mut source| {
         if let Some(forced) = forced {

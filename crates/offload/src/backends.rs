@@ -1,10 +1,12 @@
 //! Backends of a capture.
 
 use flowgauge_capture::PacketSource;
-use flowgauge_capture::live::LiveSource;
+use flowgauge_capture::live::{LiveConfig, LiveSource, MergedSource, StopHandle};
 use flowgauge_stream::offload::Verdicts;
+use flowgauge_sys::machine::takes_tags_out;
 
 use crate::error::Error;
+use crate::fanout::Fanout;
 use crate::socket::{Attacher, DEFAULT_FLOWS, SocketFilter, Statistics, StatisticsReader};
 
 /// The backends of a capture, one for each of its rings: loaded before these are opened, which may be more than once.
@@ -12,6 +14,10 @@ use crate::socket::{Attacher, DEFAULT_FLOWS, SocketFilter, Statistics, Statistic
 pub struct Backends {
     rings: Vec<(Attacher, StatisticsReader)>,
     lacks: Option<Error>,
+    is_mirror: bool,
+    way: Option<String>,
+    hides_tags: Option<String>,
+    spreads_outside: Option<Error>,
 }
 
 impl Backends {
@@ -21,9 +27,12 @@ impl Backends {
         Backends::of(rings, || SocketFilter::load(DEFAULT_FLOWS))
     }
 
-    /// The same of a mirror port, which one ring takes the packets of.
-    pub fn load_for_mirror() -> (Backends, Vec<Verdicts>) {
-        Backends::of(1, || SocketFilter::load_for_mirror(DEFAULT_FLOWS))
+    /// The same of a mirror port, of which the system gets no packets then.
+    pub fn load_for_mirror(rings: usize) -> (Backends, Vec<Verdicts>) {
+        let (mut backends, verdicts) =
+            Backends::of(rings, || SocketFilter::load_for_mirror(DEFAULT_FLOWS));
+        backends.is_mirror = true;
+        (backends, verdicts)
     }
 
     fn of(
@@ -50,7 +59,11 @@ impl Backends {
         match loaded {
             Ok(loaded) => {
                 let (rings, verdicts) = loaded.into_iter().unzip();
-                (Backends { rings, lacks: None }, verdicts)
+                let backends = Backends {
+                    rings,
+                    ..Backends::default()
+                };
+                (backends, verdicts)
             }
             Err(error) => (Backends::none(error), Vec::new()),
         }
@@ -58,13 +71,131 @@ impl Backends {
 
     fn none(error: Error) -> Backends {
         Backends {
-            rings: Vec::new(),
             lacks: Some(error),
+            ..Backends::default()
         }
     }
 
+    /// Captures on an interface with so many rings, each [made ready](LiveSource::stopped_by) by `prepare` and behind its backend.
+    /// A mirror port without `AF_XDP`, or with another program, is captured on as any interface, and nothing is kept away:
+    /// [`Backends::lacks`] says so.
+    ///
+    /// # Errors
+    /// As [`LiveSource::open_group`].
+    pub fn open(
+        &mut self,
+        config: &LiveConfig,
+        rings: usize,
+        prepare: impl Fn(LiveSource) -> LiveSource,
+    ) -> Result<Vec<Box<dyn PacketSource + Send>>, flowgauge_capture::Error> {
+        if self.is_mirror && self.lacks.is_none() {
+            match self.open_mirror(config, rings, &prepare) {
+                Ok(sources) => return Ok(sources),
+                Err(error) => self.lack(error),
+            }
+        }
+        let fanout = self.fanout(rings);
+        let group = match &fanout {
+            Some(fanout) => LiveSource::open_group_by(config, rings, fanout.by())?,
+            None => LiveSource::open_group(config, rings)?,
+        };
+        let group = (0..).zip(group.into_iter().map(prepare));
+        Ok(group
+            .map(|(ring, source)| self.attach(ring, source))
+            .collect())
+    }
+
+    /// Captures on several interfaces, merged, with so many rings of each, all of them stopped by one handle. Nothing is kept away.
+    ///
+    /// # Errors
+    /// As [`MergedSource::open_group`].
+    pub fn open_all(
+        &mut self,
+        configs: &[LiveConfig],
+        rings: usize,
+        stop: &StopHandle,
+    ) -> Result<Vec<Box<dyn PacketSource + Send>>, flowgauge_capture::Error> {
+        if !self.rings.is_empty() {
+            self.lack(Error::Interface);
+        }
+        let fanout = self.fanout(rings);
+        let group = match &fanout {
+            Some(fanout) => MergedSource::open_group_by(configs, rings, fanout.by())?,
+            None => MergedSource::open_group(configs, rings)?,
+        };
+        let group = group.into_iter().map(|it| it.stopped_by(stop.clone()));
+        Ok(group
+            .map(|it| Box::new(it) as Box<dyn PacketSource + Send>)
+            .collect())
+    }
+
+    /// What spreads packets over rings, if there are several and the kernel takes it.
+    fn fanout(&mut self, rings: usize) -> Option<Fanout> {
+        if rings < 2 {
+            return None;
+        }
+        let loaded = Fanout::load().map_err(|error| self.spreads_outside = Some(error));
+        loaded.ok()
+    }
+
+    /// Why packets in tunnels are spread over rings by the addresses of the tunnels, if they are.
+    pub fn spreads_outside(&self) -> Option<&Error> {
+        self.spreads_outside.as_ref()
+    }
+
+    fn open_mirror(
+        &mut self,
+        config: &LiveConfig,
+        rings: usize,
+        prepare: impl Fn(LiveSource) -> LiveSource,
+    ) -> Result<Vec<Box<dyn PacketSource + Send>>, Error> {
+        let sources = LiveSource::open_mirror(config, rings)?;
+        let way = sources.first().and_then(LiveSource::mirror).map(|ring| {
+            let queues = ring.sockets().count();
+            let copied = if ring.is_zero_copy() {
+                "zero-copy"
+            } else {
+                "copy"
+            };
+            format!("AF_XDP, {queues} receive queues, {copied} mode")
+        });
+        let workers: Vec<&Attacher> = self.rings.iter().map(|(attacher, _)| attacher).collect();
+        let sources = sources.into_iter().map(prepare).collect();
+        let attached = Attacher::attach_to_mirror(&workers, sources)?;
+        self.way = way;
+        let name = &config.interface;
+        self.hides_tags = takes_tags_out(name).then(|| name.clone());
+        let boxed = attached.into_iter();
+        Ok(boxed
+            .map(|it| Box::new(it) as Box<dyn PacketSource + Send>)
+            .collect())
+    }
+
+    /// How packets of a mirror port come, if they do past the system.
+    pub fn way(&self) -> Option<&str> {
+        self.way.as_deref()
+    }
+
+    /// The mirror port, if its card takes VLAN tags out of frames: they are lost then.
+    pub fn hides_tags(&self) -> Option<&str> {
+        self.hides_tags.as_deref()
+    }
+
+    /// Whether it is of a mirror port.
+    pub fn is_mirror(&self) -> bool {
+        self.is_mirror
+    }
+
+    /// From now on there are none.
+    fn lack(&mut self, error: Error) {
+        *self = Backends {
+            is_mirror: self.is_mirror,
+            ..Backends::none(error)
+        };
+    }
+
     /// Puts the backend of a ring before it, if there is one. Where that cannot be there is none from then on.
-    pub fn attach(&mut self, ring: usize, source: LiveSource) -> Box<dyn PacketSource + Send> {
+    fn attach(&mut self, ring: usize, source: LiveSource) -> Box<dyn PacketSource + Send> {
         let Some((attacher, _)) = self.rings.get(ring) else {
             return Box::new(source);
         };
@@ -72,16 +203,9 @@ impl Backends {
             Ok(source) => Box::new(source),
             Err(refused) => {
                 let (source, error) = *refused;
-                *self = Backends::none(error);
+                self.lack(error);
                 Box::new(source)
             }
-        }
-    }
-
-    /// There are none: it is a capture on several interfaces.
-    pub fn refuse(&mut self) {
-        if !self.rings.is_empty() {
-            *self = Backends::none(Error::Interface);
         }
     }
 

@@ -38,8 +38,10 @@ pub(crate) mod word {
     pub(super) const REST: usize = 13;
     pub(super) const PASSED: usize = 16;
     pub(super) const NEXT: usize = 18;
+    pub(crate) const UNSEEN: usize = 19;
     /// Keys of a hash.
     pub(crate) const KEYS: usize = 24;
+    pub(crate) const WORKERS: usize = 33;
     /// So many there are.
     pub(crate) const ALL: usize = 40;
 }

@@ -1,8 +1,9 @@
-//! eBPF on the packet socket of a capture.
+//! eBPF on the packet socket of a capture, or before the packets of a mirror port.
 
 use core::hash::BuildHasher as _;
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -21,15 +22,16 @@ use flowgauge_stream::offload::{
 use flowgauge_sys::bpf::{self, SharedArray};
 use flowgauge_sys::interfaces::index_of;
 use flowgauge_sys::packet::hardware;
-use flowgauge_wire::{Batch, FlowKey, Ledger, Nanos};
+use flowgauge_wire::{Batch, FlowKey, Ledger, Nanos, Place as LedgerPlace};
 
 use crate::classic::translate;
 use crate::error::Error;
 use crate::overload::{Losses, Ring, tell_ring, word};
 use crate::slots::{SLOT, Seen, Slot, UNIT, VLAN, mode};
 
-/// `bpf/verdict.bpf.c`.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/verdict.o"));
+/// `bpf/verdict.bpf.c`, `bpf/mirror.bpf.c`.
+static VERDICT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/verdict.o"));
+static MIRROR: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/mirror.o"));
 
 /// Flows under a verdict at once, unless something else is said: 42 MB of the kernel's memory.
 pub const DEFAULT_FLOWS: u32 = 1 << 17;
@@ -170,9 +172,9 @@ impl StatisticsReader {
         }
     }
 
-    /// Whether the program is on the socket: it is from when less than everything was wanted of something.
+    /// Whether the program keeps packets away: it does from when less than everything was wanted of something.
     pub fn is_attached(&self) -> bool {
-        self.0.since.load(Ordering::Relaxed) != u64::MAX
+        self.0.since.load(Ordering::Relaxed) != u64::MAX && self.0.is_needed.load(Ordering::Relaxed)
     }
 
     /// Why the program could not be put there when it was needed.
@@ -240,7 +242,7 @@ impl SocketFilter {
     /// # Errors
     /// [`Error::Load`], [`Error::System`].
     pub fn load(flows: u32) -> Result<SocketFilter, Error> {
-        SocketFilter::load_program(flows, |kernel| {
+        SocketFilter::load_program(VERDICT, flows, |kernel| {
             let program = kernel.program_mut("verdict");
             let program = program.ok_or_else(|| Error::load("no program"))?;
             let program: &mut Program = program.try_into().map_err(Error::load)?;
@@ -257,23 +259,33 @@ impl SocketFilter {
         })
     }
 
-    /// The same for [mirror ports](Attacher::attach), whose packets nobody else needs: before the system sees them they are kept away,
-    /// or come whole.
+    /// The same for [mirror ports](Attacher::attach_to_mirror), whose packets nobody else needs: before the system sees them they are
+    /// kept away, or come whole.
     ///
     /// # Errors
     /// [`Error::Load`], [`Error::System`].
     pub fn load_for_mirror(flows: u32) -> Result<SocketFilter, Error> {
-        SocketFilter::load_program(flows, |kernel| {
+        SocketFilter::load_program(MIRROR, flows, |kernel| {
             let program = kernel.program_mut("mirror");
             let program = program.ok_or_else(|| Error::load("no program"))?;
             let program: &mut Xdp = program.try_into().map_err(Error::load)?;
             program.load().map_err(Error::load)?;
-            let program = program.fd().map_err(Error::load)?;
-            share(program.as_fd()).map(Place::Mirror)
+            let program = share(program.fd().map_err(Error::load)?.as_fd())?;
+            let (Some(Map::XskMap(sockets)), Some(Map::ProgramArray(others))) =
+                (kernel.map("sockets"), kernel.map("others"))
+            else {
+                return Err(Error::load("no maps"));
+            };
+            Ok(Place::Mirror(Mirror {
+                program,
+                sockets: share(sockets.fd().as_fd())?,
+                others: share(others.fd().as_fd())?,
+            }))
         })
     }
 
     fn load_program(
+        object: &[u8],
         flows: u32,
         load: impl FnOnce(&mut Ebpf) -> Result<Place, Error>,
     ) -> Result<SocketFilter, Error> {
@@ -285,7 +297,7 @@ impl SocketFilter {
             .map_max_entries("losers", losses)
             .map_max_entries("slots", flows + losses)
             .map_max_entries("dirty", (flows + losses) / 64)
-            .load(OBJECT)
+            .load(object)
             .map_err(Error::load)?;
         let place = load(&mut kernel)?;
         let mut map = |name: &str| {
@@ -360,7 +372,7 @@ impl SocketFilter {
         Ok(Attacher {
             place: match &self.place {
                 Place::Socket(next) => Place::Socket(share(next.as_fd())?),
-                Place::Mirror(program) => Place::Mirror(share(program.as_fd())?),
+                Place::Mirror(mirror) => Place::Mirror(mirror.share()?),
             },
             counters: Arc::clone(&self.counters),
         })
@@ -586,8 +598,27 @@ impl SocketFilter {
 enum Place {
     /// Behind the filter of a packet socket: the map by which that goes on with it.
     Socket(OwnedFd),
-    /// Before the packets of an interface: the program.
-    Mirror(OwnedFd),
+    /// Before the packets of an interface.
+    Mirror(Mirror),
+}
+
+/// A program for mirror ports.
+#[derive(Debug)]
+struct Mirror {
+    program: OwnedFd,
+    /// Its maps: of sockets, and of the other workers' programs.
+    sockets: OwnedFd,
+    others: OwnedFd,
+}
+
+impl Mirror {
+    fn share(&self) -> Result<Mirror, Error> {
+        Ok(Mirror {
+            program: share(self.program.as_fd())?,
+            sockets: share(self.sockets.as_fd())?,
+            others: share(self.others.as_fd())?,
+        })
+    }
 }
 
 /// A descriptor of the same.
@@ -607,25 +638,72 @@ pub struct Attacher {
 
 impl Attacher {
     /// Loads it behind the capture's filter, to be put there as soon as less than everything is wanted of something: until then
-    /// it costs nothing. (What is in the ring by then passes.) On a mirror port it is there at once, as long as the capture lasts,
-    /// and does not know the capture's filter. In the ledger of what comes of it stands what was kept away, too, as far as that has
-    /// been told.
+    /// it costs nothing. (What is in the ring by then passes.) In the ledger of what comes of it stands what was kept away, too, as
+    /// far as that has been told.
     ///
     /// # Errors
     /// The capture, which goes on without it, and [`Error::Interface`] where the program cannot read its packets,
     /// [`Error::Filter`], [`Error::System`].
     pub fn attach(&self, source: LiveSource) -> Result<Offloaded, Box<(LiveSource, Error)>> {
         match self.prepare(&source) {
-            Ok((program, link)) => Ok(self.offloaded(source, program, link)),
+            Ok(program) => Ok(self.offloaded(source, Some(program), None)),
             Err(error) => Err(Box::new((source, error))),
         }
+    }
+
+    /// Puts the programs of workers before the packets of an interface, which go to their
+    /// [sources](LiveSource::open_mirror) as long as one of these captures lasts. They do not know the capture's filter.
+    ///
+    /// # Errors
+    /// [`Error::System`]: another program is there, or the driver has no place for one.
+    pub fn attach_to_mirror(
+        workers: &[&Attacher],
+        sources: Vec<LiveSource>,
+    ) -> Result<Vec<Offloaded>, Error> {
+        let system = |what| move |error: io::Error| Error::System { what, error };
+        let mut first: Option<&Mirror> = None;
+        for (number, (worker, source)) in (0..).zip(workers.iter().zip(&sources)) {
+            let (Place::Mirror(mirror), Some(ring)) = (&worker.place, source.mirror()) else {
+                return Err(Error::Interface);
+            };
+            for (queue, socket) in (0..).zip(ring.sockets()) {
+                let put = bpf::put(mirror.sockets.as_fd(), queue, socket);
+                put.map_err(system("cannot give the program a socket"))?;
+            }
+            let first = *first.get_or_insert(mirror);
+            if number > 0 {
+                let put = bpf::put(first.others.as_fd(), number, mirror.program.as_fd());
+                put.map_err(system("cannot share packets between workers"))?;
+            }
+        }
+        let name = sources.first().and_then(|source| {
+            let interface = source.interfaces().first()?;
+            interface.name.as_deref()
+        });
+        let index = name.and_then(index_of).ok_or(Error::Interface)?;
+        let (Some(first), Some(worker)) = (first, workers.first()) else {
+            return Err(Error::Interface);
+        };
+        worker.counters.setting.words()[word::WORKERS]
+            .store(sources.len() as u64, Ordering::Release);
+        // The system empties a map of programs that nobody holds.
+        let others = share(first.others.as_fd())?;
+        let link = bpf::attach_xdp(first.program.as_fd(), index).map_err(system(
+            "cannot put the program before the interface's packets",
+        ))?;
+        let link = Arc::new([link, others]);
+        let attached = workers.iter().zip(sources).map(|(worker, source)| {
+            worker.counters.settle();
+            worker.offloaded(source, None, Some(Arc::clone(&link)))
+        });
+        Ok(attached.collect())
     }
 
     fn offloaded(
         &self,
         source: LiveSource,
         program: Option<OwnedFd>,
-        link: Option<OwnedFd>,
+        link: Option<Arc<[OwnedFd; 2]>>,
     ) -> Offloaded {
         let _ = self.counters.ring.set(Ring::of(&source));
         Offloaded {
@@ -640,35 +718,20 @@ impl Attacher {
         }
     }
 
-    /// The program that is to be put on the socket, or what holds that of the interface.
-    fn prepare(&self, source: &LiveSource) -> Result<(Option<OwnedFd>, Option<OwnedFd>), Error> {
+    /// The program that is to be put on the socket.
+    fn prepare(&self, source: &LiveSource) -> Result<OwnedFd, Error> {
         let (filter, hardware) = source.kernel_program().ok_or(Error::Interface)?;
-        if !matches!(hardware, hardware::ETHERNET | hardware::LOOPBACK) {
+        let (true, Place::Socket(next)) = (
+            matches!(hardware, hardware::ETHERNET | hardware::LOOPBACK),
+            &self.place,
+        ) else {
             return Err(Error::Interface);
-        }
-        match &self.place {
-            Place::Socket(next) => {
-                let program = translate(filter, hardware, next.as_raw_fd())?;
-                let program = bpf::load_socket_filter(&program);
-                let program = program.map_err(|error| Error::System {
-                    what: "the kernel refuses the filter",
-                    error,
-                })?;
-                Ok((Some(program), None))
-            }
-            Place::Mirror(program) => {
-                let name = source.interfaces().first();
-                let name = name.and_then(|interface| interface.name.as_deref());
-                let index = name.and_then(index_of).ok_or(Error::Interface)?;
-                let link = bpf::attach_xdp(program.as_fd(), index);
-                let link = link.map_err(|error| Error::System {
-                    what: "cannot put the program before the interface's packets",
-                    error,
-                })?;
-                self.counters.settle();
-                Ok((None, Some(link)))
-            }
-        }
+        };
+        let program = translate(filter, hardware, next.as_raw_fd())?;
+        bpf::load_socket_filter(&program).map_err(|error| Error::System {
+            what: "the kernel refuses the filter",
+            error,
+        })
     }
 }
 
@@ -680,7 +743,7 @@ pub struct Offloaded {
     program: Option<OwnedFd>,
     is_over: bool,
     /// Holds the program of a mirror port there.
-    link: Option<OwnedFd>,
+    link: Option<Arc<[OwnedFd; 2]>>,
     counters: Arc<Counters>,
     /// What was kept away of captures before this one.
     before: Statistics,
@@ -754,6 +817,8 @@ impl PacketSource for Offloaded {
             now[0].saturating_sub(before[0]),
             now[1].saturating_sub(before[1]),
         );
+        let unseen = &self.counters.setting.words()[word::UNSEEN];
+        ledger.miss(LedgerPlace::KernelRing, unseen.load(Ordering::Relaxed));
         ledger
     }
 }

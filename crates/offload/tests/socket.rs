@@ -8,6 +8,10 @@ mod card;
 mod corpora;
 #[path = "../../capture/tests/support/lab.rs"]
 mod lab;
+#[path = "support/mirror.rs"]
+mod mirror;
+#[path = "support/spread.rs"]
+mod spread;
 #[path = "../../../tests/shared/tagged.rs"]
 mod tagged;
 
@@ -199,7 +203,7 @@ fn kernel(
     told: &[(OffloadFlow, [Wanted; 2])],
     others: Wanted,
     expected: usize,
-    load: fn(u32) -> Result<SocketFilter, flowgauge_offload::Error>,
+    is_mirror: bool,
 ) -> Outcome {
     let config = LiveConfig {
         snap_len: 65535,
@@ -208,13 +212,21 @@ fn kernel(
         retire_ms: 4,
         ..LiveConfig::new("fg1")
     };
-    let source = lab.run(|| LiveSource::open(&config)).unwrap();
-    let mut filter = load(1 << 12).unwrap();
+    let mut filter = match is_mirror {
+        true => SocketFilter::load_for_mirror(1 << 12).unwrap(),
+        false => SocketFilter::load(1 << 12).unwrap(),
+    };
     // The frames come when the machine has time for it.
     filter.set_silence(Duration::from_secs(3600));
     let statistics = filter.statistics();
-    let attached = lab.run(|| filter.attacher().unwrap().attach(source));
-    let mut source = attached.unwrap_or_else(|refused| panic!("{}", refused.1));
+    let mut source = match is_mirror {
+        true => mirror::open(lab, &config, &[&filter]).remove(0),
+        false => {
+            let source = lab.run(|| LiveSource::open(&config)).unwrap();
+            let attached = filter.attacher().unwrap().attach(source);
+            attached.unwrap_or_else(|refused| panic!("{}", refused.1))
+        }
+    };
     filter.others(others);
     for (flow, wanted) in told {
         filter.verdict(flow, Verdict::Less(*wanted));
@@ -368,8 +380,7 @@ fn the_kernel_keeps_away_what_the_model_does() {
         let others = Wanted::ALL;
         let (passed, withheld) = model(&frames, &told, others);
         let expected = passed.len();
-        let load = SocketFilter::load;
-        let seen = kernel(&lab, &sender, &frames, &told, others, expected, load);
+        let seen = kernel(&lab, &sender, &frames, &told, others, expected, false);
         for (number, (expected, seen)) in passed.iter().zip(&seen.0).enumerate() {
             assert!(
                 expected == seen,
@@ -425,8 +436,7 @@ fn on_a_mirror_port_packets_come_whole_or_not() {
             }
         }
         let expected = passed.len();
-        let load = SocketFilter::load_for_mirror;
-        let seen = kernel(&lab, &sender, &frames, &told, others, expected, load);
+        let seen = kernel(&lab, &sender, &frames, &told, others, expected, true);
         // (The model cuts what comes out of turn.)
         let is_whole = |(bytes, len): &(Vec<u8>, u32)| bytes.len() == *len as usize;
         let mut both = passed.iter().zip(&seen.0);
@@ -540,7 +550,19 @@ fn filters_let_through_what_they_do_without() {
 fn the_objects_are_of_the_sources() {
     let read = |name: &str| std::fs::read(format!("{}/bpf/{name}", env!("CARGO_MANIFEST_DIR")));
     let sum = |name: &str| format!("{:x}  {name}\n", Sha256::digest(read(name).unwrap()));
-    let files = ["verdict.bpf.c", "verdict.o", "inbound.bpf.c", "inbound.o"];
+    let files = [
+        "base.h",
+        "judge.h",
+        "spread.h",
+        "verdict.bpf.c",
+        "verdict.o",
+        "mirror.bpf.c",
+        "mirror.o",
+        "fanout.bpf.c",
+        "fanout.o",
+        "inbound.bpf.c",
+        "inbound.o",
+    ];
     assert_eq!(
         String::from_utf8(read("sums").unwrap()).unwrap(),
         files.map(sum).concat(),

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
-use flowgauge_capture::live::{LiveConfig, LiveSource, StopHandle};
+use flowgauge_capture::live::{LiveConfig, StopHandle};
 use flowgauge_capture::{Error, Filtered, PacketSource, SnapLen, open_reader};
 use flowgauge_offload::Backends;
 use flowgauge_runtime::shared::{Program as CaptureProgram, Said};
@@ -92,16 +92,13 @@ fn open_live(
     stop: &StopHandle,
     waker: Waker,
 ) -> Result<Vec<Source>, Error> {
-    let rings = LiveSource::open_group(config, usize::from(workers))?;
-    let rings = (0..).zip(rings).map(|(ring, source)| {
+    backends.open(config, workers.into(), |source| {
         let source = source.stopped_by(stop.clone());
-        let source = match workers {
+        match workers {
             1 => source.woken_by(waker.clone()),
             _ => source,
-        };
-        backends.attach(ring, source)
-    });
-    Ok(rings.collect())
+        }
+    })
 }
 
 /// What keeps packets away from an interface. (What a snap length cuts off is missing, what nobody wants is not.)

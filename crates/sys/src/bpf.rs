@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU64;
 use rustix::time::{ClockId, clock_gettime};
 
 const MAP_CREATE: i32 = 0;
+const MAP_UPDATE: i32 = 2;
 const PROGRAM_LOAD: i32 = 5;
 const TEST_RUN: i32 = 10;
 const LINK_CREATE: i32 = 28;
@@ -79,6 +80,19 @@ pub(crate) fn create_map() -> io::Result<OwnedFd> {
     attributes.0[0] = pair(ARRAY, 4);
     attributes.0[1] = pair(4, 1);
     open(MAP_CREATE, &mut attributes)
+}
+
+/// Puts a program or a socket into a map of such.
+///
+/// # Errors
+/// The system's: there is no such place in it.
+pub fn put(map: BorrowedFd<'_>, place: u32, what: BorrowedFd<'_>) -> io::Result<()> {
+    let what = what.as_raw_fd();
+    let mut attributes = Attributes::default();
+    attributes.0[0] = pair(map.as_raw_fd().cast_unsigned(), 0);
+    attributes.0[1] = (&raw const place) as u64;
+    attributes.0[2] = (&raw const what) as u64;
+    call(MAP_UPDATE, &mut attributes).map(|_| ())
 }
 
 /// The clock of `bpf_ktime_get_ns`, in nanoseconds.

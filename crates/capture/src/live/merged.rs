@@ -7,11 +7,11 @@
 
 use std::time::Instant;
 
-use flowgauge_sys::packet::{RingSocket, wait_any};
+use flowgauge_sys::packet::{Fanout, RingSocket, wait_any};
 use flowgauge_wire::{Batch, Ledger, Nanos, PacketDescriptor};
 
 use super::source::{fanout_key, interface_error};
-use super::{ANY, LiveConfig, LiveSource, StopHandle};
+use super::{ANY, LiveConfig, LiveSource, StopHandle, fanout};
 use crate::error::Error;
 use crate::gathered::{Gathered, LENT};
 use crate::source::{Interface, PacketSource};
@@ -77,8 +77,20 @@ impl MergedSource {
     /// # Errors
     /// As [`LiveSource::open`]; [`ANY`] cannot be one of several.
     pub fn open_group(configs: &[LiveConfig], count: usize) -> Result<Vec<MergedSource>, Error> {
+        let program = fanout::symmetric_hash(fanout_key());
+        MergedSource::open_group_by(configs, count, Fanout::Classic(&program))
+    }
+
+    /// The same, spread by this program.
+    ///
+    /// # Errors
+    /// As [`MergedSource::open_group`].
+    pub fn open_group_by(
+        configs: &[LiveConfig],
+        count: usize,
+        fanout: Fanout<'_>,
+    ) -> Result<Vec<MergedSource>, Error> {
         let stop = StopHandle::default();
-        let key = fanout_key();
         let mut groups = Vec::with_capacity(configs.len());
         for config in configs {
             if config.interface == ANY {
@@ -92,7 +104,7 @@ impl MergedSource {
                 retire_ms: config.retire_ms.min(RETIRE_MS),
                 ..config.clone()
             };
-            let group = LiveSource::open_group_with(&config, count, key)?;
+            let group = LiveSource::open_group_by(&config, count, fanout)?;
             groups.push(group.into_iter());
         }
         let merged = (0..count.max(1)).map(|_| {
@@ -200,7 +212,7 @@ impl MergedSource {
         let empty = self.members.iter().filter(|one| one.head().is_none());
         let empty: Vec<&RingSocket> = empty
             .filter(|one| !one.source.is_over())
-            .map(|one| one.source.ring())
+            .filter_map(|one| one.source.ring())
             .collect();
         // Where others have something nobody waits longer than is known to be enough.
         let has_some = self.members.iter().any(|one| one.head().is_some());

@@ -1,4 +1,4 @@
-//! Live capture from `AF_PACKET` sockets (`TPACKET_V3`).
+//! Live capture from `AF_PACKET` sockets (`TPACKET_V3`), and of mirror ports from `AF_XDP` sockets.
 //!
 //! Batches borrow the kernel's ring; a block of it goes back to the kernel when its last packet
 //! is done with. The filter runs in the kernel where it can. What its program refuses is not
@@ -12,6 +12,7 @@ mod fanout;
 mod kernel_filter;
 mod merged;
 mod own;
+mod ring;
 mod source;
 
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flowgauge_sys::interfaces;
 pub use flowgauge_sys::interfaces::NetworkInterface;
-use flowgauge_sys::packet::{RingOptions, hardware};
+use flowgauge_sys::packet::{HEADROOM, RingOptions, XdpOptions, hardware};
 use flowgauge_wire::LinkType;
 
 pub use merged::MergedSource;
@@ -79,6 +80,32 @@ impl LiveConfig {
             blocks: (self.buffer_bytes / BLOCK).clamp(2, 1 << 15) as u32,
             retire_ms: self.retire_ms,
         }
+    }
+
+    /// Of a mirror port with so many receive queues: frames that a packet fits into with two VLAN tags, if any do, as many as the
+    /// buffer has.
+    fn xdp(&self, queues: u32, mtu: u32, workers: usize) -> XdpOptions {
+        const HEADERS: u32 = 14 + 2 * 4;
+        const SIZES: [u32; 2] = [2048, 4096];
+
+        let fits = |bytes: &u32| mtu + HEADERS <= bytes - HEADROOM;
+        let frame = SIZES.into_iter().find(fits);
+        let frame_bytes = frame.unwrap_or(4096);
+        let frames = self.buffer_bytes / u64::from(frame_bytes) / u64::from(queues.max(1));
+        let frames = frames.clamp(64, 1 << 16) as u32;
+        let mut options = XdpOptions {
+            queues: queues.max(1),
+            workers: workers.max(1) as u32,
+            frames: 1 << frames.ilog2(),
+            frame_bytes,
+            long: frame.is_none(),
+            snap_len: self.snap_len,
+        };
+        // Places in it have 32 bits.
+        while options.bytes() > u32::MAX.into() && options.frames > 64 {
+            options.frames /= 2;
+        }
+        options
     }
 }
 

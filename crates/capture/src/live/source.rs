@@ -10,12 +10,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use flowgauge_sys::interfaces::{self, NetworkInterface};
 use flowgauge_sys::libpcap::Instruction;
 use flowgauge_sys::losses;
-use flowgauge_sys::packet::{RingOptions, RingPacket, RingSocket, Waker, Wakeup};
+use flowgauge_sys::machine;
+use flowgauge_sys::packet::{
+    Fanout, RingOptions, RingPacket, RingSocket, Waker, Wakeup, XdpRing, hardware,
+};
 use flowgauge_wire::{
     BATCH_SIZE, Batch, Ledger, LinkType, Nanos, PacketDescriptor, PacketFlags, Place,
 };
 
 use super::own::OwnTraffic;
+use super::ring::Ring;
 use super::{ANY, LiveConfig, StopHandle, fanout, kernel_filter, link_type_of, list_interfaces};
 use crate::error::Error;
 use crate::filter::FilterSet;
@@ -39,7 +43,7 @@ const MOST_FRUITLESS_WAITS: u32 = 20;
 #[derive(Debug)]
 pub struct LiveSource {
     name: String,
-    ring: RingSocket,
+    ring: Ring,
     /// What the kernel runs before a packet is copied.
     program: Vec<Instruction>,
     /// The interface's ARP hardware type; `None`: there are several.
@@ -113,7 +117,7 @@ impl LiveSource {
     /// [`Error::Interface`] when there is no such interface, it is down, or capturing is not
     /// permitted; [`Error::Filter`] when the filter does not compile.
     pub fn open(config: &LiveConfig) -> Result<LiveSource, Error> {
-        let (mut source, start) = LiveSource::prepare(config, StopHandle::default(), true)?;
+        let (mut source, start) = LiveSource::prepare(config, StopHandle::default(), true, None)?;
         source.set_filter(&start.program, &start.fallback)?;
         source.bind(start.index)?;
         source.check_up(start.index)?;
@@ -126,27 +130,69 @@ impl LiveSource {
     /// # Errors
     /// As [`LiveSource::open`].
     pub fn open_group(config: &LiveConfig, count: usize) -> Result<Vec<LiveSource>, Error> {
-        LiveSource::open_group_with(config, count, fanout_key())
+        let program = fanout::symmetric_hash(fanout_key());
+        LiveSource::open_group_by(config, count, Fanout::Classic(&program))
     }
 
-    /// The same; groups of one `key` and as many sources have a flow at the same place.
-    pub(super) fn open_group_with(
+    /// Gets ready to capture what comes in by an interface with `count` sources, past the system (`AF_XDP`): nothing comes until an
+    /// XDP program sends each packet to one of them, to [its sockets](LiveSource::mirror). Filters run here. They have one stop
+    /// handle.
+    ///
+    /// # Errors
+    /// [`Error::Interface`] when there is no such interface, it is down or has no Ethernet frames, or the system has no such
+    /// sockets for it; [`Error::Filter`].
+    pub fn open_mirror(config: &LiveConfig, count: usize) -> Result<Vec<LiveSource>, Error> {
+        let (stop, name) = (StopHandle::default(), &config.interface);
+        let failure = |what: &str, error: &io::Error| interface_error(name, what, error);
+        let all = list_interfaces()?;
+        let ethernet = find(name, &all)?.filter(|one| one.hardware == hardware::ETHERNET);
+        let interface = ethernet.ok_or_else(|| Error::Interface {
+            name: name.clone(),
+            reason: "a mirror port is one interface with Ethernet frames".to_owned(),
+            hint: "name one, or leave --mirror out".to_owned(),
+        })?;
+        let mtu = interfaces::mtu_of(name).map_err(|error| failure("it has no MTU", &error))?;
+        let options = config.xdp(machine::receive_queues(name), mtu, count);
+        let rings = XdpRing::open(interface.index, &options)
+            .map_err(|error| failure("cannot open AF_XDP sockets", &error))?;
+        let sources = (0..).zip(rings).map(|(member, ring)| {
+            let blocks = options.frames * ring.sockets().count() as u32;
+            let ring = Some(Ring::Mirror(ring));
+            let (mut source, _) = LiveSource::prepare(config, stop.clone(), member == 0, ring)?;
+            if let Some(filter) = &mut source.filter {
+                filter.in_kernel.clear();
+            }
+            source.options = RingOptions {
+                block_bytes: options.frame_bytes,
+                blocks,
+                retire_ms: 0,
+            };
+            source.check_up(interface.index)?;
+            Ok(source)
+        });
+        sources.collect()
+    }
+
+    /// The same, spread by this program; groups of one program and as many sources have a flow at the same place.
+    ///
+    /// # Errors
+    /// As [`LiveSource::open`].
+    pub fn open_group_by(
         config: &LiveConfig,
         count: usize,
-        key: u32,
+        fanout: Fanout<'_>,
     ) -> Result<Vec<LiveSource>, Error> {
         let stop = StopHandle::default();
-        let program = fanout::symmetric_hash(key);
         let mut group = None;
         let mut sources = Vec::with_capacity(count);
         for member in 0..count.max(1) {
-            let (source, start) = LiveSource::prepare(config, stop.clone(), member == 0)?;
+            let (source, start) = LiveSource::prepare(config, stop.clone(), member == 0, None)?;
             // A socket receives everything from when it is bound until it joins: refuse it.
             source.attach(&kernel_filter::reject_all())?;
             source.bind(start.index)?;
             source.check_up(start.index)?;
             if count > 1 {
-                let joined = source.ring.join_fanout(group, &program);
+                let joined = source.socket()?.join_fanout(group, fanout);
                 group = Some(joined.map_err(|error| {
                     source.failure("cannot share packets between sockets", &error)
                 })?);
@@ -179,11 +225,12 @@ impl LiveSource {
         self.stop.clone()
     }
 
-    /// Everything but letting packets in.
+    /// Everything but letting packets in, into a ring of a socket unless there is another.
     fn prepare(
         config: &LiveConfig,
         stop: StopHandle,
         watch_missed: bool,
+        ring: Option<Ring>,
     ) -> Result<(LiveSource, Start), Error> {
         let all = list_interfaces()?;
         let interface = find(&config.interface, &all)?;
@@ -220,7 +267,12 @@ impl LiveSource {
             fallback: kernel_filter::by_hardware(&[], config.snap_len, loopback_once),
         };
 
-        let ring = RingSocket::open(&config.ring()).map_err(|error| cannot_open(config, &error))?;
+        let ring = match ring {
+            Some(ring) => ring,
+            None => Ring::Socket(
+                RingSocket::open(&config.ring()).map_err(|error| cannot_open(config, &error))?,
+            ),
+        };
         let mut source = LiveSource {
             name: config.interface.clone(),
             ring,
@@ -256,7 +308,7 @@ impl LiveSource {
                 source.counters.missed_before = Some(interface.missed);
             }
             if interface.is_loopback() {
-                let ignored = source.ring.ignore_outgoing();
+                let ignored = source.socket()?.ignore_outgoing();
                 ignored.map_err(|error| {
                     source.failure("cannot leave out the second copy of each packet", &error)
                 })?;
@@ -299,7 +351,12 @@ impl LiveSource {
 
     /// Whether the next packets are of the block that is being read, and were there when the last ones were.
     pub fn is_within_block(&self) -> bool {
-        self.ring.left() != 0
+        self.ring.is_within_block()
+    }
+
+    /// Its rings of a mirror port.
+    pub fn mirror(&self) -> Option<&XdpRing> {
+        self.ring.mirror()
     }
 
     /// What the kernel runs before a packet is copied, and the interface's ARP hardware type; nothing where there are several
@@ -313,7 +370,7 @@ impl LiveSource {
     /// # Errors
     /// [`Error::Interface`] when it cannot be attached.
     pub fn set_kernel_program(&self, program: BorrowedFd<'_>) -> Result<(), Error> {
-        let attached = self.ring.set_program(program);
+        let attached = self.socket()?.set_program(program);
         attached.map_err(|error| self.failure("cannot attach the program", &error))
     }
 
@@ -323,8 +380,18 @@ impl LiveSource {
     }
 
     fn bind(&self, index: i32) -> Result<(), Error> {
-        let bound = self.ring.bind(index);
+        let bound = self.socket()?.bind(index);
         bound.map_err(|error| self.failure("cannot bind to it", &error))
+    }
+
+    fn socket(&self) -> Result<&RingSocket, Error> {
+        let none = || {
+            self.failure(
+                "it has no packet socket",
+                &io::ErrorKind::Unsupported.into(),
+            )
+        };
+        self.ring.socket().ok_or_else(none)
     }
 
     fn check_up(&self, index: i32) -> Result<(), Error> {
@@ -375,8 +442,8 @@ impl LiveSource {
         matches!(self.state, State::Ended)
     }
 
-    pub(super) fn ring(&self) -> &RingSocket {
-        &self.ring
+    pub(super) fn ring(&self) -> Option<&RingSocket> {
+        self.ring.socket()
     }
 
     pub(super) fn tick_ms(&self) -> u32 {
@@ -425,7 +492,7 @@ impl LiveSource {
                     *fruitless += 1;
                     let fruitless = *fruitless;
                     let error = error.take();
-                    self.counters.read(&self.ring);
+                    self.counters.read(&mut self.ring);
                     let complete = self.counters.taken >= self.counters.captured;
                     if fruitless > 1 && complete || fruitless > MOST_FRUITLESS_WAITS {
                         self.counters.lost =
@@ -446,8 +513,9 @@ impl LiveSource {
 
     /// Lets nothing in any more, and turns to what is there.
     fn drain(&mut self, error: Option<Error>) {
-        // It cannot fail where a filter was attached before; without it draining ends by count.
-        let _ = self.ring.set_filter(&kernel_filter::reject_all());
+        // What is lost from now on is nobody's.
+        self.counters.read(&mut self.ring);
+        self.ring.close();
         self.state = State::Draining {
             fruitless: 0,
             error,
@@ -555,7 +623,7 @@ impl PacketSource for LiveSource {
     }
 
     fn ledger(&mut self) -> Ledger {
-        self.counters.read(&self.ring);
+        self.counters.read(&mut self.ring);
         let ended = matches!(self.state, State::Ended);
         self.counters.read_missed(&self.name, ended);
         self.counters.ledger()
@@ -570,7 +638,7 @@ struct Start {
 }
 
 impl Counters {
-    fn read(&mut self, ring: &RingSocket) {
+    fn read(&mut self, ring: &mut Ring) {
         if let Ok(statistics) = ring.statistics() {
             self.captured += statistics.captured;
             self.dropped += statistics.dropped;

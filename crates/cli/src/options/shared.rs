@@ -70,8 +70,8 @@ pub(crate) struct InputOptions {
         hide_short_help = true
     )]
     pub(crate) offload: Offload,
-    /// The interface is a mirror port: nothing else on this machine needs its packets
-    #[arg(long, requires = "offload", hide_short_help = true)]
+    /// The interface is a mirror port: nothing else on this machine needs its packets, and they bypass the system (AF_XDP)
+    #[arg(long, hide_short_help = true)]
     pub(crate) mirror: bool,
     /// Worker threads; packets are distributed by flow [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]

@@ -72,11 +72,8 @@ impl Prepared {
                 if capture.keeps_away {
                     (backends, offload) = Backends::load(shards);
                 }
-                let group = LiveSource::open_group(&config, shards)?;
-                let sources = (0..)
-                    .zip(group)
-                    .map(|(ring, source)| backends.attach(ring, source.stopped_by(stop.clone())));
-                (sources.collect(), true)
+                let stopped = |source: LiveSource| source.stopped_by(stop.clone());
+                (backends.open(&config, shards, stopped)?, true)
             }
             Input::Sources { sources, live } => {
                 let sources: Result<_, _> = sources.into_iter().map(filtered).collect();

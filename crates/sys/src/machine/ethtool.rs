@@ -13,6 +13,7 @@ const SIOCETHTOOL: libc::Ioctl = 0x8946;
 /// `ETHTOOL_G...` commands.
 const DRIVER: u32 = 0x03;
 const RINGS: u32 = 0x10;
+const CHANNELS: u32 = 0x3c;
 const TSO: u32 = 0x1e;
 const GRO: u32 = 0x2b;
 const FLAGS: u32 = 0x25;
@@ -22,8 +23,7 @@ const FLAG_RX_VLAN: u32 = 1 << 8;
 const FLAG_LRO: u32 = 1 << 15;
 
 pub(super) fn checks() -> Vec<Check> {
-    let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
-    let Ok(socket) = net::socket_with(AddressFamily::INET, kind, flags, None) else {
+    let Ok(socket) = open() else {
         return Vec::new();
     };
     let all = interfaces::list().unwrap_or_default();
@@ -31,6 +31,29 @@ pub(super) fn checks() -> Vec<Check> {
     watched
         .flat_map(|interface| checks_of(&socket, interface))
         .collect()
+}
+
+/// Receive queues of an interface, at least one.
+pub fn receive_queues(name: &str) -> u32 {
+    let mut channels = [0_u32; 9];
+    channels[0] = CHANNELS;
+    let asked = open().and_then(|socket| ethtool(&socket, name, &mut channels));
+    match asked {
+        // Those for receiving alone, and those for both.
+        Ok(()) => (channels[5] + channels[8]).max(1),
+        Err(_) => 1,
+    }
+}
+
+/// Whether the card takes VLAN tags out of frames, which XDP programs do not see then.
+pub fn takes_tags_out(name: &str) -> bool {
+    let flags = open().ok().and_then(|it| setting(&it, name, FLAGS));
+    flags.is_some_and(|flags| flags & FLAG_RX_VLAN != 0)
+}
+
+fn open() -> io::Result<OwnedFd> {
+    let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
+    Ok(net::socket_with(AddressFamily::INET, kind, flags, None)?)
 }
 
 fn checks_of(socket: &OwnedFd, interface: &NetworkInterface) -> Vec<Check> {
@@ -135,7 +158,7 @@ fn driver(socket: &OwnedFd, name: &str) -> Option<String> {
 /// used here has a structure of fixed size.
 fn ethtool<const N: usize>(socket: &OwnedFd, name: &str, data: &mut [u32; N]) -> io::Result<()> {
     let needed = match data[0] {
-        RINGS => 9,
+        RINGS | CHANNELS => 9,
         DRIVER => 49,
         TSO | GRO | FLAGS => 2,
         _ => return Err(io::ErrorKind::Unsupported.into()),

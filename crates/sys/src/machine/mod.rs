@@ -7,6 +7,8 @@ mod ethtool;
 mod process;
 mod system;
 
+pub use ethtool::{receive_queues, takes_tags_out};
+
 /// How a check turned out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]

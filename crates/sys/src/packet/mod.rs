@@ -1,13 +1,15 @@
-//! `AF_PACKET` sockets (packet(7)): a memory-mapped receive ring, and sockets that another library has opened.
+//! `AF_PACKET` sockets (packet(7)): a memory-mapped receive ring, and sockets that another library has opened; `AF_XDP` sockets.
 
 mod borrowed;
 pub(crate) mod raw;
 mod ring;
+mod xdp;
 
 pub use borrowed::BorrowedSocket;
 pub use ring::{
-    RingOptions, RingPacket, RingSocket, Statistics, Waker, Wakeup, statistics, wait_any,
+    Fanout, RingOptions, RingPacket, RingSocket, Statistics, Waker, Wakeup, statistics, wait_any,
 };
+pub use xdp::{HEADROOM, XdpOptions, XdpRing};
 
 /// `sll_hatype` values (ARP hardware types) that matter for capturing.
 pub mod hardware {

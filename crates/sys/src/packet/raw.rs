@@ -75,15 +75,36 @@ pub(crate) fn bind(fd: &OwnedFd, interface: i32, protocol: u16) -> io::Result<()
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = protocol.to_be();
     address.sll_ifindex = interface;
-    // SAFETY: the pointer and the size are those of `address`, which outlives the call.
-    let status = unsafe {
-        libc::bind(
-            fd.as_raw_fd(),
-            (&raw const address).cast(),
-            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-        )
-    };
+    bind_to(fd, &address)
+}
+
+/// Binds to an address of this kind.
+pub(super) fn bind_to<T>(fd: &OwnedFd, address: &T) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the pointer and the size are those of `address`, which outlives the call; the kernel only reads it.
+    let status = unsafe { libc::bind(fd.as_raw_fd(), core::ptr::from_ref(address).cast(), len) };
     check(status)
+}
+
+/// Makes the interface promiscuous as long as the packet socket is open.
+pub(super) fn set_promiscuous(fd: &OwnedFd, interface: i32) -> io::Result<()> {
+    let request = libc::packet_mreq {
+        mr_ifindex: interface,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    let name = libc::PACKET_ADD_MEMBERSHIP;
+    set(fd, libc::SOL_PACKET, name, &request)
+}
+
+/// Takes the socket's pending error, such as `ENETDOWN`.
+pub(super) fn take_error(fd: &OwnedFd) -> Option<io::Error> {
+    match get(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
+        Ok([0]) => None,
+        Ok([code]) => Some(io::Error::from_raw_os_error(code.cast_signed())),
+        Err(error) => Some(error),
+    }
 }
 
 /// The number of the interface that it is bound to; 0: to none.

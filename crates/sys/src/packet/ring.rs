@@ -123,6 +123,15 @@ impl RingPacket {
     }
 }
 
+/// What spreads packets over the sockets of a group.
+#[derive(Clone, Copy, Debug)]
+pub enum Fanout<'a> {
+    /// Classic BPF.
+    Classic(&'a [Instruction]),
+    /// A program of eBPF for sockets.
+    Program(BorrowedFd<'a>),
+}
+
 /// A packet socket with a mapped receive ring.
 #[derive(Debug)]
 pub struct RingSocket {
@@ -163,7 +172,7 @@ impl RingSocket {
         raw::set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let block_bytes = options.block_bytes as usize;
         let blocks = options.blocks as usize;
-        let ring = Mapping::new(&socket, block_bytes * blocks)?;
+        let ring = Mapping::new(&socket, block_bytes * blocks, 0)?;
         Ok(RingSocket {
             ring,
             socket,
@@ -216,18 +225,7 @@ impl RingSocket {
     /// # Errors
     /// The system's.
     pub fn set_promiscuous(&self, interface: i32) -> io::Result<()> {
-        let request = libc::packet_mreq {
-            mr_ifindex: interface,
-            mr_type: libc::PACKET_MR_PROMISC as u16,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
-        raw::set(
-            &self.socket,
-            libc::SOL_PACKET,
-            libc::PACKET_ADD_MEMBERSHIP,
-            &request,
-        )
+        raw::set_promiscuous(&self.socket, interface)
     }
 
     /// Starts reception from `interface`, or from all when it is 0.
@@ -240,19 +238,23 @@ impl RingSocket {
     }
 
     /// Joins a fanout group, or founds one when `group` is `None`, and returns its number. Each
-    /// packet goes to one socket of the group: to the one whose number `program` returns, modulo
+    /// packet goes to one socket of the group: to the one whose number the program returns, modulo
     /// their count. All sockets must be bound alike.
     ///
     /// # Errors
     /// The system's.
-    pub fn join_fanout(&self, group: Option<u16>, program: &[Instruction]) -> io::Result<u16> {
+    pub fn join_fanout(&self, group: Option<u16>, fanout: Fanout<'_>) -> io::Result<u16> {
         const CLASSIC_BPF: u32 = 6;
+        const EBPF: u32 = 7;
         const UNIQUE_ID: u32 = 0x2000;
         const IGNORE_OUTGOING: u32 = 0x4000;
 
         // The group receives in its members' place and does not look at their own setting.
         let [ignored] = raw::get(&self.socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING)?;
-        let mut kind = CLASSIC_BPF;
+        let mut kind = match fanout {
+            Fanout::Classic(_) => CLASSIC_BPF,
+            Fanout::Program(_) => EBPF,
+        };
         if ignored != 0 {
             kind |= IGNORE_OUTGOING;
         }
@@ -264,12 +266,11 @@ impl RingSocket {
         if let Some(group) = group {
             return Ok(group);
         }
-        raw::set_program(
-            &self.socket,
-            libc::SOL_PACKET,
-            libc::PACKET_FANOUT_DATA,
-            program,
-        )?;
+        let (level, name) = (libc::SOL_PACKET, libc::PACKET_FANOUT_DATA);
+        match fanout {
+            Fanout::Classic(program) => raw::set_program(&self.socket, level, name, program)?,
+            Fanout::Program(program) => raw::set(&self.socket, level, name, &program.as_raw_fd())?,
+        }
         let [joined] = raw::get(&self.socket, libc::SOL_PACKET, libc::PACKET_FANOUT)?;
         Ok((joined & 0xffff) as u16)
     }
@@ -356,11 +357,7 @@ impl RingSocket {
 
     /// Takes the socket's pending error, such as `ENETDOWN`.
     pub fn take_error(&self) -> Option<io::Error> {
-        match raw::get(&self.socket, libc::SOL_SOCKET, libc::SO_ERROR) {
-            Ok([0]) => None,
-            Ok([code]) => Some(io::Error::from_raw_os_error(code.cast_signed())),
-            Err(error) => Some(error),
-        }
+        raw::take_error(&self.socket)
     }
 
     /// Hands up to `limit` packets of one block to `each`, and returns their number; 0 when no
@@ -542,13 +539,19 @@ impl Waker {
         let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 
-    fn settle(&self) {
+    pub(super) fn settle(&self) {
         let _ = rustix::io::read(&*self.0, &mut [0; 8]);
     }
 }
 
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// Whether the wait came to its end; otherwise a signal came.
-fn poll(polled: &mut [libc::pollfd], timeout_ms: u32) -> io::Result<bool> {
+pub(super) fn poll(polled: &mut [libc::pollfd], timeout_ms: u32) -> io::Result<bool> {
     let timeout = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
     // SAFETY: so many pollfds, which outlive the call.
     let ready = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout) };
@@ -604,17 +607,17 @@ fn read_u16(bytes: &[u8], at: usize) -> u16 {
 
 /// A shared mapping of the ring, unmapped when dropped.
 #[derive(Debug)]
-struct Mapping {
-    start: NonNull<u8>,
+pub(super) struct Mapping {
+    pub(super) start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: the mapping is owned and can be unmapped from any thread; all access goes through
-// `RingSocket`, whose `&self` methods only read blocks that are ours.
+// SAFETY: the mapping is owned and can be unmapped from any thread; all access goes through its
+// owner, whose `&self` methods only read what is ours, or use atomic operations.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    fn new(socket: &OwnedFd, bytes: usize) -> io::Result<Mapping> {
+    pub(super) fn new(socket: &OwnedFd, bytes: usize, offset: libc::off_t) -> io::Result<Mapping> {
         // SAFETY: a new shared mapping at an address of the kernel's choice.
         let start = unsafe {
             libc::mmap(
@@ -623,7 +626,7 @@ impl Mapping {
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 socket.as_raw_fd(),
-                0,
+                offset,
             )
         };
         if start == libc::MAP_FAILED {

@@ -97,11 +97,16 @@ impl Work {
         }
     }
 
-    /// Tells who runs the sensor if nothing is kept away that could be.
+    /// Tells who runs the sensor if nothing is kept away that could be, or workers share packets by less than they could.
     pub(super) fn tell_of_backends(&self) {
         if let Some(error) = self.backends.lacks() {
             let hint = error.hint();
             self.tell_news(&format!("nothing is kept away: {error}; hint: {hint}"));
+        }
+        if let Some(error) = self.backends.spreads_outside() {
+            self.tell_news(&format!(
+                "packets in tunnels are distributed to workers by the tunnels' own addresses: {error}"
+            ));
         }
     }
 
