@@ -125,21 +125,22 @@ impl<'a> Slot<'a> {
             self.0[TURNS + 1].store(turn(high_turn), Ordering::Relaxed);
             let came = came(low_turn) | came(high_turn) << 32;
             self.0[CAME].store(came, Ordering::Relaxed);
-            let breaks = (self.breaks() + 1) & u64::from(u32::MAX);
+            let breaks = (self.breaks()[0] + 1) & u64::from(u32::MAX);
             self.0[BREAKS].store(breaks | breaks << 32, Ordering::Relaxed);
         }
         self.0[0].store(low | high << 32, Ordering::Release);
     }
 
-    /// How many packets came out of turn. What was counted came before the last of them.
-    fn breaks(&self) -> u64 {
-        self.0[BREAKS].load(Ordering::Acquire) & u64::from(u32::MAX)
+    /// How many packets came out of turn, and how many of them were processed. What was counted came before the last of them.
+    fn breaks(&self) -> [u64; 2] {
+        let word = self.0[BREAKS].load(Ordering::Acquire);
+        [word & u64::from(u32::MAX), word >> 32]
     }
 
     /// How many packets came out of turn, if not all of them were processed: nothing is counted.
     pub(crate) fn broken(&self) -> Option<u64> {
-        let breaks = self.0[BREAKS].load(Ordering::Acquire);
-        (breaks & u64::from(u32::MAX) != breaks >> 32).then_some(breaks & u64::from(u32::MAX))
+        let [came, processed] = self.breaks();
+        (came != processed).then_some(came)
     }
 
     /// So many packets out of turn were processed: what comes in turn can be counted again.
