@@ -14,6 +14,7 @@ mod frames;
 #[path = "live_support/mod.rs"]
 mod live_support;
 
+mod mirror_live;
 mod overload_live;
 mod reassembly_cases_live;
 mod replay_live;
@@ -86,7 +87,7 @@ fn the_same_as_from_the_file(command: &str, options: &[&str], ignored: &[&str]) 
         // Of files there is nothing to keep away.
         let of_files = arguments
             .iter()
-            .filter(|it| !["--offload", "socket"].contains(it));
+            .filter(|it| !["--offload", "socket", "xdp", "--mirror"].contains(it));
         let mut from_file: Vec<&str> = of_files.copied().collect();
         let path = trace.path.display().to_string();
         from_file.extend(["-r", &path]);
@@ -740,6 +741,8 @@ fn an_interface_that_goes_away_ends_it_with_what_was_seen() {
     for command in [
         &["flows", "--json", "-i", "fg1"][..],
         &["flows", "--json", "-i", "fg1", "--workers", "2"][..],
+        &["flows", "--json", "-i", "fg1", "--mirror"][..],
+        &["flows", "--json", "-i", "fg1", "--mirror", "--workers", "2"][..],
         &["capture", "-i", "fg1", "-w", &path][..],
     ] {
         let Some(lab) = Lab::new(1500) else { return };
