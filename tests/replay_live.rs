@@ -92,6 +92,13 @@ fn an_interface_receives_what_the_file_holds() {
     );
     assert_eq!(sent.json_lines()[0]["packets"], 1, "{}", sent.stderr);
     assert_eq!(sent.json_lines()[0]["too_long"], 1);
+    let said = "1 packet longer than --inbound takes, 3196 bytes";
+    assert!(sent.stderr.contains(said), "{}", sent.stderr);
+
+    lab.ip("link set fg1 down");
+    let refused = run(&lab, &["replay", "-r", &path, "-i", "fg1", "--inbound"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("fg1 is down"), "{}", refused.stderr);
 }
 
 /// Each round has hosts of its own, and checksums as they were.

@@ -26,6 +26,8 @@ use renumber::renumber;
 /// Of Ethernet: addresses and type.
 const LINK_HEADER: u32 = 14;
 const TAG: u32 = 4;
+/// The longest frame that `--inbound` takes, without a tag.
+const LONGEST_INBOUND: u32 = Inbound::LONGEST - TAG;
 const EMSGSIZE: i32 = 90;
 /// How long it is waited without looking whether the user has had enough.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -55,6 +57,14 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<(), Failure> {
             "use an isolated interface, or --force",
         ));
     }
+    let all = interfaces::list().unwrap_or_default();
+    let found = all.iter().find(|interface| interface.name == *name);
+    if options.inbound && found.is_some_and(|interface| !interface.is_up()) {
+        return Err(Failure::usage(
+            format!("{name} is down: it receives nothing"),
+            format!("switch it on: sudo ip link set {name} up"),
+        ));
+    }
     let way = match options.inbound {
         true => Inbound::open(index)
             .map(Way::In)
@@ -72,7 +82,7 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<(), Failure> {
         options,
         control: &control,
         most: match options.inbound {
-            true => longest.min(Inbound::LONGEST - TAG),
+            true => longest.min(LONGEST_INBOUND),
             false => longest,
         },
         way,
@@ -87,8 +97,6 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<(), Failure> {
             "omit --loop, or read a file",
         ));
     }
-    let all = interfaces::list().unwrap_or_default();
-    let found = all.iter().find(|interface| interface.name == *name);
     if found.is_some_and(|interface| !interface.is_running()) && !options.quiet {
         say!("note: {name} has no carrier, or is down: nobody receives the packets (ip link)");
     }
@@ -336,11 +344,14 @@ impl Replay<'_> {
             per_second(sent.packets as f64),
             per_second(sent.bytes as f64 * 8e-9)
         );
-        for (packets, what) in [
-            (
-                sent.too_long,
-                "longer than the MTU: skipped (ip link set mtu)",
+        let is_too_long = match self.most == LONGEST_INBOUND && self.options.inbound {
+            true => format!(
+                "longer than the {LONGEST_INBOUND} bytes that --inbound supports: skipped (omit it to send them)"
             ),
+            false => "longer than the MTU: skipped (ip link set mtu)".to_owned(),
+        };
+        for (packets, what) in [
+            (sent.too_long, is_too_long.as_str()),
             (sent.too_short, "shorter than an Ethernet header: skipped"),
             (sent.not_ethernet, "not Ethernet: skipped"),
             (sent.filled, "truncated in the capture: filled with zeros"),
