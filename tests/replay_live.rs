@@ -147,7 +147,7 @@ fn what_cannot_be_sent_is_told() {
     assert_eq!(sent.json_lines()[0]["too_short"], 1);
     assert!(
         sent.stderr
-            .contains("1 packet longer than the interface sends"),
+            .contains("1 packet longer than the MTU"),
         "{}",
         sent.stderr
     );
