@@ -6,6 +6,7 @@
 mod harness;
 
 mod codec;
+mod damaged;
 #[path = "../../../../tests/shared/modules.rs"]
 mod modules;
 #[allow(dead_code, reason = "tests of the command use more of it")]

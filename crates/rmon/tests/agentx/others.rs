@@ -16,6 +16,10 @@ use crate::net_snmp::{Snmpd, is_there};
 use crate::session::root;
 
 const UP_TIME: &str = "1.3.6.1.2.1.1.3.0";
+/// alarmValue of the alarm of [`probe`].
+const VALUE: [u32; 5] = [3, 1, 1, 5, 8];
+/// When the tables' clock begins, in nanoseconds.
+const START: u64 = 1_000_000_000_000;
 /// Not in the view of the documented users.
 const HIDDEN: &str = "1.3.6.1.2.1.11.1.0";
 
@@ -36,7 +40,7 @@ fn object(name: &str) -> Value {
 fn probe() -> Probe {
     let mut probe = Probe::new();
     probe.add_interface(1, 0);
-    probe.tick(Nanos(1_000_000_000_000));
+    probe.tick(Nanos(START));
     set(&mut probe, &[(&[3, 1, 1, 12, 8], Value::Integer(2))]).unwrap();
     set(
         &mut probe,
@@ -77,6 +81,36 @@ fn probe() -> Probe {
     probe
 }
 
+type Told = Mutex<Vec<Option<String>>>;
+
+/// Ends with the test, also where that fails.
+pub(crate) struct Ending<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Has the agent at an address asked by an account while something is done. Returns what became of the tables, and what was told.
+fn ask(
+    address: &str,
+    account: &str,
+    act: impl FnOnce(&Mutex<Probe>, &Told),
+) -> (Probe, Vec<Option<String>>) {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("address = \"{address}\"\n{account}");
+    let account = User::read(&secret(folder.path(), &text)).unwrap();
+    let (tables, told) = (Mutex::new(probe()), Told::default());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| others::run(&account, &tables, &is_over, |why| told.lock().push(why)));
+        let _ending = Ending(&is_over);
+        act(&tables, &told);
+    });
+    (tables.into_inner(), told.into_inner())
+}
+
 fn secret(folder: &Path, text: &str) -> std::path::PathBuf {
     let path = folder.join("account");
     fs::write(&path, text).unwrap();
@@ -108,29 +142,19 @@ fn objects_of_other_agents_are_sampled_as_the_users_view_allows() {
         return;
     }
     let mut snmpd = Snmpd::start_as_documented();
-    let folder = tempfile::tempdir().unwrap();
-    let text = format!(
-        "address = \"{}\"\nuser = \"reader\"\nauthentication = \"SHA-256\"\npassword = \"reading password\"\n\
-         privacy = \"AES\"\nsecret = \"reading secret\"\n",
-        snmpd.address()
-    );
-    let account = User::read(&secret(folder.path(), &text)).unwrap();
-    let tables = Mutex::new(probe());
-    let is_over = AtomicBool::new(false);
-    let told = Mutex::new(Vec::new());
-    let mut time = 1_000_000_000_000;
-    thread::scope(|scope| {
-        scope.spawn(|| others::run(&account, &tables, &is_over, |why| told.lock().push(why)));
-        let is_positive = |value: &Value| matches!(value, Value::Integer(1..));
-        wait(&tables, &mut time, &[3, 1, 1, 5, 8], is_positive);
+    let address = snmpd.address();
+    let account = "user = \"reader\"\nauthentication = \"SHA-256\"\npassword = \"reading password\"\n\
+                   privacy = \"AES\"\nsecret = \"reading secret\"\n";
+    let (_, told) = ask(&address, account, |tables, told| {
+        let mut time = START;
+        let mut wait = |name: &[u32], wanted: &dyn Fn(&Value) -> bool| {
+            wait(tables, &mut time, name, wanted);
+        };
+        wait(&VALUE, &|value| matches!(value, Value::Integer(1..)));
         // Of the third bucket: uptime, its difference, and what the user does not see.
         let column = |column: u32, object: u32| [18, 3, 1, column, 2, 3, object];
-        wait(&tables, &mut time, &column(5, 1), |status| {
-            *status == Value::Integer(2)
-        });
-        wait(&tables, &mut time, &column(5, 2), |status| {
-            *status == Value::Integer(2)
-        });
+        wait(&column(5, 1), &|status| *status == Value::Integer(2));
+        wait(&column(5, 2), &|status| *status == Value::Integer(2));
         let value = |column: &[u32]| tables.lock().get(&root().child(column));
         let up_time = value(&column(4, 1)).unwrap();
         assert!(matches!(up_time, Value::Gauge32(1..)), "{up_time:?}");
@@ -140,19 +164,14 @@ fn objects_of_other_agents_are_sampled_as_the_users_view_allows() {
         assert_eq!(*told.lock(), []);
         // An agent that is away is told once, and is asked again when it is back, with its new clock.
         snmpd.kill();
-        let mut ticks = |is_there: &dyn Fn(&[Option<String>]) -> bool| {
-            wait(&tables, &mut time, &[3, 1, 1, 12, 8], |_| {
-                is_there(&told.lock())
-            });
-        };
-        ticks(&|told| told.len() == 1 && told[0].is_some());
+        wait(&VALUE, &|_| told.lock().len() == 1);
         snmpd.restart();
-        ticks(&|told| told.len() == 2 && told[1].is_none());
-        is_over.store(true, Ordering::Relaxed);
+        wait(&VALUE, &|_| told.lock().len() == 2);
     });
-    let told = told.into_inner();
-    let why = told[0].as_deref().unwrap();
-    assert!(why.contains(&snmpd.address()), "{why}");
+    let [Some(why), None] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert!(why.contains(&address), "{why}");
 }
 
 /// SNMPv2c: a community, and one that the agent does not know.
@@ -162,38 +181,19 @@ fn a_community_reads_objects_of_other_agents() {
         return;
     }
     let snmpd = Snmpd::start();
-    let folder = tempfile::tempdir().unwrap();
+    let address = snmpd.address();
     for (community, is_known) in [("public", true), ("unknown", false)] {
-        let text = format!(
-            "address = \"{}\"\ncommunity = \"{community}\"\n",
-            snmpd.address()
-        );
-        let account = User::read(&secret(folder.path(), &text)).unwrap();
-        let tables = Mutex::new(probe());
-        let is_over = AtomicBool::new(false);
-        let told = Mutex::new(Vec::new());
-        let mut time = 1_000_000_000_000;
-        thread::scope(|scope| {
-            scope.spawn(|| others::run(&account, &tables, &is_over, |why| told.lock().push(why)));
-            wait(
-                &tables,
-                &mut time,
-                &[3, 1, 1, 5, 8],
-                |value| match is_known {
-                    true => matches!(value, Value::Integer(1..)),
-                    false => !told.lock().is_empty(),
-                },
-            );
-            is_over.store(true, Ordering::Relaxed);
+        let account = format!("community = \"{community}\"\n");
+        let (mut probe, told) = ask(&address, &account, |tables, told| {
+            wait(tables, &mut { START }, &VALUE, |value| match is_known {
+                true => matches!(value, Value::Integer(1..)),
+                false => !told.lock().is_empty(),
+            });
         });
-        let told = told.into_inner();
-        let silent = format!(
-            "no objects of the SNMP agent at {}: it does not answer",
-            snmpd.address()
-        );
+        let silent = format!("no objects of the SNMP agent at {address}: it does not answer");
         let expected = if is_known { vec![] } else { vec![Some(silent)] };
         assert_eq!(told, expected);
-        let value = tables.into_inner().get(&root().child(&[3, 1, 1, 5, 8]));
+        let value = probe.get(&root().child(&VALUE));
         assert_eq!(value != Ok(Value::Integer(0)), is_known, "{value:?}");
     }
 }

@@ -5,8 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use flowgauge_rmon::agentx::{Address, Binding, Bound, Message, Pdu, Response, flag};
-use flowgauge_rmon::{Notification, Oid, Tree, Value};
+use flowgauge_rmon::agentx::{
+    Address, Binding, Bound, Message, Pdu, Range, Region, Response, flag,
+};
+use flowgauge_rmon::{Notification, Oid, SetError, Tree, Value};
 
 use crate::harness::{Shelf, first_message};
 use crate::net_snmp::{READER, Snmpd, V3, WRITER, is_there};
@@ -34,7 +36,7 @@ fn wait(agent: &Agent<Shelf>, time: impl Fn(&Shelf) -> bool, act: impl FnOnce())
 }
 
 /// What a walk shows of a shelf.
-fn lines_of(shelf: &Shelf) -> Vec<String> {
+pub(crate) fn lines_of(shelf: &Shelf) -> Vec<String> {
     let line = |(name, value): (&Oid, &Value)| match value {
         Value::Counter32(number) => format!(".{name} = Counter32: {number}"),
         Value::Integer(number) => format!(".{name} = INTEGER: {number}"),
@@ -385,16 +387,23 @@ impl Raw {
             context: None,
             pdu,
         };
-        let (mut octets, mut buffer) = (Vec::new(), [0; 4096]);
+        let mut octets = Vec::new();
         message.write(&mut octets);
         self.stream.write_all(&octets).unwrap();
+        let answer = self.next();
+        match answer.pdu {
+            Pdu::Response(response) => (answer.session, response),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the master says next.
+    fn next(&mut self) -> Message {
+        let mut buffer = [0; 4096];
         loop {
-            if let Some((answer, length)) = first_message(&self.input) {
+            if let Some((message, length)) = first_message(&self.input) {
                 self.input.drain(..length);
-                match answer.pdu {
-                    Pdu::Response(response) => return (answer.session, response),
-                    other => panic!("{other:?}"),
-                }
+                return message;
             }
             let length = self.stream.read(&mut buffer).unwrap();
             assert!(length > 0, "the master hung up");
@@ -448,4 +457,59 @@ fn the_master_gives_each_index_to_one_session() {
     assert_eq!(one.release(5), 0);
     assert_ne!(one.release(5), 0);
     assert_eq!(other.allocate(0, 5), (0, Some(Value::Integer(5))));
+}
+
+/// RFC 2741, 6.2.3: sub-trees side by side are registered at once.
+#[test]
+fn the_master_asks_for_all_of_a_range_of_sub_trees() {
+    if !is_there() {
+        return;
+    }
+    let snmpd = Snmpd::start();
+    let mut raw = Raw::open(&snmpd);
+    // The eighth number goes up to 32.
+    let region = Region {
+        subtree: root().child(&[30, 1]),
+        range: Some((8, 32)),
+    };
+    let register = Pdu::Register {
+        timeout: 5,
+        priority: 127,
+        region: region.clone(),
+    };
+    assert_eq!(raw.ask(0, register).1.error, 0);
+    for number in 30..=32 {
+        let name = root().child(&[number, 1, 4]);
+        let text = format!(".{name}");
+        let mut manager = snmpd.start_tool("snmpget", READER, &[&text]);
+        let asked = raw.next();
+        assert_eq!(
+            asked.pdu,
+            Pdu::Get(vec![Range {
+                start: name,
+                include: false,
+                end: Oid::default(),
+            }])
+        );
+        assert!(manager.kill().is_ok() && manager.wait().is_ok());
+        let mut octets = Vec::new();
+        let refused = Pdu::Response(Response {
+            error: SetError::General as u16,
+            index: 1,
+            ..Response::default()
+        });
+        let answer = Message {
+            pdu: refused,
+            ..asked
+        };
+        answer.write(&mut octets);
+        raw.stream.write_all(&octets).unwrap();
+    }
+    for outside in [root().child(&[33, 1, 4]), root().child(&[31, 2, 4])] {
+        let lines = snmpd.lines("snmpget", READER, &[&format!(".{outside}")]);
+        assert!(lines[0].contains("No Such Object"), "{lines:?}");
+    }
+    let priority = 127;
+    let unregister = Pdu::Unregister { priority, region };
+    assert_eq!(raw.ask(0, unregister).1.error, 0);
 }

@@ -19,6 +19,7 @@ use proptest::sample::select;
 use crate::harness::fuzz_tree;
 use crate::modules::modules;
 use crate::net_snmp::{READER, Snmpd, V3, WRITER, is_there};
+use crate::others::Ending;
 use crate::session::{Agent, now, root};
 
 /// A probe that has counted a trace, just now.
@@ -193,6 +194,7 @@ fn walks_go_on_while_rows_come_and_go() {
                 });
             }
         });
+        let _ending = Ending(&is_over);
         let mut probe = Probe::new();
         probe.add_interface(1, 0);
         count(
@@ -221,7 +223,6 @@ fn walks_go_on_while_rows_come_and_go() {
                 }
             }
         }
-        is_over.store(true, Ordering::Relaxed);
     });
 }
 

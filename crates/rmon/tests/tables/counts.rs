@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_rmon::{Oid, Probe, Tree, Value};
 
-use crate::frames::{SPEED, send_all, udp};
-use crate::model::Model;
-use crate::traces::{Packet, count, traces, walk};
+use crate::frames::{SPEED, TICK, send_all, udp};
+use crate::model::{Model, State};
+use crate::traces::{Packet, count, observe, traces, walk};
 
 /// ifIndex of the interface.
 pub(crate) const INTERFACE: u32 = 7;
@@ -60,7 +61,7 @@ fn seen(probe: &mut Probe, mark: u32) -> BTreeMap<Oid, Value> {
 }
 
 /// Compares all tables at a time mark.
-pub(crate) fn compare(name: &str, probe: &mut Probe, model: &Model, mark: u32) {
+pub(crate) fn compare(name: &str, probe: &mut Probe, model: &mut Model, mark: u32) {
     let (seen, expected) = (seen(probe, mark), model.objects(mark));
     let differs = |(one, other): &(&(&Oid, &Value), &(&Oid, &Value))| one != other;
     let (one, other): (Vec<_>, Vec<_>) = (seen.iter().collect(), expected.iter().collect());
@@ -86,7 +87,9 @@ fn agree(name: &str, file: &[u8], most: Option<[i32; 2]>) {
     if let Some(most) = most {
         bound(&mut probe, most);
     }
-    let mut model = Model::new(&mut probe, bounds, zero);
+    let Some(mut model) = Model::new(&mut probe, bounds, zero) else {
+        return;
+    };
     let (mut counted, mut batches) = (0, 0u32);
     let packets = count(&mut probe, file, |probe, packets: &[Packet]| {
         for packet in &packets[counted..] {
@@ -95,14 +98,15 @@ fn agree(name: &str, file: &[u8], most: Option<[i32; 2]>) {
         counted = packets.len();
         batches += 1;
         if batches.is_power_of_two() {
-            compare(name, probe, &model, 0);
-            compare(name, probe, &model, model.tick);
+            compare(name, probe, &mut model, 0);
+            let now = model.state().tick;
+            compare(name, probe, &mut model, now);
         }
     });
     if packets.is_empty() {
         return;
     }
-    let end = model.tick;
+    let State { tick: end, counts } = model.state();
     for mark in [
         0,
         1,
@@ -112,16 +116,11 @@ fn agree(name: &str, file: &[u8], most: Option<[i32; 2]>) {
         end,
         end + 1,
     ] {
-        compare(name, &mut probe, &model, mark);
+        compare(name, &mut probe, &mut model, mark);
     }
     // Inserts and deletes: a pair is in two tables.
-    for (group, rows, tables) in [(14, &model.hosts, 1), (15, &model.pairs, 2)] {
-        for (column, count) in [
-            (4, rows.inserts[0]),
-            (5, rows.deletes[0]),
-            (8, rows.inserts[1]),
-            (9, rows.deletes[1]),
-        ] {
+    for (group, counts, tables) in [(14, counts[0], 1), (15, counts[1], 2)] {
+        for (column, count) in [4, 8, 5, 9].into_iter().zip(counts) {
             let name: Oid = format!("1.3.6.1.2.1.16.{group}.1.1.{column}.1")
                 .parse()
                 .unwrap();
@@ -169,6 +168,34 @@ fn bounded_tables_keep_what_was_used_last() {
         for most in [[1, 1], [3, 4], [20, 30]] {
             agree(&format!("{name}, at most {most:?}"), &file, Some(most));
         }
+    }
+}
+
+/// A row is shown at the mark of a tick if it was changed in it, and no other one: so each has its time stamp after each tick.
+#[test]
+fn each_tick_shows_what_was_changed_in_it() {
+    for preset in [Preset::Mix, Preset::Small, Preset::Zoo] {
+        let mut file = Vec::new();
+        generate(&Config::new(preset).with_packets(600), &mut file).unwrap();
+        let packets = count(&mut Probe::new(), &file, |_, _| {});
+        let zero = first_tick(&file).unwrap() - START;
+        let mut probe = Probe::new();
+        probe.add_interface(INTERFACE, SPEED);
+        probe.set_zero(zero);
+        let Some(mut model) = Model::new(&mut probe, [usize::MAX; 2], zero) else {
+            return;
+        };
+        let tick = |packet: &Packet| packet.time.0 / TICK;
+        let ticks = packets.chunk_by(|one, other| tick(one) == tick(other));
+        let mut seen = 0;
+        for packets in ticks {
+            seen += 1;
+            observe(&mut probe, packets);
+            packets.iter().for_each(|packet| model.count(packet));
+            let now = model.state().tick;
+            compare(&format!("{preset:?}"), &mut probe, &mut model, now);
+        }
+        assert!(seen > 20, "{preset:?}: {seen} ticks");
     }
 }
 

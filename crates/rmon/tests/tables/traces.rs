@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_rmon::{Oid, Probe, Tree, Value};
-use flowgauge_wire::{DecodedBatch, Decoder, LinkType, Nanos, PacketFlags};
+use flowgauge_wire::{
+    Batch, DecodedBatch, Decoder, LinkType, Nanos, PacketDescriptor, PacketFlags,
+};
 
 use crate::corpora::corpora;
 
@@ -94,6 +96,32 @@ pub(crate) fn count(
         between(probe, &packets);
     }
     packets
+}
+
+/// Counts packets as one batch.
+pub(crate) fn observe(probe: &mut Probe, packets: &[Packet]) {
+    let (mut memory, mut all) = (Vec::new(), Vec::new());
+    for packet in packets {
+        let flags = PacketFlags::default();
+        all.push(PacketDescriptor {
+            time: packet.time,
+            offset: memory.len() as u32,
+            captured_len: packet.bytes.len() as u32,
+            wire_len: packet.length,
+            link: packet.link,
+            vlan_tpid: packet.tag.unwrap_or(0),
+            flags: match packet.tag {
+                Some(_) => flags.with(PacketFlags::VLAN),
+                None => flags,
+            },
+            ..PacketDescriptor::default()
+        });
+        memory.extend(&packet.bytes);
+    }
+    let mut decoded = DecodedBatch::new();
+    let batch = Batch::new(&memory, &all);
+    Decoder::default().decode_batch(&batch, &mut decoded);
+    probe.observe(&batch, &decoded);
 }
 
 /// All objects below a name, as a manager walks them.
