@@ -18,6 +18,7 @@ mod mirror_live;
 mod overload_live;
 mod reassembly_cases_live;
 mod replay_live;
+mod rmon_live;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;

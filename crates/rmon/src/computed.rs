@@ -3,8 +3,8 @@
 use crate::Value;
 use crate::control::{Control, ControlRow};
 use crate::directory::{HOST, MAP, MATRIX};
+use crate::frame::Ether;
 use crate::jobs::{SECOND, Timer};
-use crate::observe::Ether;
 use crate::probe::Probe;
 use crate::store::Account;
 

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::frame::Ether;
 use crate::jobs::Timer;
-use crate::observe::Ether;
 use crate::others::{self, Asker};
 use crate::probe::Probe;
 use crate::{Oid, Tree, Value};

@@ -16,6 +16,8 @@
 //!
 //! # Where the RFCs leave a choice
 //! - Octets are the larger of the frame's length and 60, and 4 for the check sequence. Frames with errors are not seen.
+//! - A packet that is longer than the interface's MTU was merged of several (GRO, TSO): it counts as the full frames and the last one that
+//!   it was of. To channels and captures it is one packet.
 //! - Of two ports that both are of known protocols, the lower one counts.
 //! - Headers between IPv6 and its transport are no layers of the directory. LLC behind a VLAN tag is none, either.
 //! - VLAN tags are one layer, `ieee802.1q`, whatever number and kind there is of them. SMON's tables have the outermost one.
@@ -32,7 +34,7 @@
 //! # What is not there
 //! Token ring, the media-independent group of RFC 3273, copies of ports and data sources of VLANs (RFC 2613, which are
 //! about switches: no interface can be copied from or to, as dataSourceCopyCaps says); sessions other than TFTP's; layers above
-//! applications (RFC 3395); super-packets of segmentation offload in parts (they count as one frame).
+//! applications (RFC 3395).
 
 #![forbid(unsafe_code)]
 
@@ -47,6 +49,8 @@ mod declared;
 pub mod directory;
 mod effects;
 pub mod feed;
+mod found;
+mod frame;
 mod history;
 mod jobs;
 mod keys;
@@ -62,6 +66,7 @@ pub mod others;
 mod paths;
 mod probe;
 mod protocols;
+pub mod reaction;
 mod reports;
 mod rows;
 mod saved;

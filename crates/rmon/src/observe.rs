@@ -9,21 +9,19 @@
 use core::mem;
 
 use flowgauge_sys::prefetch::prefetch_address;
-use flowgauge_wire::{
-    Address, Batch, DecodeFlags, Decoded, Direction, FlowKey, HashSeed, LinkType, PacketDescriptor,
-    PacketFlags, scattered,
-};
+use flowgauge_wire::{DecodeFlags, Direction, FlowKey, HashSeed, LinkType, scattered};
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use crate::directory::Directory;
-use crate::keys::{HostKey, MapKey, PairKey};
+use crate::found::{Found, SideRows};
+use crate::frame::{Ether, Frame};
 use crate::layers::{self, Layers, Level, Remembered};
-use crate::paths::{Group, Paths, START};
+use crate::paths::{Paths, START};
 use crate::smon::Tagged;
 use crate::stations::Station;
 use crate::store::{Handle, Moment};
-use crate::tables::{Tables, of, of_mut};
+use crate::tables::Tables;
 
 /// Conversations whose counts are gathered. With more, the half that was used least recently is forgotten, which changes
 /// no row.
@@ -46,11 +44,6 @@ struct Side {
     /// Destination and source of its last frame, and so of all that it has gathered; zeros if it is not Ethernet.
     macs: [u8; 12],
 }
-
-/// The rows of one direction of a conversation, which are needed more seldom: those in the order of [`Tables::deliver`], then
-/// those of its stations, if its frames have any, in the order of [`Tables::deliver_stations`]. Before they are found,
-/// where they are likely.
-type SideRows = SmallVec<[Handle; 7]>;
 
 /// [`Side::macs`] of what has no stations.
 const NO_MACS: [u8; 12] = [0; 12];
@@ -92,69 +85,6 @@ const RECENT: usize = 1 << 14;
 /// Pairs of stations whose rows are found without a look-up: many networks have one router.
 const LATELY: usize = 32;
 
-/// A packet as it came.
-#[derive(Clone, Copy)]
-pub(crate) struct Frame<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) decoded: &'a Decoded,
-    about: &'a PacketDescriptor,
-    /// The number of what it speaks, or 0.
-    content: u16,
-}
-
-impl<'a> Frame<'a> {
-    pub(crate) fn new(batch: &Batch<'a>, decoded: &'a Decoded, content: u16) -> Option<Frame<'a>> {
-        let about = batch.packets.get(usize::from(decoded.index))?;
-        Some(Frame {
-            bytes: batch.bytes_of(about),
-            decoded,
-            about,
-            content,
-        })
-    }
-
-    /// With the check sequence.
-    pub(crate) fn octets(&self) -> u64 {
-        u64::from(self.decoded.wire_len.max(SHORTEST)) + FCS
-    }
-
-    /// Whether a VLAN tag was taken out of it.
-    fn is_stripped(&self) -> bool {
-        self.about.flags.contains(PacketFlags::VLAN)
-    }
-
-    /// Destination and source.
-    fn macs(&self) -> Option<&'a [u8; 12]> {
-        let is_ethernet = self.about.link == LinkType::ETHERNET;
-        self.bytes.first_chunk().filter(|_| is_ethernet)
-    }
-
-    /// The control information of the outermost VLAN tag.
-    fn tag(&self) -> Option<u16> {
-        if self.is_stripped() {
-            return Some(self.about.vlan_tci);
-        }
-        match *self.bytes.get(12..16)? {
-            [0x81, 0, high, low] | [0x88, 0xa8, high, low]
-                if self.about.link == LinkType::ETHERNET =>
-            {
-                Some(u16::from_be_bytes([high, low]))
-            }
-            _ => None,
-        }
-    }
-
-    /// The type of the outermost VLAN tag, or of what an Ethernet frame carries.
-    fn ethertype(&self) -> Option<u16> {
-        if self.is_stripped() {
-            let tag = self.about.vlan_tpid;
-            return Some(if tag == 0 { 0x8100 } else { tag });
-        }
-        let octets = self.bytes.get(12..14)?.try_into().ok()?;
-        Some(u16::from_be_bytes(octets))
-    }
-}
-
 /// A packet ready to be counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
@@ -179,6 +109,8 @@ pub(crate) struct Interface {
     pub(crate) name: String,
     /// Bits per second.
     pub(crate) speed: u64,
+    /// The longest IP datagram that it carries in a frame.
+    pub(crate) mtu: u32,
     conversations: Vec<Conversation>,
     /// Of both directions of each conversation.
     rows: Vec<[SideRows; 2]>,
@@ -216,6 +148,7 @@ impl Interface {
             number,
             name: String::new(),
             speed,
+            mtu: u32::MAX,
             conversations: Vec::new(),
             rows: Vec::new(),
             index: HashTable::new(),
@@ -462,12 +395,17 @@ impl Interface {
     /// Counts a packet.
     #[inline(always)]
     pub(crate) fn count(&mut self, shared: &mut Shared<'_>, seen: Placed, frame: &Frame<'_>) {
-        let (octets, macs) = (frame.octets(), frame.macs());
-        self.ether.count(octets, macs);
-        if let Some(tag) = frame.tag() {
-            let is_group = macs.is_some_and(|macs| macs[0] & 1 == 1);
-            let stamp = shared.tables.clock.stamp;
-            self.tagged.count(tag, octets, is_group, stamp);
+        let (mut packets, mut octets, macs) = (1, frame.octets(), frame.macs());
+        let stamp = shared.tables.clock.stamp;
+        if frame.decoded.ip_len > self.mtu {
+            (packets, octets) = (0, 0);
+            for part in frame.parts(self.mtu) {
+                self.count_frame(frame, part, stamp);
+                packets += 1;
+                octets += part;
+            }
+        } else {
+            self.count_frame(frame, octets, stamp);
         }
         let place = seen.conversation;
         let tables = &mut *shared.tables;
@@ -482,12 +420,23 @@ impl Interface {
         }
         let conversation = &mut self.conversations[place as usize];
         let side = &mut conversation.sides[seen.direction.index()];
-        side.packets += 1;
+        side.packets += packets;
         side.octets += octets;
         side.last = tables.packets;
-        side.stamp = tables.clock.stamp;
+        side.stamp = stamp;
         if !mem::replace(&mut conversation.is_dirty, true) {
             self.dirty.push(place);
+        }
+    }
+
+    /// Counts what is counted of frames as such.
+    #[inline(always)]
+    fn count_frame(&mut self, frame: &Frame<'_>, octets: u64, stamp: u32) {
+        let macs = frame.macs();
+        self.ether.count(octets, macs);
+        if let Some(tag) = frame.tag() {
+            let is_group = macs.is_some_and(|macs| macs[0] & 1 == 1);
+            self.tagged.count(tag, octets, is_group, stamp);
         }
     }
 
@@ -553,10 +502,8 @@ impl Interface {
                     // So that the least recently used rows are known.
                     self.flush(paths, tables);
                 }
-                let found = Found {
-                    mac: (level == 0).then(|| Station::of(&macs[6..]).0),
-                    ..Found::new(group, self.number, key.endpoints(direction))
-                };
+                let mut found = Found::new(group, self.number, key.endpoints(direction));
+                found.mac = (level == 0).then(|| Station::of(&macs[6..]).0);
                 if tables.epoch != epoch {
                     back = None;
                 }
@@ -713,45 +660,6 @@ impl Interface {
     }
 }
 
-/// Shortest frame that Ethernet sends, without its check sequence: shorter ones were padded.
-const SHORTEST: u32 = 60;
-
-/// Octets of the frame check sequence.
-const FCS: u64 = 4;
-
-/// What etherStats counts of an interface.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ether {
-    pub(crate) drop_events: u64,
-    pub(crate) octets: u64,
-    pub(crate) broadcasts: u64,
-    pub(crate) multicasts: u64,
-    /// By length: 64 octets, up to 127, 255, 511, 1023, 1518, and more.
-    pub(crate) sizes: [u64; 7],
-}
-
-impl Ether {
-    #[inline(always)]
-    fn count(&mut self, octets: u64, macs: Option<&[u8; 12]>) {
-        self.octets += octets;
-        let size = match octets {
-            0..=64 => 0,
-            65..=1518 => octets.ilog2() as usize - 5,
-            _ => 6,
-        };
-        self.sizes[size] += 1;
-        if let Some(macs) = macs.filter(|macs| macs[0] & 1 == 1) {
-            let is_broadcast = macs[..6] == [0xff; 6];
-            self.broadcasts += u64::from(is_broadcast);
-            self.multicasts += u64::from(!is_broadcast);
-        }
-    }
-
-    pub(crate) fn packets(&self) -> u64 {
-        self.sizes.iter().sum()
-    }
-}
-
 /// What one direction of a conversation gathered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gathered {
@@ -760,131 +668,6 @@ pub(crate) struct Gathered {
     pub(crate) group_packets: u64,
     pub(crate) stamp: u32,
     last: u64,
-}
-
-/// What the rows of a packet at one network layer are found by.
-struct Found<'a> {
-    group: &'a Group,
-    source: HostKey,
-    destination: HostKey,
-    interface: u32,
-    /// Source of the frame, at the outermost network layer.
-    mac: Option<u64>,
-}
-
-impl<'a> Found<'a> {
-    fn new(group: &'a Group, interface: u32, ends: ((Address, u16), (Address, u16))) -> Found<'a> {
-        let host = |(address, _)| HostKey {
-            network: group.network,
-            is_v4: group.is_v4,
-            address,
-        };
-        Found {
-            group,
-            source: host(ends.0),
-            destination: host(ends.1),
-            interface,
-            mac: None,
-        }
-    }
-
-    fn pair(&self) -> PairKey {
-        PairKey {
-            network: self.group.network,
-            is_v4: self.group.is_v4,
-            source: self.source.address,
-            destination: self.destination.address,
-        }
-    }
-
-    /// Has the CPU fetch the rows that are there, of the pair, and of its `hosts`, and notes them in the order of
-    /// [`Found::rows`].
-    fn prefetch(&self, tables: &Tables, hosts: bool, outermost: bool, rows: &mut SideRows) {
-        if outermost && self.group.map && tables.maps(self.interface) {
-            let key = MapKey {
-                host: self.source,
-                interface: self.interface,
-            };
-            rows.push(tables.map.prefetch_key(&key));
-        }
-        for store in of(&tables.hosts, self.interface).filter(|_| self.group.host) {
-            rows.extend([&self.source, &self.destination].map(|host| match hosts {
-                true => store.prefetch_key(host),
-                false => Handle::NONE,
-            }));
-        }
-        for store in of(&tables.matrices, self.interface).filter(|_| self.group.matrix) {
-            rows.push(store.prefetch_key(&self.pair()));
-        }
-    }
-
-    /// Finds or makes the rows, in the order in which [`Tables::deliver`] takes them. Those of packets `back`, if they are
-    /// known, are the same hosts'; `likely` tells where others may be.
-    fn rows(
-        &self,
-        tables: &mut Tables,
-        at: Moment,
-        (mut back, likely): (
-            Option<&mut impl Iterator<Item = Handle>>,
-            &mut impl Iterator<Item = Handle>,
-        ),
-        rows: &mut SideRows,
-    ) {
-        let &Found {
-            group,
-            interface,
-            source,
-            destination,
-            ..
-        } = self;
-        let mut known = || back.as_mut().and_then(|back| back.next());
-        let mut likely = || likely.next().unwrap_or(Handle::NONE);
-        if let Some(mac) = self.mac.filter(|_| group.map && tables.maps(interface)) {
-            known();
-            let likely = likely();
-            let key = MapKey {
-                host: source,
-                interface,
-            };
-            rows.push(match mac {
-                0 => Handle::NONE,
-                mac => tables.map_address(&key, mac, at, likely),
-            });
-        }
-        let later = Moment {
-            used: at.used + 1,
-            ..at
-        };
-        let mut gone = 0;
-        if group.host {
-            let applications = &group.host_applications;
-            for store in of_mut(&mut tables.hosts, interface) {
-                let ends = (known(), known());
-                let places = (likely(), likely());
-                if let (Some(destination), Some(source)) = ends {
-                    rows.extend([source, destination]);
-                    continue;
-                }
-                let before = store.deletes();
-                rows.push(store.resolve(&source, applications, at, places.0));
-                rows.push(store.resolve(&destination, applications, later, places.1));
-                gone += store.deletes() - before;
-            }
-        }
-        if group.matrix {
-            let pair = self.pair();
-            let applications = &group.matrix_applications;
-            for store in of_mut(&mut tables.matrices, interface) {
-                known();
-                let before = store.deletes();
-                rows.push(store.resolve(&pair, applications, at, likely()));
-                gone += store.deletes() - before;
-            }
-        }
-        if gone != 0 {
-            tables.epoch += 1;
-        }
-    }
 }
 
 impl Seen {

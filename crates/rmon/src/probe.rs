@@ -10,9 +10,10 @@ use crate::captured::Captured;
 use crate::control::{Control, ControlRow, Controls};
 use crate::directory::{Directory, index};
 use crate::effects::Consequence;
+use crate::frame::Frame;
 use crate::jobs::Jobs;
 use crate::keys::IF_INDEX;
-use crate::observe::{Frame, Interface, Placed, Seen, Shared};
+use crate::observe::{Interface, Placed, Seen, Shared};
 use crate::others::Questions;
 use crate::paths::Paths;
 use crate::saved::Untaken;
@@ -258,16 +259,29 @@ impl Probe {
     /// Counts the packets of a batch: those of the first interface if there is only one, else each by the place that its
     /// descriptor says.
     pub fn observe(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {
-        self.observe_with(batch, decoded, &[]);
-    }
-
-    /// The same, with the [numbers](crate::directory::content) of what packets speak, by their place in `decoded`.
-    pub fn observe_with(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch, contents: &[u16]) {
         let only = self.interfaces.len() == 1;
-        self.count(batch, decoded, contents, |index| {
+        self.count(batch, decoded, &[], |index| {
             let frame = batch.packets.get(index);
             let place = frame.map_or(0, |frame| usize::from(frame.interface));
             Some(if only { 0 } else { place })
+        });
+    }
+
+    /// Counts packets of a source whose interfaces have these places; of files, without places, they are of the first. With the
+    /// [numbers](crate::directory::content) of what packets speak, by their place in `decoded`.
+    pub fn observe_at(
+        &mut self,
+        places: &[usize],
+        batch: &Batch<'_>,
+        decoded: &DecodedBatch,
+        contents: &[u16],
+    ) {
+        self.count(batch, decoded, contents, |index| {
+            let number = batch.packets.get(index)?.interface;
+            match places {
+                [] => Some(0),
+                places => places.get(usize::from(number)).copied(),
+            }
         });
     }
 
@@ -356,6 +370,14 @@ impl Probe {
             self.run_due(now);
         }
         self.tables.clock.advance(now);
+    }
+
+    /// Tells the longest IP datagram that an interface carries: packets that are longer were merged of several (GRO, TSO), and
+    /// count as so many. Where it is not told, each packet counts once.
+    pub fn note_mtu(&mut self, place: usize, bytes: u32) {
+        if let Some(interface) = self.interfaces.get_mut(place) {
+            interface.mtu = if bytes == 0 { u32::MAX } else { bytes };
+        }
     }
 
     /// Tells how many packets an interface has lost so far.

@@ -12,6 +12,7 @@ use flowgauge_rmon::agentx::{self, Address, Event, Identity};
 use flowgauge_rmon::directory::{self, Directory};
 use flowgauge_rmon::feed::{BadFile, Clock, ControlFile};
 use flowgauge_rmon::others::{self, User};
+use flowgauge_rmon::reaction::Reaction;
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, Items, Outlet, Parallel, Registry, ResultInfo,
     ResultValue, SettingError, Settings, Stack, options,
@@ -44,6 +45,8 @@ pub struct RmonConfig {
     pub config: Option<PathBuf>,
     /// A file of an SNMP user who reads objects of other agents.
     pub snmp: Option<PathBuf>,
+    /// A program that is run at each alarm.
+    pub then: Option<PathBuf>,
     /// Protocols over TCP and UDP are told by content, too.
     pub contents: bool,
 }
@@ -57,6 +60,7 @@ impl Default for RmonConfig {
             priority: 127,
             config: None,
             snmp: None,
+            then: None,
             contents: false,
         }
     }
@@ -67,6 +71,10 @@ impl RmonConfig {
     pub(crate) fn fault(&self) -> Option<(String, &'static str)> {
         if let Err(error) = Address::from_str(&self.agentx) {
             return Some((format!("agentx: {error}"), "as agentXSocket in snmpd.conf"));
+        }
+        if let Some(program) = self.then.as_ref().filter(|it| !it.is_absolute()) {
+            let what = format!("then: {} is not a whole path", program.display());
+            return Some((what, "\"/usr/local/bin/alarm\", for example"));
         }
         (self.priority == 0).then(|| ("priority = 0 cannot be".to_owned(), "it is 1 to 255"))
     }
@@ -104,6 +112,7 @@ impl RmonConfig {
             ("context", self.context.clone()),
             ("config", file(&self.config)),
             ("snmp", file(&self.snmp)),
+            ("then", file(&self.then)),
         ];
         options.extend(
             others
@@ -139,6 +148,7 @@ options! {
     config: Text, "file of control rows";
     contents: Flag = "no", "also identifies protocols over TCP and UDP by content";
     snmp: Text, "file of an SNMP user for objects of other agents";
+    then: Text, "program to run at each alarm";
 }
 
 /// A subagent, with the tables of all devices.
@@ -196,8 +206,9 @@ impl Agent {
         let failed = |error| format!("cannot start a thread: {error}");
         let started = thread.spawn(move || {
             let now = || own.clock.ticks();
+            let mut reaction = Reaction::new(own.wanted.then.clone());
             agentx::run(&subagent, &own.tables, &own.is_over, now, |event| {
-                own.tell(&event)
+                own.tell(&event, &mut reaction);
             });
         });
         started.map_err(failed)?;
@@ -216,7 +227,7 @@ impl Agent {
         Ok(())
     }
 
-    fn tell(&self, event: &Event) {
+    fn tell(&self, event: &Event, reaction: &mut Reaction) {
         let master = &self.wanted.agentx;
         let line = match event {
             Event::Registered => {
@@ -228,12 +239,15 @@ impl Agent {
                 *self.trouble.lock() = Some(line.clone());
                 line
             }
-            Event::Notified(_, true) => return,
-            Event::Notified(notification, false) => {
-                format!(
-                    "rmon: a notification could not be sent: {}",
-                    notification.kind
-                )
+            Event::Notified(notification, is_sent) => {
+                if let Some(why) = reaction.to(notification) {
+                    self.news.tell(format!("rmon: {why}"));
+                }
+                if *is_sent {
+                    return;
+                }
+                let kind = &notification.kind;
+                format!("rmon: a notification could not be sent: {kind}")
             }
         };
         self.news.tell(line);
@@ -309,7 +323,9 @@ fn take_interface(tables: &mut Probe, interface: Option<&str>) -> usize {
         None => Some(1),
     };
     let name = interface.unwrap_or_default();
-    tables.take_interface(name, number, interfaces::speed(name))
+    let place = tables.take_interface(name, number, interfaces::speed(name));
+    tables.note_mtu(place, interfaces::mtu_of(name).unwrap_or(0));
+    place
 }
 
 /// Looks after the subagents, which is done now and then, and tells what happened to them.
@@ -371,6 +387,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             priority: u8::try_from(options.priority).unwrap_or(u8::MAX),
             config: options.config.map(PathBuf::from),
             snmp: options.snmp.map(PathBuf::from),
+            then: options.then.map(PathBuf::from),
             contents: options.contents,
         },
         is_live: settings.is_live(),

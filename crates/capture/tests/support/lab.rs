@@ -48,6 +48,14 @@ impl Lab {
         self.command(Command::new("ip").args(["-n", &self.name]), arguments);
     }
 
+    /// Lays a cable to another one.
+    pub(crate) fn connect(&self, other: &Lab, here: &str, there: &str) {
+        let peer = &other.name;
+        self.ip(&format!(
+            "link add {here} type veth peer name {there} netns {peer}"
+        ));
+    }
+
     fn exec(&self, arguments: &str) {
         self.command(
             Command::new("ip").args(["netns", "exec", &self.name]),

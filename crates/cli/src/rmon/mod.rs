@@ -1,6 +1,5 @@
 //! `flowgauge rmon`: the network's own counters for SNMP managers.
 
-mod reaction;
 mod show;
 
 use std::sync::Arc;
@@ -8,15 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flowgauge_capture::PacketSource as _;
+use flowgauge_capture::{Interface, PacketSource as _};
 use flowgauge_registry::Contents;
 use flowgauge_rmon::Probe;
 use flowgauge_rmon::agentx::{self, Event, Identity};
 use flowgauge_rmon::directory::{self, Directory};
 use flowgauge_rmon::feed::{BadFile, Clock, ControlFile};
 use flowgauge_rmon::others::{self, User};
+use flowgauge_rmon::reaction::Reaction;
+use flowgauge_sys::interfaces;
 use flowgauge_wire::decode::Decoder;
-use flowgauge_wire::{DecodedBatch, Nanos};
+use flowgauge_wire::{Batch, DecodedBatch, Nanos, PacketDescriptor};
 use parking_lot::Mutex;
 
 use crate::control::Control;
@@ -26,8 +27,6 @@ use crate::locality;
 use crate::options::{InputOptions, RmonCommand, RmonOptions, RmonServeOptions};
 use crate::say::say;
 use crate::summary::Outcome;
-
-use reaction::Reaction;
 
 /// How often time goes on in the tables while no packets come.
 const TICK: Duration = Duration::from_millis(100);
@@ -61,16 +60,24 @@ fn open(
         false => Probe::new(),
     };
     if opened.live {
+        // Control rows may name them.
         let interfaces = opened.sources.iter().flat_map(|source| source.interfaces());
-        for name in interfaces.filter_map(|interface| interface.name.as_deref()) {
-            let number = flowgauge_sys::interfaces::index_of(name);
-            let number = number.map_or(0, i32::cast_unsigned);
-            probe.take_interface(name, number, flowgauge_sys::interfaces::speed(name));
+        for interface in interfaces {
+            take(interface, &mut probe);
         }
     } else {
         probe.add_interface(1, 0);
     }
     Ok((opened, probe))
+}
+
+/// The place of an interface in the tables.
+fn take(interface: &Interface, tables: &mut Probe) -> usize {
+    let name = interface.name.as_deref().unwrap_or_default();
+    let number = interfaces::index_of(name).map(i32::cast_unsigned);
+    let place = tables.take_interface(name, number, interfaces::speed(name));
+    tables.note_mtu(place, interfaces::mtu_of(name).unwrap_or(0));
+    place
 }
 
 fn serve(options: &RmonServeOptions) -> Result<(), Failure> {
@@ -147,12 +154,17 @@ fn count(
 ) -> Outcome {
     let started = Instant::now();
     let mut outcome = Outcome::default();
-    let mut decoder = Decoder::default();
-    let mut decoded = DecodedBatch::new();
     let mut looked = started;
     let has_contents = tables.lock().has_contents();
-    let mut looking = has_contents.then(|| Contents::new(directory::content));
-    let mut contents = Vec::new();
+    let mut counting = Counting {
+        tables,
+        kept,
+        decoder: Decoder::default(),
+        decoded: DecodedBatch::new(),
+        looking: has_contents.then(|| Contents::new(directory::content)),
+        contents: Vec::new(),
+        places: Vec::new(),
+    };
     for source in &mut opened.sources {
         while opened.live || !control.stopped() {
             let batch = match source.next_batch() {
@@ -163,26 +175,77 @@ fn count(
                     continue;
                 }
             };
-            decoder.decode_batch(&batch, &mut decoded);
             if let (false, Some(last)) = (opened.live, batch.packets.last()) {
                 pace.wait_for(last.time, tables, clock, control);
                 clock.set(last.time);
             }
-            if let Some(looking) = &mut looking {
-                looking.look(&batch, &decoded, &mut contents);
+            if opened.live && counting.is_new(&batch) {
+                // Which interfaces these are the source tells when the batch is out of its hands.
+                let (memory, packets) = copy(&batch);
+                counting.follow(source.interfaces());
+                counting.batch(&Batch::new(&memory, &packets));
+            } else {
+                counting.batch(&batch);
             }
-            let mut tables = tables.lock();
-            tables.observe_with(&batch, &decoded, &contents);
-            keep(kept, &tables);
             if opened.live && looked.elapsed() >= TICK {
                 looked = Instant::now();
-                note_drops(source, &mut tables);
+                note_drops(source, &mut tables.lock());
             }
         }
         finish(source, &mut outcome);
     }
     outcome.elapsed = started.elapsed();
     outcome
+}
+
+/// What counts batch by batch.
+struct Counting<'a> {
+    tables: &'a Mutex<Probe>,
+    kept: &'a mut ControlFile,
+    decoder: Decoder,
+    decoded: DecodedBatch,
+    looking: Option<Contents>,
+    contents: Vec<u16>,
+    /// Of the interfaces of a live source in the tables, as far as packets came of them.
+    places: Vec<usize>,
+}
+
+impl Counting<'_> {
+    fn batch(&mut self, batch: &Batch<'_>) {
+        self.decoder.decode_batch(batch, &mut self.decoded);
+        if let Some(looking) = &mut self.looking {
+            looking.look(batch, &self.decoded, &mut self.contents);
+        }
+        let mut tables = self.tables.lock();
+        tables.observe_at(&self.places, batch, &self.decoded, &self.contents);
+        keep(self.kept, &tables);
+    }
+
+    /// Whether there are packets of an interface that none came from before.
+    fn is_new(&self, batch: &Batch<'_>) -> bool {
+        let mut packets = batch.packets.iter();
+        packets.any(|packet| usize::from(packet.interface) >= self.places.len())
+    }
+
+    /// Takes the interfaces that are new: `any` has those of the machine as packets come of them. One that is made again is the
+    /// one of its name.
+    fn follow(&mut self, all: &[Interface]) {
+        let mut tables = self.tables.lock();
+        for interface in all.get(self.places.len()..).unwrap_or_default() {
+            self.places.push(take(interface, &mut tables));
+        }
+    }
+}
+
+fn copy(batch: &Batch<'_>) -> (Vec<u8>, Vec<PacketDescriptor>) {
+    let mut memory = Vec::new();
+    let packets = batch.packets.iter().map(|packet| {
+        let offset = memory.len() as u32;
+        memory.extend_from_slice(batch.bytes_of(packet));
+        PacketDescriptor { offset, ..*packet }
+    });
+    let packets = packets.collect();
+    (memory, packets)
 }
 
 fn finish(source: &mut Source, outcome: &mut Outcome) {
@@ -273,7 +336,9 @@ fn tell(event: &Event, options: &RmonServeOptions, reaction: &mut Reaction) {
             );
         }
         Event::Notified(notification, sent) => {
-            reaction.to(notification);
+            if let Some(why) = reaction.to(notification) {
+                say!("flowgauge: {why}");
+            }
             if !sent {
                 say!(
                     "flowgauge: a notification could not be sent: {}",

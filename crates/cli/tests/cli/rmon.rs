@@ -343,6 +343,17 @@ fn column(group: u32, number: u32) -> String {
     format!(".1.3.6.1.2.1.16.{group}.1.1.{number}.5")
 }
 
+/// A program that writes down alarms.
+fn script(program: &Path, alarms: &Path) {
+    fs::write(alarms, "").unwrap();
+    let script = format!(
+        "#!/bin/sh\necho \"$FLOWGAUGE_EVENT $FLOWGAUGE_OBJECTS\" >>{}\n",
+        alarms.display()
+    );
+    fs::write(program, script).unwrap();
+    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 #[test]
 fn an_alarm_reaches_managers_and_a_program_and_its_rows_are_kept() {
     if !is_there() {
@@ -353,13 +364,7 @@ fn an_alarm_reaches_managers_and_a_program_and_its_rows_are_kept() {
     let (said, config) = (folder.file("said"), folder.file("rows.toml"));
     let (program, alarms) = (folder.file("then"), folder.file("alarms"));
     fs::write(&config, "").unwrap();
-    fs::write(&alarms, "").unwrap();
-    let script = format!(
-        "#!/bin/sh\necho \"$FLOWGAUGE_EVENT $FLOWGAUGE_OBJECTS\" >>{}\n",
-        alarms.display()
-    );
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    script(&program, &alarms);
     let snmpd = Snmpd::start();
     let traps = snmpd.traps();
     let [trace, config_name, program] = [&trace, &config, &program].map(|it| it.to_str().unwrap());
@@ -497,6 +502,70 @@ fn a_sensor_counts_in_the_same_tables_and_keeps_rows_over_a_reload() {
         let (_, said) = snmpd.tool("snmpget", READER, &[&event]);
         said.contains("No Such")
     });
+    let stop = run(&["sensor", "stop", "--socket", socket.to_str().unwrap()]);
+    assert!(stop.status.success(), "{}", stderr(&stop));
+    assert!(sensor.0.wait().unwrap().success());
+}
+
+/// `[rmon] snmp` and `then`: an alarm of a sensor samples an object of snmpd's, as a user of it, and runs a program.
+#[test]
+fn a_sensor_samples_objects_of_other_agents() {
+    if !is_there() {
+        return;
+    }
+    let folder = Folder::new("rmon-sensor-snmp");
+    let snmpd = Snmpd::start();
+    let (socket, said) = (folder.file("sensor.sock"), folder.file("said"));
+    let (config, kept, account) = (
+        folder.file("sensor.toml"),
+        folder.file("rows.toml"),
+        folder.file("account"),
+    );
+    let rows = "[[row]]\ntable = \"alarmTable\"\nindex = \"5\"\nstate = \"active\"\n[row.values]\n\
+                alarmInterval = 1\nalarmVariable = \"1.3.6.1.2.1.1.3.0\"\nalarmSampleType = 1\n\
+                alarmStartupAlarm = 1\nalarmRisingThreshold = 1\nalarmFallingThreshold = 0\n\
+                alarmRisingEventIndex = 5\n[[row]]\ntable = \"eventTable\"\nindex = \"5\"\nstate = \"active\"\n\
+                [row.values]\neventType = 3\neventCommunity = \"public\"\n";
+    fs::write(&kept, rows).unwrap();
+    let user = format!("address = {:?}\ncommunity = \"public\"\n", snmpd.address());
+    fs::write(&account, user).unwrap();
+    fs::set_permissions(&account, fs::Permissions::from_mode(0o600)).unwrap();
+    let text = |snmp: &str| {
+        format!(
+            "socket = {socket:?}\nuser = \"root\"\n[devices.lo]\n[rmon]\nagentx = {:?}\nconfig = {kept:?}\n{snmp}",
+            snmpd.socket()
+        )
+    };
+    // Without the user nobody can ask for it.
+    fs::write(&config, text("")).unwrap();
+    let config = config.to_str().unwrap();
+    let refused = run(&["sensor", "check", "--config", config]);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("alarmTable 5"),
+        "{}",
+        stderr(&refused)
+    );
+    let (program, alarms) = (folder.file("then"), folder.file("alarms"));
+    script(&program, &alarms);
+    let then = |program: &Path| text(&format!("snmp = {account:?}\nthen = {program:?}\n"));
+    fs::write(config, then(Path::new("then"))).unwrap();
+    let refused = run(&["sensor", "check", "--config", config]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        stderr(&refused).contains("then is not a whole path"),
+        "{}",
+        stderr(&refused)
+    );
+    fs::write(config, then(&program)).unwrap();
+    let errors = fs::File::create(&said).unwrap();
+    let child = command(&["sensor", "run", "--config", config])
+        .stderr(errors)
+        .spawn();
+    let mut sensor = Counting(child.unwrap());
+    says(&said, "rmon: registered with the AgentX master at ");
+    // The uptime of snmpd is more than nothing.
+    says(&alarms, "rising 1.3.6.1.2.1.16.3.1.1.1.5=5\n");
     let stop = run(&["sensor", "stop", "--socket", socket.to_str().unwrap()]);
     assert!(stop.status.success(), "{}", stderr(&stop));
     assert!(sensor.0.wait().unwrap().success());

@@ -10,6 +10,7 @@ mod fragments;
 mod frames;
 mod hostile;
 mod jobs;
+mod merged;
 mod model;
 mod sets;
 mod traces;

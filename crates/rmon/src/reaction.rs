@@ -3,47 +3,45 @@
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use flowgauge_rmon::{Notification, Value};
-
-use crate::say::say;
+use crate::{Notification, Value};
 
 /// Programs that run at once. Further alarms start none.
 const MOST: usize = 8;
 
 /// A program that is run at each alarm.
 #[derive(Debug)]
-pub(super) struct Reaction {
+pub struct Reaction {
     program: Option<PathBuf>,
     running: Vec<Child>,
 }
 
 impl Reaction {
-    pub(super) fn new(program: Option<PathBuf>) -> Reaction {
+    /// Runs this program; without one, nothing.
+    pub fn new(program: Option<PathBuf>) -> Reaction {
         let running = Vec::new();
         Reaction { program, running }
     }
 
-    /// Runs the program, and goes on without waiting for it.
-    pub(super) fn to(&mut self, notification: &Notification) {
-        let Some(program) = &self.program else {
-            return;
-        };
+    /// Runs the program, and goes on without waiting for it. Returns why it is not run.
+    pub fn to(&mut self, notification: &Notification) -> Option<String> {
+        let program = self.program.as_ref()?;
         self.running
             .retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         let name = program.display();
         if self.running.len() >= MOST {
-            say!(
-                "flowgauge: {name} not started for another alarm: {MOST} instances are still running"
-            );
-            return;
+            let why = format!("{name} not started for another alarm: {MOST} instances are still running");
+            return Some(why);
         }
         let mut command = Command::new(program);
         command.env("FLOWGAUGE_EVENT", event(notification));
         command.env("FLOWGAUGE_OBJECTS", objects(notification));
         command.stdin(Stdio::null());
         match command.spawn() {
-            Ok(child) => self.running.push(child),
-            Err(error) => say!("flowgauge: cannot run {name}: {error}"),
+            Ok(child) => {
+                self.running.push(child);
+                None
+            }
+            Err(error) => Some(format!("cannot run {name}: {error}")),
         }
     }
 }
@@ -80,9 +78,8 @@ fn objects(notification: &Notification) -> String {
 
 #[cfg(test)]
 mod tests {
-    use flowgauge_rmon::Oid;
-
     use super::*;
+    use crate::Oid;
 
     #[test]
     fn objects_are_lines() {
