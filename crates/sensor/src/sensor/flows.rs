@@ -98,7 +98,7 @@ impl Sensor {
     }
 
     /// The device that a flow is to be on, and what its user may do there.
-    fn place(
+    pub(super) fn place(
         &self,
         asker: &Asker,
         rights: &Granted,

@@ -216,35 +216,27 @@ impl Sensor {
         stack: &str,
     ) -> Result<Vec<String>, Refusal> {
         rights.allow_text(stack)?;
-        let is_own = {
-            let state = self.state.lock();
-            let owner = state.owners.get(device);
-            owner.is_some_and(|owner| owner.session == asker.session)
-        };
-        let rights = if is_own {
-            rights.on_own()
-        } else {
-            rights.clone()
+        // Statements are shown of devices that are not there, too.
+        let (rights, is_there) = match self.place(asker, rights, device) {
+            Ok((_, rights)) => (rights, Ok(())),
+            Err(refusal) => (rights.clone(), Err(refusal.error)),
         };
         let account = self.account(asker, &rights);
         self.in_turn(&account, || {
-            if stack.trim().is_empty() {
-                let mut lines = rights.explain(device, &[]);
-                lines.push(match rights.may_share(device) {
-                    Ok(()) => "allowed".to_owned(),
-                    Err(refusal) => format!("refused: {}", refusal.text()),
-                });
-                return Ok(lines);
-            }
-            let flow = text::flow("flow", "", stack).map_err(Refusal::new)?;
-            let mut lines = rights.explain(device, &flow.stack.nodes);
-            if let Err(refusal) = rights.allow(device, &flow.stack.nodes) {
-                lines.push(format!("refused: {}", refusal.error));
-                return Ok(lines);
-            }
-            lines.push(match rights.forced() {
-                Err(refusal) => format!("refused: {}", refusal.error),
-                Ok(_) => "allowed".to_owned(),
+            let (mut lines, verdict) = if stack.trim().is_empty() {
+                let verdict = rights.may_share(device);
+                let verdict = verdict.map_err(|refusal| refusal.text());
+                (rights.explain(device, &[]), verdict)
+            } else {
+                let flow = text::flow("flow", "", stack).map_err(Refusal::new)?;
+                let verdict = rights.allow(device, &flow.stack.nodes);
+                let verdict = verdict.and_then(|()| rights.forced().map(drop));
+                let verdict = verdict.map_err(|refusal| refusal.error);
+                (rights.explain(device, &flow.stack.nodes), verdict)
+            };
+            lines.push(match verdict.and(is_there) {
+                Ok(()) => "allowed".to_owned(),
+                Err(why) => format!("refused: {why}"),
             });
             Ok(lines)
         })
