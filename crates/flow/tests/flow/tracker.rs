@@ -2,7 +2,7 @@
 
 use crate::packets::{ACK, FIN, RST, SECOND, SYN, packet, tcp};
 use flowgauge_flow::{
-    EndReason, FlowConfig, FlowId, FlowState, FlowTracker, PacketFlow, PacketFlowFlags,
+    EndReason, FlowConfig, FlowId, FlowState, FlowTracker, PacketFlow, PacketFlowFlags, Withheld,
 };
 use flowgauge_wire::{DecodeFlags, Decoded, Nanos, Tunnel, TunnelKind};
 
@@ -71,6 +71,49 @@ fn handshake(start: u32) -> Vec<Decoded> {
         ),
         tcp(false, SECOND + 5, ACK, start.wrapping_add(1), 9000, 0),
     ]
+}
+
+/// What was kept away behind a packet that got lost is counted before a packet that came behind it, which is then the next of its
+/// connection.
+#[test]
+fn counts_that_wait_are_taken_before_a_packet_behind_them() {
+    let (mut tracker, mut refs) = (FlowTracker::new(FlowConfig::default()), Vec::new());
+    let mut packets = handshake(99);
+    packets.push(tcp(false, SECOND + 6, ACK, 100, 9000, 10));
+    tracker.process(&packets, &[], &mut refs);
+    let (flow, direction) = (refs[0].id, packets[0].direction);
+    let mut counts = [Withheld::default(); 2];
+    counts[direction.index()] = Withheld {
+        packets: 3,
+        bytes: 300,
+        data_packets: 3,
+        data_bytes: 300,
+        ip_bytes: 150,
+        payload_bytes: 30,
+        tcp_flags: ACK,
+        first_seq: Some(120),
+        next_seq: Some(150),
+        ack: Some((9000, 100)),
+        first: Nanos(SECOND + 7),
+        last: Nanos(SECOND + 9),
+        in_turn: true,
+    };
+    tracker.count_withheld(flow, &counts);
+    assert_eq!(tracker.sent(flow, direction), 3, "they wait for 110 to 119");
+    let before = tcp(true, SECOND + 8, ACK, 9000, 110, 0);
+    tracker.process(&[before], &[], &mut refs);
+    assert_eq!(
+        tracker.sent(flow, direction),
+        3,
+        "it acknowledges nothing of them"
+    );
+    let next = tcp(false, SECOND + 10, ACK, 150, 9000, 10);
+    tracker.process(&[next], &[], &mut refs);
+    assert_eq!(tracker.sent(flow, direction), 7);
+    tracker.finish();
+    let flows = drain(&mut tracker);
+    assert_eq!(flows[0].packets, [7, 2]);
+    assert_eq!(flows[0].out_of_order, [0, 0]);
 }
 
 #[test]
