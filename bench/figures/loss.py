@@ -227,8 +227,7 @@ def sensors(program, folder, link, rate, flows, drops):
         blinker = subprocess.Popen([sys.executable, "-c", BLINK, str(watched[1].pid), "0.9"]) if drops else None
         sent = send(flows)
         if blinker:
-            blinker.terminate()
-            blinker.wait()
+            end([blinker])
         # Until flows have ended for both, and what is later.
         time.sleep(8)
         loss.send_signal(signal.SIGINT)
@@ -241,10 +240,7 @@ def sensors(program, folder, link, rate, flows, drops):
         name = "sensors, one stopped" if drops else "sensors"
         return report(f"{name}, {rate:.1%}", rows, link.truth(), sent, backlog_drops() - before, "", drops)
     finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait()
+        end(processes)
 
 
 def stacks(program, folder, link, rate, flows):
@@ -275,21 +271,15 @@ def stacks(program, folder, link, rate, flows):
         before = backlog_drops()
         blinker = subprocess.Popen([sys.executable, "-c", BLINK, str(points[1].pid), "0.05"])
         sent = send(flows)
-        blinker.terminate()
-        blinker.wait()
+        end([blinker])
         time.sleep(3)
-        for point in points:
-            point.terminate()
-        for process in processes:
-            process.wait()
+        end(points)
+        loss.wait()
         with open(f"{folder}/rows", encoding="utf-8") as file:
             rows = [json.loads(line) for line in file]
         return report(f"links, one stopped, {rate:.1%}", rows, link.truth(), sent, backlog_drops() - before, "", True)
     finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait()
+        end(processes)
 
 
 def capturing():
@@ -348,6 +338,13 @@ def start(processes, words, ready):
         if not line:
             sys.exit(f"{words}: ended")
     return process
+
+
+def end(processes):
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.wait()
 
 
 def run(words):

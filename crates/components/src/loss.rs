@@ -95,7 +95,9 @@ impl Loss {
             return;
         }
         self.comparison.observe(point, &told);
-        self.comparison.advance(point, told.last, told.dropped);
+        // A record's time is its point's clock, which goes on behind the last packet.
+        let clock = told.last.max(item.time);
+        self.comparison.advance(point, clock, told.dropped);
     }
 
     fn give(&mut self, now: Nanos, out: &mut dyn Outlet) {
