@@ -151,3 +151,76 @@ impl Component for Loss {
         Some(Box::new(account))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use flowgauge_loss::{Observer, ObserverOptions, Of};
+    use flowgauge_wire::{Address, Decoded, FlowKey, HashSeed};
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Totals of what two points tell `after` the last packet.
+    fn totals(after: u64) -> (u64, u64) {
+        let mut loss = Loss {
+            names: vec!["left".to_owned(), "right".to_owned()],
+            comparison: Comparison::new(ComparisonOptions {
+                points: 2,
+                pairs: flowgauge_loss::pairs(2, false),
+                interval: Nanos(SECOND),
+                patience: Some(Nanos(2 * SECOND)),
+                lag: Nanos(3 * SECOND),
+                max_flows: 100,
+                flows: false,
+                one_way: true,
+            }),
+            lost: 0,
+            refused: 0,
+            foreign: 0,
+        };
+        for point in ["left", "right"] {
+            let mut observer = Observer::new(ObserverOptions {
+                interval: Nanos(SECOND),
+                marks: 4,
+                timeout: Nanos(2 * SECOND),
+                max_flows: 100,
+                key: HashSeed::PUBLIC,
+            });
+            observer.tick(Nanos(SECOND), &mut |_| {});
+            for flow in 0..10_u16 {
+                let side = |octet, port| (Address::v4([192, 0, 2, octet]), port);
+                let (key, direction) = FlowKey::new(4, 17, side(1, 1000 + flow), side(2, 53));
+                let packet = Decoded {
+                    key,
+                    direction,
+                    time: Nanos(3 * SECOND / 2) + Nanos(u64::from(flow)),
+                    ip_len: 40,
+                    ..Decoded::default()
+                };
+                observer.packet(&packet, &flow.to_be_bytes());
+            }
+            let mut text = String::new();
+            observer.finish(&mut |told| {
+                loss.record(&RecordItem {
+                    key: 0,
+                    time: told.last + Nanos(after),
+                    record: &told.row(Some(point), &mut text),
+                });
+            });
+        }
+        loss.comparison.finish();
+        let rows = loss.comparison.take_rows();
+        let totals = rows.iter().filter(|row| row.of == Of::Total);
+        totals.fold((0, 0), |sums, row| {
+            (sums.0 + row.sums.sent, sums.1 + row.sums.uncompared)
+        })
+    }
+
+    #[test]
+    fn flows_that_ended_before_their_points_are_compared_to_their_end() {
+        assert_eq!(totals(SECOND), (10, 0));
+        // Of packets in the last 0.1 s nobody knows whether both points had time to see them; both counts are told.
+        assert_eq!(totals(0), (0, 20));
+    }
+}
