@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use flowgauge_generate::{Config as Trace, Preset, generate};
 use flowgauge_mapi::{Becomes, Function, Shape};
 use flowgauge_registry::AddError;
 use flowgauge_sensor::Sensor;
-use flowgauge_sensor_client::Client;
+use flowgauge_sensor_client::protocol::SharedStatus;
+use flowgauge_sensor_client::{Client, Flow};
 use flowgauge_stack::{
     Component, ComponentInfo, ComponentKind, Input, ItemType, Items, Outlet, Output, Parallel,
     options,
@@ -65,9 +66,13 @@ struct Every {
     seen: u64,
 }
 
+/// Packets that came to any of them.
+static CAME: AtomicU64 = AtomicU64::new(0);
+
 impl Component for Every {
     fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
         if let Items::Packets(packets) = items {
+            CAME.fetch_add(packets.selected.len() as u64, Ordering::Relaxed);
             packets.selected.retain(|_| {
                 self.seen += 1;
                 (self.seen - 1).is_multiple_of(self.options.packets)
@@ -86,6 +91,15 @@ fn function(name: &'static str) -> Function {
         component: "every",
         result: Shape::Nothing,
         becomes: &[Becomes::Option("packets")],
+    }
+}
+
+/// How many flows each execution of their third function is for.
+fn find(shared: &[SharedStatus], together: &mut Vec<usize>) {
+    for it in shared {
+        let is_its = it.components.iter().any(|name| name == "f3");
+        together.extend(is_its.then_some(it.flows.len()));
+        find(&it.next, together);
     }
 }
 
@@ -126,14 +140,40 @@ fn components_and_functions_of_other_crates_are_as_all_others() {
     let stack = flowgauge_mapi::flow("BPF_FILTER(\"udp\") PKT_COUNTER ourlib:EVERY(3) PKT_COUNTER");
     let flow = client.open(&device, &stack.unwrap().text, &[]).unwrap();
     client.start(&device).unwrap();
-    let readings = flow.readings();
-    while !readings.read(0).is_last {
-        thread::sleep(Duration::from_millis(1));
-    }
-    let value = |label| readings.read(flow.component(label).unwrap()).value.unwrap();
-    assert!(value("f2") > 10);
-    assert_eq!(value("f4"), (value("f2") + 2) / 3);
+    let value = |flow: &Flow, label| {
+        let readings = flow.readings();
+        while !readings.read(0).is_last {
+            thread::sleep(Duration::from_millis(1));
+        }
+        readings.read(flow.component(label).unwrap()).value.unwrap()
+    };
+    let came = value(&flow, "f2");
+    assert!(came > 10);
+    assert_eq!(value(&flow, "f4"), (came + 2) / 3);
     assert!(client.check(&device, "every { packets = 0 }").is_err());
+    assert_eq!(i128::from(CAME.swap(0, Ordering::Relaxed)), came);
+
+    // What flows have in common is executed once, and shown as that.
+    let device = client
+        .create_device(File::open(&trace).unwrap().as_fd())
+        .unwrap();
+    let stacks = ["3", "3", "4", "3", "4"].map(|packets| {
+        flowgauge_mapi::flow(&format!(
+            "BPF_FILTER(\"udp\") PKT_COUNTER EVERY({packets}) PKT_COUNTER"
+        ))
+    });
+    let flows = stacks.map(|stack| client.open(&device, &stack.unwrap().text, &[]).unwrap());
+    let shown = client.status_with(true).unwrap().devices;
+    let shown = shown.into_iter().find(|it| it.name == device).unwrap();
+    let mut together = Vec::new();
+    find(&shown.shared, &mut together);
+    together.sort_unstable();
+    assert_eq!(together, [2, 3], "{:?}", shown.shared);
+    client.start(&device).unwrap();
+    for (flow, packets) in flows.iter().zip([3, 3, 4, 3, 4]) {
+        assert_eq!(value(flow, "f4"), (came + packets - 1) / packets);
+    }
+    assert_eq!(i128::from(CAME.load(Ordering::Relaxed)), 2 * came);
     is_stopped.store(true, Ordering::Relaxed);
     running.join().unwrap();
 }
