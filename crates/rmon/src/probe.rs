@@ -181,6 +181,11 @@ impl Probe {
         place
     }
 
+    /// Adds an interface of which nothing is known.
+    pub fn add_nameless(&mut self) -> usize {
+        self.add_interface(self.free_number(), 0)
+    }
+
     /// Whether packets may count by what they speak, too.
     pub fn has_contents(&self) -> bool {
         self.directory.has_contents

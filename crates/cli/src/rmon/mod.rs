@@ -73,7 +73,10 @@ fn open(
 
 /// The place of an interface in the tables.
 fn take(interface: &Interface, tables: &mut Probe) -> usize {
-    let name = interface.name.as_deref().unwrap_or_default();
+    let Some(name) = interface.name.as_deref() else {
+        // It was gone before it was seen.
+        return tables.add_nameless();
+    };
     let number = interfaces::index_of(name).map(i32::cast_unsigned);
     let place = tables.take_interface(name, number, interfaces::speed(name));
     tables.note_mtu(place, interfaces::mtu_of(name).unwrap_or(0));
