@@ -146,8 +146,7 @@ fn what_cannot_be_sent_is_told() {
     assert_eq!(sent.json_lines()[0]["too_long"], 1);
     assert_eq!(sent.json_lines()[0]["too_short"], 1);
     assert!(
-        sent.stderr
-            .contains("1 packet longer than the MTU"),
+        sent.stderr.contains("1 packet longer than the MTU"),
         "{}",
         sent.stderr
     );

@@ -29,7 +29,8 @@ impl Reaction {
             .retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         let name = program.display();
         if self.running.len() >= MOST {
-            let why = format!("{name} not started for another alarm: {MOST} instances are still running");
+            let why =
+                format!("{name} not started for another alarm: {MOST} instances are still running");
             return Some(why);
         }
         let mut command = Command::new(program);
