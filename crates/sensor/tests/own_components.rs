@@ -164,7 +164,7 @@ fn components_and_functions_of_other_crates_are_as_all_others() {
     });
     let flows = stacks.map(|stack| client.open(&device, &stack.unwrap().text, &[]).unwrap());
     let shown = client.status_with(true).unwrap().devices;
-    let shown = shown.into_iter().find(|it| it.name == device).unwrap();
+    let shown = shown.into_iter().find(|it| it.device == device).unwrap();
     let mut together = Vec::new();
     find(&shown.shared, &mut together);
     together.sort_unstable();
