@@ -302,7 +302,7 @@ fn function_refused(
         let stack = flowgauge_mapi::stack(&calls[..until], 0, &|_| None).ok()?;
         match client?.check(device, &stack.text) {
             Err(ClientError::Refused(refusal)) => {
-                let is_about_rights = refusal.is_about_rights();
+                let is_about_rights = refusal.is_about_rights;
                 let error = calls[until - 1].refused(until, &refusal.error, is_about_rights);
                 Some(of_mapi(&error, refusal.hint))
             }

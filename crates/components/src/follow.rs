@@ -20,6 +20,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            named: \"transcript\" behind it makes text of them, \"turns\" records. Others that could be meant are told at the \
            end. It ends its stack when the connection is over, if no other can be meant or on an interface.",
     output: Output::Of(ItemType::Chunk),
+    is_of_one: true,
     outside: Some("it has one table of all streams"),
     options: Options::ALL,
     result: Some(ResultInfo::number("bytes given on", "bytes")),

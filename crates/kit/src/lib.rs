@@ -32,6 +32,7 @@ pub const OF_PACKETS: ComponentInfo = ComponentInfo {
     fields: |_| None,
     kinds: None,
     is_end: false,
+    is_of_one: false,
     outside: None,
     options: &[],
     result: None,

@@ -46,7 +46,7 @@ pub(crate) fn take() -> Option<Error> {
 pub(crate) fn of_client(error: &ClientError, refused: i32) -> Error {
     let number = match error {
         ClientError::Refused(refusal) if refusal.is_passing => SOCKET,
-        ClientError::Refused(refusal) if refusal.is_about_rights() => RIGHTS,
+        ClientError::Refused(refusal) if refusal.is_about_rights => RIGHTS,
         ClientError::Nobody => RIGHTS,
         // All that is refused of a connection is its credential.
         ClientError::NotReached(error) => of_client(error, RIGHTS).number,

@@ -303,7 +303,7 @@ mod tests {
     fn arguments_are_counted_as_they_are_written() {
         for (text, place, what) in [
             ("PKT_COUNTER BUCKET(1)", 2, "is missing"),
-            ("PKT_COUNTER BUCKET(1, \"soon\")", 2, "is not a time"),
+            ("PKT_COUNTER BUCKET(1, \"soon\")", 2, "is not a duration"),
             ("PKT_COUNTER BINOP(ADD, 1)", 3, "is missing"),
             ("STR_SEARCH(\"a\", \"b\")", 2, "is not a number"),
         ] {

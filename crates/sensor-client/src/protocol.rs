@@ -199,6 +199,9 @@ pub struct Refusal {
     /// The flow that it is about has ended.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub has_ended: bool,
+    /// The user may not have it, as rights are.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub is_about_rights: bool,
 }
 
 impl Refusal {
@@ -209,6 +212,15 @@ impl Refusal {
             hint: None,
             is_passing: false,
             has_ended: false,
+            is_about_rights: false,
+        }
+    }
+
+    /// Why rights do not allow it, and what to do about it.
+    pub fn by_rights(error: impl Into<String>, hint: &str) -> Refusal {
+        Refusal {
+            is_about_rights: true,
+            ..Refusal::with_hint(error, hint)
         }
     }
 
@@ -226,12 +238,6 @@ impl Refusal {
             Some(hint) => format!("{}; hint: {hint}", self.error),
             None => self.error.clone(),
         }
-    }
-
-    /// Whether the user may not have it, as rights are.
-    pub fn is_about_rights(&self) -> bool {
-        let hint = self.hint.as_deref().unwrap_or_default();
-        hint.contains("rights of users")
     }
 }
 

@@ -639,7 +639,7 @@ mod tests {
             ("priority = 0", "priority = 0 cannot be"),
             (
                 "[stacks.rmon]\ndevice = \"a\"\nstack = \"count\"",
-                "a stack of this name",
+                "a stack already has this name",
             ),
         ] {
             let (message, hint) = error(&format!("{devices}[rmon]\n{text}\n"));

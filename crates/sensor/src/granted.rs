@@ -132,7 +132,7 @@ impl Granted {
         let facts = [&["device"], STANDING].concat();
         match self.policy.allows_all_but(&facts) && self.may_use(device) {
             true => Ok(()),
-            false => Err(Refusal::with_hint(
+            false => Err(Refusal::by_rights(
                 "you may not have its streams",
                 "it needs packets = \"payload\" without functions, filter, anonymize and packets_per_second in the \
                 user's rights",
@@ -152,14 +152,14 @@ impl Granted {
     /// Why there is not.
     pub(crate) fn standing(&self) -> Result<(), Refusal> {
         if let Some(why) = &self.nothing {
-            return Err(Refusal::with_hint(why.clone(), RIGHTS));
+            return Err(Refusal::by_rights(why.clone(), RIGHTS));
         }
         let facts = Facts::default();
         let policy = self.policy.of_facts(STANDING);
         policy.judge(&self.request(&facts)).map_err(|denial| {
             let hint = "flowgauge credential show prints its holder and expiry; the sensor's configuration has the \
             rights of users";
-            Refusal::with_hint(denial.to_string(), hint)
+            Refusal::by_rights(denial.to_string(), hint)
         })
     }
 
@@ -248,7 +248,7 @@ impl Granted {
     /// Why it may not.
     pub(crate) fn allow(&self, device: &str, own: &[Node]) -> Result<(), Refusal> {
         if let Some(why) = &self.nothing {
-            return Err(Refusal::with_hint(why.clone(), RIGHTS));
+            return Err(Refusal::by_rights(why.clone(), RIGHTS));
         }
         if !self.admin && own.len() > MOST_COMPONENTS {
             let error = format!("a flow has at most {MOST_COMPONENTS} components");
@@ -258,7 +258,7 @@ impl Granted {
             self.allow_node(node)?;
         }
         let denied = self.policy.judge(&self.request(&facts(device, own)));
-        denied.map_err(|denial| Refusal::with_hint(denial.to_string(), RIGHTS))
+        denied.map_err(|denial| Refusal::by_rights(denial.to_string(), RIGHTS))
     }
 
     /// What each statement of the policy says of a flow, in words.
@@ -277,7 +277,7 @@ impl Granted {
     fn allow_node(&self, node: &Node) -> Result<(), Refusal> {
         let name = node.info.name;
         let refused =
-            |why: &str| Refusal::with_hint(format!("{} is not allowed: {why}", node.label), RIGHTS);
+            |why: &str| Refusal::by_rights(format!("{} is not allowed: {why}", node.label), RIGHTS);
         if node.info.input == Input::Nothing {
             return Err(refused("the device is the source of its flows"));
         }
@@ -735,6 +735,6 @@ mod tests {
             ..Limits::default()
         };
         let refused = forced(Limits::default(), named).unwrap_err();
-        assert!(refused.contains("is not here"), "{refused}");
+        assert!(refused.contains("unknown policy"), "{refused}");
     }
 }

@@ -73,7 +73,7 @@ pub(crate) fn serve(sensor: &Sensor, connection: &Arc<Connection>, asker: &mut A
 fn allowed(sensor: &Sensor, asker: &Asker) -> Result<Granted, Refusal> {
     let rights = sensor.rights(asker);
     match &rights.nothing {
-        Some(why) => Err(Refusal::with_hint(why.clone(), RIGHTS)),
+        Some(why) => Err(Refusal::by_rights(why.clone(), RIGHTS)),
         None => Ok(rights),
     }
 }

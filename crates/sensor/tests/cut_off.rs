@@ -35,6 +35,7 @@ static BUSY: ComponentInfo = ComponentInfo {
     fields: |_| None,
     kinds: None,
     is_end: false,
+    is_of_one: false,
     outside: None,
     options: Options::ALL,
     result: None,
@@ -225,7 +226,7 @@ fn cut_off(client: &Client, costly: &Flow, light: &Flow) {
     let results = client.results(costly.number()).unwrap();
     let failure = results.failure.unwrap_or_default();
     assert!(
-        failure.contains("cut off") && failure.contains("cpu = 0.01"),
+        failure.contains("the flow was ended") && failure.contains("cpu = 0.01"),
         "{failure}"
     );
     assert!(results.is_last && results.components.len() == 2);

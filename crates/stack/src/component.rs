@@ -51,6 +51,8 @@ pub struct ComponentInfo {
     pub kinds: Option<fn() -> Vec<Schema>>,
     /// Whether a stack may end with it: it writes, keeps or counts what it gets.
     pub is_end: bool,
+    /// Whether all chunks that it gives on are of one connection.
+    pub is_of_one: bool,
     /// Why it must stand outside of demultiplexers; `None`: it need not.
     pub outside: Option<&'static str>,
     /// Its options.

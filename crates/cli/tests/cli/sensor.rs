@@ -242,7 +242,7 @@ fn what_is_refused_is_no_success() {
         "{said}"
     );
     let (said, code) = output(folder, &["explain", "-d", "mixed", "count"]);
-    let why = "refused: device \"mixed\" is not there, or not for you\n";
+    let why = "refused: no device \"mixed\", or no right to it\n";
     assert!(code == Some(1) && said.contains(why), "{said}");
     let arguments = ["flow", "-d", "mix", "packets - output", "-w", "x.json"];
     let (said, code) = output(folder, &arguments);

@@ -183,7 +183,7 @@ fn what_is_made_of_a_credential_is_bounded_together() {
     let refused = open(&wide);
     let error = refused.body["error"].as_str().unwrap();
     assert!(
-        error.contains("16 sessions") && error.contains("issuers.ops"),
+        error.contains("16 running sessions") && error.contains("issuers.ops"),
         "{error}"
     );
     // Another credential of the issuer has its own.

@@ -86,7 +86,7 @@ impl Error {
 
     /// Whether this process may not join, as the sensor's rights are.
     pub(super) fn is_about_rights(&self) -> bool {
-        matches!(self, Error::Refused { refusal, .. } if refusal.is_about_rights())
+        matches!(self, Error::Refused { refusal, .. } if refusal.is_about_rights)
     }
 
     /// What to do about it, where something general can be said.

@@ -205,7 +205,7 @@ fn with_fewer_flows_than_there_are_more_is_kept_which_is_told() {
     assert_eq!(notes.len(), 1);
     let (flows, rest) = notes[0].split_once(' ').unwrap();
     assert!(flows.parse::<u64>().unwrap() >= 192, "{notes:?}");
-    assert!(rest.contains("given up") && rest.contains("hint: raise --max-flows"));
+    assert!(rest.contains("evicted") && rest.contains("hint: raise --max-flows"));
     assert!(more.len() > all.len());
     assert!(all.iter().all(|packet| more.contains(packet)));
 }

@@ -705,7 +705,7 @@ fn clients_hear_why_the_capture_is_over() {
     let mut stories = Stories::default();
     let reason = listen_into(&mut client, &mut stories);
     assert!(
-        reason.contains("eth9") && reason.contains("went away"),
+        reason.contains("eth9") && reason.contains("disappeared"),
         "{reason}"
     );
     shared.thread.join().unwrap();

@@ -138,7 +138,7 @@ fn a_client_that_says_nonsense_is_dismissed() {
     let _other = shared.join(&everything());
     // Who has not joined may ask for something else.
     let connection = Connection::connect(&name(&shared)).unwrap();
-    let early: [(&[u8], &str); 2] = [(&[3, 1, 2], "no request"), (COMMAND, "join a capture")];
+    let early: [(&[u8], &str); 2] = [(&[3, 1, 2], "not a request"), (COMMAND, "join a capture")];
     for (message, why) in early {
         connection.send(message).unwrap();
         let refused = refused(&connection);

@@ -322,7 +322,7 @@ impl State {
             };
             let flows = self.flows.values().filter(is_counted).count();
             if flows >= most as usize {
-                return Err(Refusal::with_hint(
+                return Err(Refusal::by_rights(
                     format!(
                         "{flows} flows are already open, the maximum ({})",
                         layer.origin

@@ -133,7 +133,7 @@ pub(super) fn name_files(
                     (SendsTo::Interface(name), "inject") => {
                         let error = format!("nothing may be sent onto {name}");
                         let hint = "the sensor's option inject lists the interfaces that flows may send onto";
-                        return Err(Refusal::with_hint(error, hint));
+                        return Err(Refusal::by_rights(error, hint));
                     }
                     _ => return Err(unwritten(&"it is a socket of another kind")),
                 }

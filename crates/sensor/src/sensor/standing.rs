@@ -78,7 +78,7 @@ impl Sensor {
             // Who brings a credential comes without rights.
             let may_come = asker.credential.is_none() && self.people.has_issuers();
             if !may_come {
-                return Err(Refusal::with_hint(why.clone(), hint));
+                return Err(Refusal::by_rights(why.clone(), hint));
             }
             if self.strangers.load(Ordering::Relaxed) >= MOST_STRANGERS {
                 let error =

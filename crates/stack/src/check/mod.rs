@@ -322,7 +322,9 @@ impl<'a> Checker<'a> {
         let takes_chunks = |info: &ComponentInfo| {
             info.input == Input::Of(&[ItemType::Chunk]) && info.kind != ComponentKind::Demux
         };
-        if around.is_empty() && info.is_some_and(takes_chunks) && input.is_some() {
+        let before = building.drafts.last().and_then(|draft| draft.info);
+        let is_of_one = before.is_some_and(|info| info.is_of_one);
+        if around.is_empty() && info.is_some_and(takes_chunks) && input.is_some() && !is_of_one {
             let message = format!("chunks of several streams come mixed to {}", name.text);
             let hint = "inside streamdemux < ... > each connection has its own";
             self.diagnostics

@@ -30,6 +30,7 @@ const SIMPLE: ComponentInfo = ComponentInfo {
     fields: |_| None,
     kinds: None,
     is_end: false,
+    is_of_one: false,
     outside: None,
     options: &[],
     result: None,
