@@ -502,10 +502,10 @@ mod tests {
             ("filter f a:TCP with [port=1~2] => a;", "no field port"),
             ("filter f a:TCP with [dest=1~4] => a;", "dest has 2 bytes"),
             ("filter f * => b;", "no item b"),
-            ("filter f 256#2 => accept;", "no byte"),
+            ("filter f 256#2 => accept;", "not a byte"),
             ("filter f 256~1 => accept;", "more than 1 bytes"),
             ("filter f byte#0 => accept;", "none, or more"),
-            ("filter f 99999999999999999999~1 => accept;", "no number"),
+            ("filter f 99999999999999999999~1 => accept;", "not a number"),
             ("filter f \"x => accept;", "has no end"),
             ("filter f ? => accept;", "no meaning"),
         ] {
