@@ -88,7 +88,7 @@ fn a_mirror_port_that_somebody_has_is_captured_on_as_others() {
     datagrams(20).replay(&lab, "fg0");
     second.wait_for_packets(20);
     let outcome = second.stop(Signal::SIGINT);
-    let said = "note: packets come by a packet socket, all of them (--mirror)";
+    let said = "note: no AF_XDP (--mirror), packets come through a packet socket";
     assert!(outcome.stderr.contains(said), "{}", outcome.stderr);
     assert_eq!(ledger(&outcome.stderr).delivered, 20);
     assert_eq!(outcome.json_lines().len(), 10);
@@ -101,15 +101,15 @@ fn what_makes_no_sense_of_a_mirror_port_is_refused() {
         (&["--offload", "xdp"][..], "--mirror says that nobody else"),
         (
             &["--mirror", "-i", "fg0"],
-            "--mirror is said of one interface",
+            "--mirror needs exactly one interface",
         ),
         (
             &["--mirror", "--offload", "xdp", "udp"],
-            "a filter has to see all packets",
+            "a filter needs all packets",
         ),
         (
             &["--mirror", "--offload", "xdp", "-c", "5"],
-            "-c has to see all packets",
+            "-c needs all packets",
         ),
     ] {
         let outcome = run(&lab, &[&["flows", "-i", "fg1"], options].concat());
@@ -118,7 +118,7 @@ fn what_makes_no_sense_of_a_mirror_port_is_refused() {
     }
     let outcome = flowgauge::run(["flows", "-i", "any", "--mirror"]);
     assert!(
-        outcome.stderr.contains("--mirror is said of one"),
+        outcome.stderr.contains("--mirror needs exactly one"),
         "{}",
         outcome.stderr
     );
