@@ -297,7 +297,9 @@ mod tests {
             let declaration = format!("mod {name};");
             let is_declared = found.iter().any(|(other, text)| {
                 let beside = other.parent() == Some(folder) || other.with_extension("") == folder;
-                beside && text.contains(&declaration)
+                let by_path = format!("#[path = \"support/{name}.rs\"]\n{declaration}");
+                let above = other.parent() == folder.parent() && text.contains(&by_path);
+                above || beside && text.contains(&declaration)
             });
             let is_program = if folder == root.join("tests") {
                 manifest.contains(&format!("/tests/{name}.rs\""))

@@ -280,7 +280,7 @@ fn other_programs_read_records_as_json() {
     ));
     let (output, said) = taken.ended();
     assert_eq!(sum(&good(&output), "received"), 0);
-    assert!(said.contains("are left out"), "{said}");
+    assert!(said.contains("are ignored"), "{said}");
 }
 
 #[test]

@@ -7,9 +7,10 @@ use flowgauge_capture::PacketSource as _;
 use flowgauge_capture::live::{LiveConfig, LiveSource};
 use flowgauge_generate::{Config, Preset, generate};
 use flowgauge_offload::{Attacher, Offloaded, SocketFilter};
-use flowgauge_wire::{Ledger, Place};
+use flowgauge_wire::{Address, Ledger, Place};
 
 use crate::lab::Lab;
+use crate::spread::flow_of;
 use crate::{MTU, PORTION, frames, segment, take};
 
 /// Captures a mirror port for as many workers.
@@ -33,20 +34,12 @@ fn cable(mtu: u32, queues: u32) -> Option<Lab> {
     Some(lab)
 }
 
-/// The pair of IP addresses of a frame.
-fn pair_of(frame: &[u8]) -> Option<[Vec<u8>; 2]> {
-    let mut at = 14;
-    while matches!(frame[at - 2..at], [0x81, 0] | [0x88, 0xa8]) {
-        at += 4;
+/// The pair of addresses that says which worker a frame is for; of a tunnel's datagram in fragments no frame alone says that.
+fn pair_of(frame: &[u8]) -> Option<[Address; 2]> {
+    match flow_of(frame)? {
+        (pair, None) => Some(pair),
+        _ => None,
     }
-    let mut pair = match frame[at - 2..at] {
-        [8, 0] => [at + 12..at + 16, at + 16..at + 20],
-        [0x86, 0xdd] => [at + 8..at + 24, at + 24..at + 40],
-        _ => return None,
-    }
-    .map(|range| frame[range].to_vec());
-    pair.sort();
-    Some(pair)
 }
 
 #[test]
@@ -111,8 +104,10 @@ fn packets_of_a_mirror_port_are_those_of_a_packet_socket() {
                 // (Each queue takes some of those that are not IP, or fragments.)
                 all.entry(pair).or_default().push(packet);
             }
-            if queues > 1 {
-                all.values_mut().for_each(|packets| packets.sort());
+            for (pair, packets) in &mut all {
+                if queues > 1 || pair.is_none() {
+                    packets.sort();
+                }
             }
             all
         };

@@ -18,7 +18,7 @@ const WORKERS: usize = 4;
 type Carried = (Address, Address, FragmentInfo);
 
 /// The addresses of the flow that a frame counts to, and the fragment that it is.
-fn flow_of(frame: &[u8]) -> Option<([Address; 2], Option<Carried>)> {
+pub(crate) fn flow_of(frame: &[u8]) -> Option<([Address; 2], Option<Carried>)> {
     let (mut decoder, mut decoded) = (Decoder::default(), DecodedBatch::default());
     let (mut flow, mut scratch) = (None, DecodedBatch::default());
     batches(&[frame.to_vec()], |batch| {
