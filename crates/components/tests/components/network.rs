@@ -41,6 +41,7 @@ static KEEP: ComponentInfo = ComponentInfo {
     fields: |_| None,
     kinds: None,
     is_end: true,
+    is_of_one: false,
     outside: None,
     options: &[],
     result: None,

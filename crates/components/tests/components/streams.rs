@@ -26,6 +26,7 @@ static INFO: ComponentInfo = ComponentInfo {
     fields: |_| None,
     kinds: None,
     is_end: true,
+    is_of_one: false,
     outside: None,
     options: &[],
     result: None,

@@ -252,6 +252,7 @@ const PROBE: ComponentInfo = ComponentInfo {
     fields: |_| None,
     kinds: None,
     is_end: true,
+    is_of_one: false,
     outside: None,
     options: &[OptionInfo::new("name", OptionKind::Text, "a name").or("")],
     result: None,
