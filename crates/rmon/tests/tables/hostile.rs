@@ -77,7 +77,7 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
     fn any_frames_are_counted_alike(frames in proptest::collection::vec((frame(), 0usize..8), 1..30)) {
