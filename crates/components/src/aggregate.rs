@@ -33,7 +33,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::number("groups given up for memory", "groups")),
     parallel: Parallel::Never("its groups are of all cores"),
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -30,7 +30,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     result: Some(ResultInfo::number("items anonymized", "items")),
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -22,7 +22,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::table("applications", &COLUMNS)),
     parallel: Parallel::Never("an application that is small on each core may be large on all"),
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -17,7 +17,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             is_difference: matches!(options.operation, "subtract" | "1"),
         }))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -20,7 +20,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         Some(picker.map_or(BRIEF_SCHEMA, |picker| picker.schema()))
     },
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -20,7 +20,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::table("bursts and gaps by size", &COLUMNS)),
     parallel: Parallel::Never("packets on other cores lie between"),
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

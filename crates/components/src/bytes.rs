@@ -27,7 +27,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             values: values::of(settings),
         }))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

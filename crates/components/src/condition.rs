@@ -41,7 +41,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     result: Some(ResultInfo::number("records let through", "records")),
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -28,7 +28,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::number("packets made", "packets")),
     parallel: flowgauge_stack::Parallel::ByFlow,
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -8,7 +8,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "End branches with discard, otherwise their records go on too. (Packets go on anyway.)",
     kind: ComponentKind::Switch(Branches::Copies),
     make: |_| Ok(Box::new(Copy)),
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 struct Copy;

@@ -24,7 +24,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             values: values::of(settings),
         }))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

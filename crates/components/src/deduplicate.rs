@@ -27,7 +27,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             copies: 0,
         }))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -10,7 +10,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     is_end: true,
     decodes: |_| true,
     make: |_| Ok(Box::new(Discard)),
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 #[derive(Clone)]

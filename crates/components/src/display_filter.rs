@@ -26,7 +26,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            docs/display-filter.md lists that part and the fields.",
     options: Options::ALL,
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -17,7 +17,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::table("values by interval", &COLUMNS)),
     parallel: Parallel::Never("a result that packets do not have each is that of all packets"),
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

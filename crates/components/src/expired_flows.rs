@@ -32,7 +32,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             numbers: Vec::new(),
         }))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

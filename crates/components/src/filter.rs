@@ -15,7 +15,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     decodes: |_| true,
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

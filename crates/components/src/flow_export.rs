@@ -34,7 +34,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     parallel: Parallel::Never("it numbers what it sends"),
     effects: |_| true,
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -23,7 +23,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             ..Gap::default()
         }))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

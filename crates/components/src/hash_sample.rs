@@ -27,7 +27,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             options,
         }))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -12,7 +12,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
        keep the IP header; packets other than IP the Ethernet header; packets with damaged headers the part before \
        the damage.",
     make: |_| Ok(Box::new(Headers::default())),
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 #[derive(Default)]

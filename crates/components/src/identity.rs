@@ -8,7 +8,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "passes everything",
     input: Input::Any,
     make: |_| Ok(Box::new(Identity { seen: 0 })),
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 #[derive(Clone)]

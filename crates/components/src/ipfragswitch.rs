@@ -9,7 +9,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "All other packets go on to the components that follow.",
     kind: ComponentKind::Switch(Branches::Fixed(&["fragments"])),
     make: |_| Ok(Box::new(Fragments)),
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 struct Fragments;

@@ -11,7 +11,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     kind: ComponentKind::Switch(Branches::ByOptions),
     options: Options::ALL,
     make: |settings| Ok(Box::new(ByProtocol::new(settings))),
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -24,7 +24,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     )),
     parallel: Parallel::ByFlow,
     make: |settings| Ok(Box::new(Reassembly::new(settings))),
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

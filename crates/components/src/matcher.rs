@@ -36,7 +36,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         (!is_of_hosts).then_some("its key is not of both src_ip and dst_ip")
     },
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

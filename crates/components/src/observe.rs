@@ -53,7 +53,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             text: String::new(),
         }))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

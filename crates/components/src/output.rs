@@ -47,7 +47,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     parallel: Parallel::Never("it writes one file"),
     effects: |_| true,
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

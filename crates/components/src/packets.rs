@@ -18,7 +18,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     parallel: Parallel::Anyhow,
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -61,7 +61,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             last: Account::default(),
         }))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -47,7 +47,7 @@ pub(crate) mod values {
 pub(crate) const OF_EACH_PACKET: ComponentInfo = ComponentInfo {
     is_end: true,
     parallel: Parallel::Never("its result is that of the last packet"),
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 /// A component whose packets have the values that `value` finds; `None`: this one has none.

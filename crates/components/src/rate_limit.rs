@@ -15,7 +15,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     parallel: Parallel::Never("it counts all packets"),
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -14,7 +14,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            lets a dot match line ends. Each packet is searched on its own.",
     options: Options::ALL,
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -52,7 +52,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             written: 0,
         }))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -34,7 +34,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             count: 0,
         }))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -9,7 +9,7 @@ use crate::per_packet::only;
 const SCAN: ComponentInfo = ComponentInfo {
     help: "Fragments do not pass until they are reassembled (ipreass).",
     output: Output::Of(ItemType::Datagram),
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 pub(crate) static TCP: ComponentInfo = ComponentInfo {

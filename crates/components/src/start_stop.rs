@@ -19,7 +19,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::table("times of packets", &COLUMNS)),
     parallel: Parallel::Never("times are counted from the first of all packets"),
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

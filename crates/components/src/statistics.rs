@@ -21,7 +21,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         };
         Ok(Box::new(Measured::new(settings, sums)))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -20,7 +20,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             held: 0,
         }))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -20,7 +20,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     parallel: Parallel::Never("what follows it runs on one thread"),
     decodes: |_| true,
     make: |_| Ok(Box::new(Cut)),
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -36,7 +36,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             held: Vec::new(),
         }))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -25,7 +25,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             sink: settings.attached().cloned(),
         }))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -29,7 +29,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::table("the most", &COLUMNS)),
     parallel: Parallel::Never("a value that is small on each core may be large on all"),
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -24,7 +24,7 @@ const OF_FLOWS: ComponentInfo = ComponentInfo {
     options: Options::ALL,
     result: Some(ResultInfo::number("flows found", "flows")),
     parallel: Parallel::ByFlow,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -28,7 +28,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             given: 0,
         }))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -23,7 +23,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             headers: Vec::new(),
         }))
     },
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

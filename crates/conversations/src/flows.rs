@@ -52,7 +52,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     decodes: |_| true,
     engine: Some(required),
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 struct Flows {

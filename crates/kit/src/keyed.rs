@@ -17,7 +17,7 @@ pub const DEMULTIPLEXER: ComponentInfo = ComponentInfo {
     options: &[TIMEOUT, KEYS, RESULTS],
     result: Some(ResultInfo::number("instances so far", "instances")),
     parallel: Parallel::ByFlow,
-    ..crate::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -16,36 +16,3 @@ pub mod terminal;
 pub mod writing;
 
 pub use closing::Closing;
-use flowgauge_stack::{
-    ComponentInfo, ComponentKind, Input, ItemType, Output, Parallel, SettingError,
-};
-
-/// What most components that take packets have in common.
-pub const OF_PACKETS: ComponentInfo = ComponentInfo {
-    name: "",
-    aliases: &[],
-    summary: "",
-    help: "",
-    kind: ComponentKind::Simple,
-    input: Input::Of(&[ItemType::Packet]),
-    output: Output::Same,
-    fields: |_| None,
-    kinds: None,
-    is_end: false,
-    is_of_one: false,
-    outside: None,
-    options: &[],
-    result: None,
-    parallel: Parallel::Anyhow,
-    sequential: |_| None,
-    decodes: |_| false,
-    engine: None,
-    effects: |_| false,
-    make: |_| {
-        Err(SettingError {
-            option: None,
-            message: "it says not how it is made".to_owned(),
-            hint: None,
-        })
-    },
-};

@@ -136,7 +136,7 @@ static INFO: ComponentInfo = ComponentInfo {
     parallel: Parallel::Never("it has a single table of hosts"),
     effects: |_| true,
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

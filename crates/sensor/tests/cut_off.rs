@@ -13,10 +13,7 @@ use std::time::{Duration, Instant};
 
 use flowgauge_sensor::Sensor;
 use flowgauge_sensor_client::{Client, Flow};
-use flowgauge_stack::{
-    Component, ComponentInfo, ComponentKind, Input, ItemType, Items, Outlet, Output, Parallel,
-    options,
-};
+use flowgauge_stack::{Component, ComponentInfo, Items, Outlet, Parallel, options};
 use flowgauge_sys::process;
 use flowgauge_sys::testing::{become_on_this_thread, enter_namespace};
 use flowgauge_sys::transmit::TransmitSocket;
@@ -26,24 +23,10 @@ const USER: u32 = 64_003;
 
 static BUSY: ComponentInfo = ComponentInfo {
     name: "busy",
-    aliases: &[],
     summary: "takes time",
     help: "For each packet.",
-    kind: ComponentKind::Simple,
-    input: Input::Of(&[ItemType::Packet]),
-    output: Output::Same,
-    fields: |_| None,
-    kinds: None,
-    is_end: false,
-    is_of_one: false,
-    outside: None,
     options: Options::ALL,
-    result: None,
     parallel: Parallel::Never("it is one"),
-    sequential: |_| None,
-    decodes: |_| false,
-    engine: None,
-    effects: |_| false,
     make: |settings| {
         let name = thread::current().name().map(str::to_owned);
         MADE_BY.lock().unwrap().extend(name);
@@ -51,6 +34,7 @@ static BUSY: ComponentInfo = ComponentInfo {
             options: Options::read(settings),
         }))
     },
+    ..ComponentInfo::OF_PACKETS
 };
 
 /// The threads that made it.

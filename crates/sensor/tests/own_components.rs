@@ -15,45 +15,30 @@ use flowgauge_registry::AddError;
 use flowgauge_sensor::Sensor;
 use flowgauge_sensor_client::protocol::SharedStatus;
 use flowgauge_sensor_client::{Client, Flow};
-use flowgauge_stack::{
-    Component, ComponentInfo, ComponentKind, Input, ItemType, Items, Outlet, Output, Parallel,
-    options,
-};
+use flowgauge_stack::{Component, ComponentInfo, Items, Outlet, Parallel, options};
 
 static EVERY: ComponentInfo = ComponentInfo {
     name: "every",
     aliases: &["each"],
     summary: "passes every n-th packet",
     help: "Starting with the first.",
-    kind: ComponentKind::Simple,
-    input: Input::Of(&[ItemType::Packet]),
-    output: Output::Same,
-    fields: |_| None,
-    kinds: None,
-    is_end: false,
-    is_of_one: false,
-    outside: None,
     options: Options::ALL,
-    result: None,
     parallel: Parallel::Never("it counts packets one after the other"),
-    sequential: |_| None,
-    decodes: |_| false,
-    engine: None,
-    effects: |_| false,
     make: |settings| {
         Ok(Box::new(Every {
             options: Options::read(settings),
             seen: 0,
         }))
     },
+    ..ComponentInfo::OF_PACKETS
 };
 
 /// Counts in `CAME` what comes, for whichever flows.
 static TALLY: ComponentInfo = ComponentInfo {
     name: "tally",
     aliases: &[],
-    parallel: Parallel::Anyhow,
     options: &[],
+    parallel: Parallel::Anyhow,
     make: |_| {
         Ok(Box::new(Every {
             options: Options { packets: 1 },

@@ -77,6 +77,36 @@ pub struct ComponentInfo {
 }
 
 impl ComponentInfo {
+    /// What most components that take packets have in common: the rest of a description.
+    pub const OF_PACKETS: Self = Self {
+        name: "",
+        aliases: &[],
+        summary: "",
+        help: "",
+        kind: ComponentKind::Simple,
+        input: Input::Of(&[ItemType::Packet]),
+        output: Output::Same,
+        fields: |_| None,
+        kinds: None,
+        is_end: false,
+        is_of_one: false,
+        outside: None,
+        options: &[],
+        result: None,
+        parallel: Parallel::Anyhow,
+        sequential: |_| None,
+        decodes: |_| false,
+        engine: None,
+        effects: |_| false,
+        make: |_| {
+            Err(SettingError {
+                option: None,
+                message: "it says not how it is made".to_owned(),
+                hint: None,
+            })
+        },
+    };
+
     /// Whether one that begins later does what one does that runs: it selects items however they come, and keeps nothing.
     pub fn keeps_nothing(&self) -> bool {
         self.kind == ComponentKind::Simple

@@ -61,7 +61,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     parallel: Parallel::Never("it puts what comes in order"),
     effects: |_| true,
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

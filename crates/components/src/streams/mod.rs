@@ -48,7 +48,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     engine: Some(required),
     effects,
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -14,8 +14,8 @@ use flowgauge_record::results::Cell;
 use flowgauge_registry::registry;
 use flowgauge_stack::syntax::Document;
 use flowgauge_stack::{
-    Checked, Component, ComponentInfo, ComponentKind, Graph, Input, Items, Outlet, Output,
-    Parallel, Received, Registry, ResultValue, Sources, Stack, check, parse_stack,
+    Checked, Component, ComponentInfo, Graph, Input, Items, Outlet, Received, Registry,
+    ResultValue, Sources, Stack, check, parse_stack,
 };
 use flowgauge_wire::decode::Decoder;
 use flowgauge_wire::{
@@ -32,25 +32,12 @@ static TURN: Mutex<()> = Mutex::new(());
 
 static KEEP: ComponentInfo = ComponentInfo {
     name: "keep",
-    aliases: &[],
-    summary: "",
-    help: "",
-    kind: ComponentKind::Simple,
     input: Input::Any,
-    output: Output::Same,
-    fields: |_| None,
-    kinds: None,
     is_end: true,
-    is_of_one: false,
-    outside: None,
-    options: &[],
-    result: None,
-    parallel: Parallel::Anyhow,
-    sequential: |_| None,
     decodes: |_| true,
-    engine: None,
     effects: |_| true,
     make: |_| Ok(Box::new(Keep)),
+    ..ComponentInfo::OF_PACKETS
 };
 
 struct Keep;

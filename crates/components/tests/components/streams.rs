@@ -9,33 +9,19 @@ use crate::support::Run;
 use flowgauge_generate::{Config, Detail, Preset, generate};
 use flowgauge_registry::registry;
 use flowgauge_stack::{
-    Component, ComponentInfo, ComponentKind, Input, ItemType, Items, Outlet, Output, Parallel,
-    Registry, StreamEnd,
+    Component, ComponentInfo, Input, ItemType, Items, Outlet, Parallel, Registry, StreamEnd,
 };
 use flowgauge_wire::{Address, Nanos};
 use sha2::{Digest, Sha256};
 
 static INFO: ComponentInfo = ComponentInfo {
     name: "collect",
-    aliases: &[],
-    summary: "",
-    help: "",
-    kind: ComponentKind::Simple,
     input: Input::Of(&[ItemType::Chunk]),
-    output: Output::Same,
-    fields: |_| None,
-    kinds: None,
     is_end: true,
-    is_of_one: false,
-    outside: None,
-    options: &[],
-    result: None,
     parallel: Parallel::Never("the test reads it"),
-    sequential: |_| None,
-    decodes: |_| false,
-    engine: None,
     effects: |_| true,
     make: |_| Ok(Box::new(Collect)),
+    ..ComponentInfo::OF_PACKETS
 };
 
 /// By endpoints: what came.

@@ -22,7 +22,7 @@ pub(super) const INFO: ComponentInfo = ComponentInfo {
     )),
     options: &[MEMORY],
     parallel: Parallel::ByFlow,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 /// The same of those that are within connections.

@@ -82,7 +82,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         }))
     }),
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {

@@ -14,7 +14,7 @@ pub(crate) static SCAN: ComponentInfo = ComponentInfo {
     help: "Versions 2 and 3, on any port. Fragments do not pass until they are reassembled (ipreass).",
     output: Output::Of(ItemType::Datagram),
     make: |_| Ok(Box::new(Scan)),
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 pub(crate) static DEMUX: ComponentInfo = ComponentInfo {

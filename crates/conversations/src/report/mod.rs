@@ -61,7 +61,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     engine: Some(required),
     effects: |_| true,
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 /// What the copies on several cores share.

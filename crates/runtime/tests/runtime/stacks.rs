@@ -374,18 +374,8 @@ impl Handler for Reads {
 }
 
 const ANY: ComponentInfo = ComponentInfo {
-    name: "",
-    aliases: &[],
-    summary: "",
-    help: "",
-    kind: ComponentKind::Simple,
     input: Input::Any,
-    output: Output::Same,
-    fields: |_| None,
-    kinds: None,
     is_end: true,
-    is_of_one: false,
-    outside: None,
     options: &[
         OptionInfo::new("name", OptionKind::Text, "a name").or(""),
         OptionInfo::new(
@@ -398,13 +388,8 @@ const ANY: ComponentInfo = ComponentInfo {
         )
         .or("0"),
     ],
-    result: None,
-    parallel: Parallel::Anyhow,
-    sequential: |_| None,
-    decodes: |_| false,
-    engine: None,
-    effects: |_| false,
     make: |_| Ok(Box::new(Idle)),
+    ..ComponentInfo::OF_PACKETS
 };
 
 fn number(settings: &Settings) -> u64 {

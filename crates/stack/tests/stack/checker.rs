@@ -20,26 +20,8 @@ fn nothing(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
 }
 
 const SIMPLE: ComponentInfo = ComponentInfo {
-    name: "",
-    aliases: &[],
-    summary: "",
-    help: "",
-    kind: ComponentKind::Simple,
-    input: Input::Of(&[ItemType::Packet]),
-    output: Output::Same,
-    fields: |_| None,
-    kinds: None,
-    is_end: false,
-    is_of_one: false,
-    outside: None,
-    options: &[],
-    result: None,
-    parallel: Parallel::Anyhow,
-    sequential: |_| None,
-    decodes: |_| false,
-    engine: None,
-    effects: |_| false,
     make: nothing,
+    ..ComponentInfo::OF_PACKETS
 };
 
 const PORT: OptionKind = OptionKind::Integer {

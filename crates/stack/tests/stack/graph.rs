@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use flowgauge_stack::{
     Branches, Component, ComponentInfo, ComponentKind, Graph, Input, ItemType, Items, KeyTable,
-    OptionInfo, OptionKind, Outlet, Output, PacketValues, Packets, Parallel, PerKey, Received,
-    Registry, ResultInfo, ResultValue, Selection, SettingError, Settings, Sources, Stack,
-    StreamChunk, StreamInfo, check, parse,
+    OptionInfo, OptionKind, Outlet, Output, PacketValues, Packets, PerKey, Received, Registry,
+    ResultInfo, ResultValue, Selection, SettingError, Settings, Sources, Stack, StreamChunk,
+    StreamInfo, check, parse,
 };
 use flowgauge_wire::{
     Batch, DecodeOptions, DecodedBatch, Decoder, LinkType, Nanos, PacketDescriptor,
@@ -243,29 +243,15 @@ const N: OptionInfo = OptionInfo::new("n", OptionKind::Integer { min: 1, max: 99
 const PACKETS: Input = Input::Of(&[ItemType::Packet]);
 const PROBE: ComponentInfo = ComponentInfo {
     name: "probe",
-    aliases: &[],
-    summary: "",
-    help: "",
-    kind: ComponentKind::Simple,
     input: Input::Any,
-    output: Output::Same,
-    fields: |_| None,
-    kinds: None,
     is_end: true,
-    is_of_one: false,
-    outside: None,
     options: &[OptionInfo::new("name", OptionKind::Text, "a name").or("")],
-    result: None,
-    parallel: Parallel::Anyhow,
-    sequential: |_| None,
-    decodes: |_| false,
-    engine: None,
-    effects: |_| false,
     make: |settings| {
         Ok(Box::new(Probe(
             settings.text("name").unwrap_or("").to_owned(),
         )))
     },
+    ..ComponentInfo::OF_PACKETS
 };
 
 static COMPONENTS: [ComponentInfo; 8] = [

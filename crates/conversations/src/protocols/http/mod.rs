@@ -63,7 +63,7 @@ pub(crate) static SCAN: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::number("messages found", "messages")),
     parallel: Parallel::ByFlow,
     make: |_| Ok(Box::new(Scan::default())),
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 pub(crate) static MATCH: ComponentInfo = ComponentInfo {
@@ -80,7 +80,7 @@ pub(crate) static MATCH: ComponentInfo = ComponentInfo {
     )),
     parallel: Parallel::ByFlow,
     make: |_| Ok(Box::new(Match::default())),
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 pub(crate) static BOTH: ComponentInfo = ComponentInfo {
@@ -95,7 +95,7 @@ pub(crate) static BOTH: ComponentInfo = ComponentInfo {
     parallel: Parallel::ByFlow,
     options: alone::INFO.options,
     make: alone::make::<Talk>,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 /// Messages that were used, for the next ones.

@@ -39,7 +39,7 @@ static STREAMS: ComponentInfo = ComponentInfo {
         }))
     }),
     make: |settings| Ok(Box::new(Streams(service(settings)))),
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 /// Without a service it is only checked.
