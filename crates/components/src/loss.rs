@@ -26,7 +26,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::number("packets lost", "packets")),
     parallel: Parallel::Never("its flows are of all cores"),
     make,
-    ..flowgauge_kit::OF_PACKETS
+    ..ComponentInfo::OF_PACKETS
 };
 
 options! {
@@ -149,5 +149,75 @@ impl Component for Loss {
         let evicted = "ended early: raise `max_flows`";
         account.count(self.comparison.evicted(), "flow", evicted);
         Some(Box::new(account))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgauge_loss::{Observer, ObserverOptions, Of};
+    use flowgauge_wire::{Address, Decoded, FlowKey, HashSeed};
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Packets compared after two points have told, `after` the last packet, of ten flows that ended before the second second.
+    fn compared(after: u64) -> u64 {
+        let mut loss = Loss {
+            names: vec!["left".to_owned(), "right".to_owned()],
+            comparison: Comparison::new(ComparisonOptions {
+                points: 2,
+                pairs: flowgauge_loss::pairs(2, false),
+                interval: Nanos(SECOND),
+                patience: Some(Nanos(2 * SECOND)),
+                lag: Nanos(3 * SECOND),
+                max_flows: 100,
+                flows: false,
+                one_way: true,
+            }),
+            lost: 0,
+            refused: 0,
+            foreign: 0,
+        };
+        for point in ["left", "right"] {
+            let mut observer = Observer::new(ObserverOptions {
+                interval: Nanos(SECOND),
+                marks: 4,
+                timeout: Nanos(2 * SECOND),
+                max_flows: 100,
+                key: HashSeed::PUBLIC,
+            });
+            observer.tick(Nanos(SECOND), &mut |_| {});
+            for flow in 0..10_u16 {
+                let side = |octet, port| (Address::v4([192, 0, 2, octet]), port);
+                let (key, direction) = FlowKey::new(4, 17, side(1, 1000 + flow), side(2, 53));
+                let packet = Decoded {
+                    key,
+                    direction,
+                    time: Nanos(3 * SECOND / 2) + Nanos(u64::from(flow)),
+                    ip_len: 40,
+                    ..Decoded::default()
+                };
+                observer.packet(&packet, &flow.to_be_bytes());
+            }
+            let mut text = String::new();
+            observer.finish(&mut |told| {
+                loss.record(&RecordItem {
+                    key: 0,
+                    time: told.last + Nanos(after),
+                    record: &told.row(Some(point), &mut text),
+                });
+            });
+        }
+        let rows = loss.comparison.take_rows();
+        let intervals = rows.iter().filter(|row| row.of == Of::Interval);
+        intervals.map(|row| row.sums.sent).sum()
+    }
+
+    #[test]
+    fn points_whose_clocks_go_on_are_compared_although_nothing_comes() {
+        assert_eq!(compared(10 * SECOND), 10);
+        // The last packets alone do not say that the interval is over.
+        assert_eq!(compared(0), 0);
     }
 }
