@@ -1,36 +1,47 @@
 #!/usr/bin/env python3
-"""What capturing costs with and without packets kept away in the kernel (docs/offload.md).
+"""What capturing costs: all packets copied, kept away in the kernel, by AF_XDP (docs/offload.md).
 
-Usage: offload.py FLOWGAUGE [PACKETS [ROUNDS [REPEATS]]]   (as root, on two idle cores)
+Usage: offload.py FLOWGAUGE [inbound|mirror [PACKETS [REPEATS [REGEX]]]]   (as root, on two idle cores, with perf)
 
-One end of a virtual cable in a network namespace receives the frames of a generated trace, ROUNDS times with hosts of their own, as
-fast as a process on the first core hands them over (flowgauge replay --inbound --topspeed); the program captures there and runs on the second. All is sent
-twice, and the second time counts, when memory is warm. What the kernel does for a packet it does in the sender's time: the cost is processor
-time of the program, and of the sender beyond what it takes where the capture's filter takes nothing. (At a rate the sender would wait in its own time.)
-Least of REPEATS, each with all ways in turn.
+One end of a virtual cable in a network namespace receives the frames of a generated trace whose flows begin within two seconds, in
+their own time, from a process on the first core (inbound: flowgauge replay --inbound, by the receiving driver; mirror: sent by the other end); the
+program captures there and runs on the second. All is sent twice, and the second time counts, when memory is warm. What the kernel does for
+a packet it does on the sender's core: perf looks every 50 microseconds what that does, and what counts is the time within the packet
+socket (inbound), or within all of the receiving (mirror). The program's part is its processor time. Median of REPEATS, each with all ways in turn;
+REGEX chooses among the cases.
 """
 
 import glob
 import json
 import os
-import resource
+import re
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
 NAMESPACE = f"fg-offload-{os.getpid()}"
+FLOWS = ["flows", "--json"]
+LOG = ["log", "--format", "json"]
+MATCH = ["match", "-e", "nothing of this", "--json", "--cutoff"]
 CASES = [
-    ("match --cutoff 0", "elephants", ["match", "-q", "-e", "nothing of this", "--cutoff", "0", "--json"]),
-    ("match --cutoff 10k", "elephants", ["match", "-q", "-e", "nothing of this", "--cutoff", "10k", "--json"]),
-    ("match --cutoff 10k", "mix", ["match", "-q", "-e", "nothing of this", "--cutoff", "10k", "--json"]),
-    ("log", "web", ["log", "-q", "--format", "json"]),
-    ("log", "mix", ["log", "-q", "--format", "json"]),
-    ("flows", "mix", ["flows", "-q", "--json"]),
-    ("flows", "elephants", ["flows", "-q", "--json"]),
+    ("match --cutoff 0", "elephants", [*MATCH, "0"]),
+    ("match --cutoff 10k", "elephants", [*MATCH, "10k"]),
+    ("match --cutoff 10k", "mix", [*MATCH, "10k"]),
+    ("log", "web", LOG),
+    ("log", "mix", LOG),
+    ("flows", "mix", FLOWS),
+    ("flows", "elephants", FLOWS),
 ]
-NOTHING = ["flows", "-q", "ether proto 0x9999"]
+SOCKET = {"all copied": ["--offload", "none"], "kept away": []}
+# How frames arrive, the kernel's function within which they cost, and the ways to capture them.
+MODES = {
+    "inbound": (["-i", "fg1", "--inbound"], "tpacket_rcv", SOCKET),
+    "mirror": (["-i", "fg0"], "net_rx_action", SOCKET | {"AF_XDP": ["--mirror"]}),
+}
+PERIOD = 50_000  # nanoseconds between two looks
 
 
 def run(*words):
@@ -42,76 +53,77 @@ def inside(*words):
 
 
 def cpu_of(pid):
-    """Processor time of all threads of a process until now."""
+    """Processor time of all threads of a process until now, in seconds."""
     return sum(int(open(path).read().split()[0]) for path in glob.glob(f"/proc/{pid}/task/*/schedstat")) / 1e9
 
 
-def send(program, path, rounds):
-    """The processor time of a process that hands the frames to the interface, and how many."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    replay = ["taskset", "-c", "0", program, "replay", "-r", path, "-i", "fg1", "--inbound", "--topspeed"]
-    replay += ["--loop", str(rounds), "--json"]
-    sent = json.loads(subprocess.run(inside(*replay, "-q"), check=True, capture_output=True).stdout)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, sent["packets"]
+def send(program, path, arrive):
+    words = ["taskset", "-c", "0", program, "replay", "-q", "-r", path, *arrive, "--json"]
+    return inside(*words)
 
 
-def measure(program, words, path, rounds):
-    """Processor time of sender and program, in nanoseconds per packet, and what the program said at its end."""
+def within(samples, function):
+    """Nanoseconds during which the first core was within a function of the kernel."""
+    text = subprocess.check_output(["perf", "script", "-i", samples, "-F", "ip,sym"], text=True, stderr=subprocess.DEVNULL)
+    return PERIOD * sum(function in chain.split() for chain in text.split("\n\n"))
+
+
+def measure(program, words, path, arrive, function):
+    """Nanoseconds of kernel and program per packet, and what the program said of packets at its end."""
     child = subprocess.Popen(
         inside("taskset", "-c", "1", program, *words, "-i", "fg1", "-B", "262144", "--stats"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     )
-    # It says nothing with -q: its socket tells when it captures.
-    while len(subprocess.check_output(inside("cat", "/proc/net/packet")).splitlines()) < 2:
-        if child.poll() is not None:
-            sys.exit(child.communicate()[1])
-    time.sleep(1)
-    send(program, path, rounds)
+    time.sleep(2)
+    if child.poll() is not None:
+        sys.exit(child.communicate()[1])
+    line = send(program, path, arrive)
+    subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
     time.sleep(0.5)
+    samples = f"{path}.perf"
+    perf = ["perf", "record", "-e", "cpu-clock", "-c", str(PERIOD), "-C", "0", "-g", "-o", samples, "--"]
     begun = cpu_of(child.pid)
-    sender, packets = send(program, path, rounds)
+    sent = json.loads(subprocess.run([*perf, *line], check=True, stdout=subprocess.PIPE).stdout)
     time.sleep(0.5)
     own = cpu_of(child.pid) - begun
     child.send_signal(signal.SIGINT)
-    return sender / packets * 1e9, own / packets * 1e9, child.communicate()[1]
+    said = child.communicate()[1]
+    if os.environ.get("VERBOSE"):
+        print(words, sent, said, file=sys.stderr)
+    told = [line for line in said.splitlines() if re.search(" received, |in the kernel", line)]
+    return within(samples, function) / sent["packets"], own * 1e9 / sent["packets"], "; ".join(told)
 
 
 def main():
     program = os.path.abspath(sys.argv[1])
-    packets, rounds, repeats = (int(word) for word in (sys.argv[2:] + ["300000", "4", "5"][len(sys.argv) - 2 :]))
+    mode, packets, repeats, regex = sys.argv[2:] + ["inbound", "1500000", "3", ""][len(sys.argv) - 2 :]
+    arrive, function, ways = MODES[mode]
     run("ip", "netns", "add", NAMESPACE)
     try:
         run("ip", "-n", NAMESPACE, "link", "add", "fg0", "type", "veth", "peer", "name", "fg1")
         for end in ("fg0", "fg1"):
             run("ip", "-n", NAMESPACE, "link", "set", end, "up")
-        print("| command | trace | ns per packet: kernel, program | with packets kept away | ratio |")
-        print("|---|---|---|---|---|")
+        print("| command | trace | capture | ns per packet: kernel | program | ratio | the last run's packets |")
+        print("|---|---|---|---|---|---|---|")
         with tempfile.TemporaryDirectory() as folder:
             for name, preset, words in CASES:
+                if not re.search(regex, f"{name} {preset}"):
+                    continue
                 path = os.path.join(folder, f"{preset}.pcap")
                 if not os.path.exists(path):
-                    run(program, "generate", "-q", "--preset", preset, "--packets", str(packets), "-w", path)
-                ways = {
-                    "nothing": NOTHING,
-                    "none": [*words, "--offload", "none"],
-                    "auto": words,
-                }
-                senders, owns = ({way: [] for way in ways} for _ in range(2))
-                for _ in range(repeats):
-                    for way, line in ways.items():
-                        sender, own, said = measure(program, line, path, rounds)
-                        senders[way].append(sender)
-                        owns[way].append(own)
-                        if os.environ.get("VERBOSE"):
-                            print(way, f"{sender:.0f} {own:.0f}", said, file=sys.stderr)
-                kernel, user = ({way: min(took) for way, took in of.items()} for of in (senders, owns))
-                cost = {way: (kernel[way] - kernel["nothing"], user[way]) for way in ways}
-                none, auto = (f"{cost[way][0]:.0f} + {cost[way][1]:.0f}" for way in ("none", "auto"))
-                ratio = sum(cost["auto"]) / sum(cost["none"])
-                print(f"| `{name}` | `{preset}` | {none} | {auto} | {ratio:.2f} |", flush=True)
+                    run(program, "generate", "--preset", preset, "--packets", packets, "--duration", "2s", "-w", path)
+                costs = {way: [] for way in ways}
+                for _ in range(int(repeats)):
+                    for way, options in ways.items():
+                        costs[way].append(measure(program, [*words, *options], path, arrive, function))
+                whole = None
+                for way, of in costs.items():
+                    kernel, own = (statistics.median(cost[part] for cost in of) for part in (0, 1))
+                    whole = whole or kernel + own
+                    figures = f"{kernel:.0f} | {own:.0f} | {(kernel + own) / whole:.2f}"
+                    print(f"| `{name}` | `{preset}` | {way} | {figures} | {of[-1][2]} |", flush=True)
     finally:
         run("ip", "netns", "del", NAMESPACE)
 

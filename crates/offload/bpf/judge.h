@@ -52,7 +52,8 @@ struct turn {
 
 // The first cache line has what is asked about each packet.
 struct slot {
-	// By direction: what of its packets is wanted, whether they are BEYOND or FOLLOWED, and of which VLAN they are, or ANY.
+	// By direction: what of its packets is wanted, whether they are BEYOND or FOLLOWED, whether the flow is LAZY (nothing depends on what
+	// is counted until a packet comes out of turn), and of which VLAN they are, or ANY.
 	__u32 mode[2];
 	// A SYN came: another connection.
 	__u32 ended;
@@ -112,7 +113,9 @@ struct settings {
 	__u32 spare;
 	// Packets of a mirror port that came by a queue without a ring.
 	__u64 unseen;
-	__u64 spares[4];
+	// A packet came whose flow is not known here: to user space it may be one of those that are LAZY.
+	__u64 unread;
+	__u64 spares[3];
 	// Of the hash of flows whose SYNs are noted: one for each half of an address' words, and one for the ports.
 	__u64 keys[9];
 	// Of a mirror port: the workers that share its packets, in the program that the interface has.
@@ -127,7 +130,7 @@ struct limits {
 	__u32 all;
 };
 
-enum { ALL, HEADERS, NONE, OUT_OF_TURN, MODES = 3, ANY, BEYOND = 8, FOLLOWED = 16, VLAN = 8, PRIORITIES = 256 };
+enum { ALL, HEADERS, NONE, OUT_OF_TURN, MODES = 3, ANY, BEYOND = 8, FOLLOWED = 16, LAZY = 32, VLAN = 8, PRIORITIES = 256 };
 #define RUN (1U << 31)
 enum { SEGMENT = 1, ACKNOWLEDGEMENT = 2, DATA = 4, CAME = 3, UNIT = 20 };
 #define FAR (1U << 20)
@@ -169,7 +172,17 @@ struct {
 	UINT(map_flags, BPF_F_MMAPABLE);
 } watched SEC(".maps");
 
-// A bit for each slot in which something was counted.
+// A bit for each hash that `watched` has something of: most packets are of none, and of so small a table the processor keeps every line.
+struct {
+	UINT(type, BPF_MAP_TYPE_ARRAY);
+	TYPE(key, __u32);
+	TYPE(value, __u64);
+	UINT(max_entries, HASHES / 64);
+	UINT(map_flags, BPF_F_MMAPABLE);
+} noted SEC(".maps");
+
+// Two bits for each slot in which something was counted, in words one behind the other: whether user space waits for it, and whether it
+// is LAZY.
 struct {
 	UINT(type, BPF_MAP_TYPE_ARRAY);
 	TYPE(key, __u32);
@@ -247,23 +260,27 @@ struct packet {
 enum { ETHERNET = 14, IPV4 = 20, IPV6 = 40, TCP = 20, UDP = 8 };
 enum { HEADERS_LEN = ETHERNET + IPV4 + TCP };
 
-// The smaller end first, by address and port. Returns the direction.
-INLINE __u32 order(const struct packet *packet, struct key *key) {
+// The direction: whether the source is the larger end, by address and port.
+INLINE __u32 direction_of(const struct packet *packet) {
 	const __u64 *source = packet->source, *destination = packet->destination;
 	__u64 a = __builtin_bswap64(source[0]), b = __builtin_bswap64(destination[0]);
 	if (a == b) {
 		a = __builtin_bswap64(source[1]);
 		b = __builtin_bswap64(destination[1]);
 	}
-	int swaps = a == b ? packet->from > packet->to : a > b;
-	key->low[0] = swaps ? destination[0] : source[0];
-	key->low[1] = swaps ? destination[1] : source[1];
-	key->high[0] = swaps ? source[0] : destination[0];
-	key->high[1] = swaps ? source[1] : destination[1];
-	key->low_port = swaps ? packet->to : packet->from;
-	key->high_port = swaps ? packet->from : packet->to;
+	return a == b ? packet->from > packet->to : a > b;
+}
+
+// The smaller end first.
+INLINE void name(const struct packet *packet, __u32 direction, struct key *key) {
+	const __u64 *source = packet->source, *destination = packet->destination;
+	key->low[0] = direction ? destination[0] : source[0];
+	key->low[1] = direction ? destination[1] : source[1];
+	key->high[0] = direction ? source[0] : destination[0];
+	key->high[1] = direction ? source[1] : destination[1];
+	key->low_port = direction ? packet->to : packet->from;
+	key->high_port = direction ? packet->from : packet->to;
 	key->kind = packet->vlan << VLAN | (packet->version == 6 ? V6 : 0) | packet->protocol;
-	return swaps;
 }
 
 // A tag behind `count` others. One of VLAN 0 has a priority only.
@@ -412,8 +429,8 @@ INLINE void count(__u64 length, const struct packet *packet, struct side *side, 
 }
 
 // Something was counted in a slot.
-INLINE void mark(__u32 number) {
-	__u32 word = number / 64;
+INLINE void mark(__u32 number, int is_lazy) {
+	__u32 word = number / 64 * 2 + is_lazy;
 	__u64 bit = 1ULL << (number % 64), *bits = lookup(&dirty, &word);
 	// Behind what was counted.
 	if (bits && !(*(volatile __u64 *)bits & bit))
@@ -444,18 +461,33 @@ INLINE int is_in_turn(const struct packet *packet, __u32 direction, __u32 number
 	int counts = is_known && is_next && slot->breaks == slot->taken;
 	if (is_known && !is_next) {
 		__sync_fetch_and_add(&slot->breaks, 1);
-		mark(number);
+		mark(number, 0);
 	}
 	return counts;
 }
 
 // Multilinear: who does not know the keys cannot choose flows of one hash.
-INLINE __u32 hash(const struct key *key, const struct settings *settings) {
-	const __u64 *keys = settings->keys, words[4] = {key->low[0], key->low[1], key->high[0], key->high[1]};
-	__u64 sum = keys[8] * ((__u32)key->low_port << 16 | key->high_port);
-	for (int word = 0; word < 4; word++)
-		sum += keys[2 * word] * (__u32)words[word] + keys[2 * word + 1] * (words[word] >> 32);
+INLINE __u64 product(const __u64 *keys, __u64 word) { return keys[0] * (__u32)word + keys[1] * (word >> 32); }
+
+INLINE __u32 hash(const struct packet *packet, __u32 direction, const struct settings *settings) {
+	const __u64 *keys = settings->keys, *source = packet->source, *destination = packet->destination;
+	__u32 ports = direction ? (__u32)packet->to << 16 | packet->from : (__u32)packet->from << 16 | packet->to;
+	__u64 sum = keys[8] * ports;
+	sum += product(keys + 2, direction ? destination[1] : source[1]);
+	sum += product(keys + 6, direction ? source[1] : destination[1]);
+	// Of IPv4 the rest is zeros.
+	if (packet->version == 6) {
+		sum += product(keys, direction ? destination[0] : source[0]);
+		sum += product(keys + 4, direction ? source[0] : destination[0]);
+	}
 	return sum >> 48;
+}
+
+// Whether a flow of the table may have this hash.
+INLINE int is_noted(__u32 hash) {
+	__u32 word = hash / 64;
+	__u64 *bits = lookup(&noted, &word);
+	return bits && *(volatile __u64 *)bits >> (hash % 64) & 1;
 }
 
 // The slot of the flow of a key with this hash, or NOWHERE.
@@ -517,7 +549,7 @@ INLINE void lose(__u64 length, const struct packet *packet, const struct key *ke
 	struct slot *slot = lookup(&slots, &number);
 	if (slot) {
 		count(length, packet, &slot->sides[direction & 1], settings->epoch);
-		mark(number);
+		mark(number, 0);
 	} else {
 		__sync_fetch_and_add(&settings->rest_bytes, length);
 		__sync_fetch_and_add(&settings->rest_payload, packet->payload);
@@ -542,18 +574,26 @@ INLINE void pass(struct settings *settings, __u64 size) {
 // taken out of it, which has `tag` bytes.
 INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader load, __u32 all, int cuts, struct settings *settings) {
 	struct packet packet = {.vlan = vlan};
-	if (!decode(frame, len, tag != 0, load, &packet))
+	if (!decode(frame, len, tag != 0, load, &packet)) {
+		if (!settings->unread)
+			settings->unread = 1;
 		return all;
+	}
 	__u32 is_control = packet.flags & (FIN | SYN | RST);
 	// What another flow's datagrams carry can be a tunnel.
 	__u32 mode = packet.protocol == 6 ? settings->others : ALL, number = NOWHERE;
 	struct side *side = 0;
 	struct key key = {};
 	__u32 at = 0, direction = 0, priority = 0, kind = 0, told = 0, is_known = 0, run = 0;
-	if (packet.flags & SYN || settings->flows) {
-		direction = order(&packet, &key) & 1;
+	int is_asked = packet.flags & SYN || settings->flows;
+	if (is_asked) {
+		direction = direction_of(&packet) & 1;
+		at = hash(&packet, direction, settings);
+		is_asked = packet.flags & SYN || is_noted(at);
+	}
+	if (is_asked) {
+		name(&packet, direction, &key);
 		kind = key.kind;
-		at = hash(&key, settings);
 		number = find(&key, at);
 		if (number == NOWHERE && packet.vlan && settings->any) {
 			// Flows of any VLAN are among those of none.
@@ -572,13 +612,15 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 				*last -= 1;
 				if (slot) {
 					__sync_fetch_and_add(&slot->breaks, 1);
-					mark(number);
+					mark(number, 0);
 				}
 			} else {
 				if (last)
 					*last = (now() | 1) - !!is_answer;
-				if (slot)
+				if (slot) {
 					slot->ended = 1;
+					mark(number, 0);
+				}
 			}
 		} else if (slot) {
 			// Another connection of the same ports is as important.
@@ -608,7 +650,7 @@ INLINE __u32 judge(const void *frame, __u32 len, __u32 tag, __u32 vlan, loader l
 		count(len + tag, &packet, side, run ? run : settings->epoch);
 		__sync_fetch_and_add(&settings->packets, 1);
 		__sync_fetch_and_add(&settings->bytes, len + tag);
-		mark(number);
+		mark(number, !!(told & LAZY));
 		return 0;
 	}
 	// Of a flow that user space has not seen yet nobody knows how important it is.

@@ -5,9 +5,10 @@ use flowgauge_capture::live::{LiveConfig, LiveSource, MergedSource, StopHandle};
 use flowgauge_stream::offload::Verdicts;
 use flowgauge_sys::machine::takes_tags_out;
 
+use crate::attach::Attacher;
 use crate::error::Error;
 use crate::fanout::Fanout;
-use crate::socket::{Attacher, DEFAULT_FLOWS, SocketFilter, Statistics, StatisticsReader};
+use crate::socket::{DEFAULT_FLOWS, SocketFilter, Statistics, StatisticsReader};
 
 /// The backends of a capture, one for each of its rings: loaded before these are opened, which may be more than once.
 #[derive(Debug, Default)]

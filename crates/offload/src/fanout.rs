@@ -11,8 +11,8 @@ use aya::programs::SocketFilter as Program;
 use flowgauge_sys::bpf::SharedArray;
 use flowgauge_sys::packet;
 
+use crate::attach::share;
 use crate::error::Error;
-use crate::socket::share;
 
 /// `bpf/fanout.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fanout.o"));

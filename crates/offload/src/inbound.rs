@@ -9,8 +9,8 @@ use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
 use flowgauge_sys::bpf::{self, SharedArray};
 
+use crate::attach::share;
 use crate::error::Error;
-use crate::socket::share;
 
 /// `bpf/inbound.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/inbound.o"));

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod attach;
 mod backends;
 mod classic;
 mod error;
@@ -15,8 +16,9 @@ mod overload;
 mod slots;
 mod socket;
 
+pub use attach::{Attacher, Offloaded};
 pub use backends::Backends;
 pub use error::Error;
 pub use fanout::Fanout;
 pub use inbound::Inbound;
-pub use socket::{Attacher, DEFAULT_FLOWS, Offloaded, SocketFilter, Statistics, StatisticsReader};
+pub use socket::{DEFAULT_FLOWS, SocketFilter, Statistics, StatisticsReader};

@@ -39,6 +39,7 @@ pub(crate) mod word {
     pub(super) const PASSED: usize = 16;
     pub(super) const NEXT: usize = 18;
     pub(crate) const UNSEEN: usize = 19;
+    pub(crate) const UNREAD: usize = 20;
     /// Keys of a hash.
     pub(crate) const KEYS: usize = 24;
     pub(crate) const WORKERS: usize = 33;

@@ -25,12 +25,14 @@ const SIDE: usize = 16;
 /// The header of each frame.
 const ETHERNET: u64 = 14;
 
-/// What a direction's mode has beside: which VLAN, or any, whether its stream is beyond the overload cutoff, and whether all of it comes
+/// What a direction's mode has beside: which VLAN, or any, whether its stream is beyond the overload cutoff, whether all of it comes
 /// and where it is in turn counts.
 pub(crate) const VLAN: u32 = 8;
 const ANY_VLAN: u32 = 4;
 const BEYOND: u32 = 8;
 const FOLLOWED: u32 = 16;
+/// Of both: nothing depends on what is kept away until a packet comes out of turn.
+const LAZY: u32 = 32;
 
 /// Nanoseconds of the unit of time there, as a power of 2.
 pub(crate) const UNIT: u32 = 20;
@@ -84,6 +86,7 @@ impl<'a> Slot<'a> {
             ] => Some([low, high]),
             _ => None,
         };
+        let lazy = if are_lazy(wanted) { LAZY } else { 0 };
         let [low, high] = [0, 1].map(|at| {
             let vlan = match vlans[at] {
                 Vlan::Any => ANY_VLAN,
@@ -98,7 +101,7 @@ impl<'a> Slot<'a> {
                 Packets::Followed(_) => FOLLOWED,
                 _ => 0,
             };
-            u64::from(mode(wanted[at]) | beyond | followed | vlan)
+            u64::from(mode(wanted[at]) | beyond | followed | lazy | vlan)
         });
         let priorities = wanted.map(|wanted| u64::from(wanted.standing.priority));
         let priorities = priorities[0] << 32 | priorities[1] << 48;
@@ -129,6 +132,11 @@ impl<'a> Slot<'a> {
             self.0[BREAKS].store(breaks | breaks << 32, Ordering::Relaxed);
         }
         self.0[0].store(low | high << 32, Ordering::Release);
+    }
+
+    /// Whether what was counted may be there for long.
+    pub(crate) fn is_lazy(&self) -> bool {
+        self.0[0].load(Ordering::Relaxed) & u64::from(LAZY) != 0
     }
 
     /// How many packets came out of turn, and how many of them were processed. What was counted came before the last of them.
@@ -227,6 +235,11 @@ impl<'a> Slot<'a> {
             in_turn,
         }
     }
+}
+
+/// Whether only packets in turn are kept away.
+pub(crate) fn are_lazy(wanted: [Wanted; 2]) -> bool {
+    wanted.iter().all(|it| u64::from(mode(*it)) == IN_TURN)
 }
 
 /// As the kernel's program knows it.

@@ -1,10 +1,9 @@
-//! eBPF on the packet socket of a capture, or before the packets of a mirror port.
+//! Verdicts as a program of the kernel's has them, and what it counted.
 
 use core::hash::BuildHasher as _;
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
-use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,21 +12,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use aya::maps::{HashMap as KernelMap, Map, MapData, ProgramArray};
 use aya::programs::{SocketFilter as Program, Xdp};
 use aya::{Ebpf, EbpfLoader};
-use flowgauge_capture::live::LiveSource;
-use flowgauge_capture::{Interface, PacketSource};
 use flowgauge_flow::Withheld;
 use flowgauge_stream::offload::{
     Lost, Offload, OffloadFlow, Overload, Packets, Verdict, Vlan, Wanted,
 };
 use flowgauge_sys::bpf::{self, SharedArray};
-use flowgauge_sys::interfaces::index_of;
-use flowgauge_sys::packet::hardware;
-use flowgauge_wire::{Batch, FlowKey, Ledger, Nanos, Place as LedgerPlace};
+use flowgauge_wire::{FlowKey, Nanos};
 
-use crate::classic::translate;
+use crate::attach::{Attacher, Mirror, Place, share};
 use crate::error::Error;
-use crate::overload::{Losses, Ring, tell_ring, word};
-use crate::slots::{SLOT, Seen, Slot, UNIT, VLAN, mode};
+use crate::overload::{Losses, Ring, word};
+use crate::slots::{SLOT, Seen, Slot, UNIT, VLAN, are_lazy, mode};
 
 /// `bpf/verdict.bpf.c`, `bpf/mirror.bpf.c`.
 static VERDICT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/verdict.o"));
@@ -39,6 +34,8 @@ pub const DEFAULT_FLOWS: u32 = 1 << 17;
 pub(crate) const GRACE: Duration = Duration::from_millis(10);
 /// A packet that the program let pass is in the ring by then, whichever processor does that.
 const PASSING: Duration = Duration::from_millis(2);
+/// What was counted of flows that are lazy is told this often.
+const SWEEP: u64 = 50_000_000;
 /// Shorter than any usual timeout of flows.
 const SILENCE: Duration = Duration::from_millis(200);
 /// The map of what filters go on with.
@@ -75,7 +72,7 @@ pub struct Statistics {
 
 impl Statistics {
     /// Packets that did not come, and their bytes.
-    fn gone(&self) -> [u64; 2] {
+    pub(crate) fn gone(&self) -> [u64; 2] {
         [
             self.withheld + self.lost,
             self.withheld_bytes + self.lost_bytes,
@@ -98,24 +95,24 @@ impl Statistics {
 }
 
 #[derive(Debug)]
-struct Counters {
+pub(crate) struct Counters {
     /// What the kernel's program is told, and counts.
-    setting: SharedArray,
+    pub(crate) setting: SharedArray,
     flows: AtomicU64,
     refused: AtomicU64,
     /// Packets of which it was told that they were kept away or lost, and their bytes.
-    told: [AtomicU64; 2],
+    pub(crate) told: [AtomicU64; 2],
     /// What packets are copied into.
-    ring: OnceLock<Ring>,
+    pub(crate) ring: OnceLock<Ring>,
     /// All packets until then have been processed, in nanoseconds since 1970.
-    shown: AtomicU64,
+    pub(crate) shown: AtomicU64,
     /// Counts a capture's blocks: what was kept away before packets of a block is told before its first. 0: there is no capture.
-    blocks: AtomicU64,
+    pub(crate) blocks: AtomicU64,
     /// Whether less than everything was ever wanted of something.
-    is_needed: AtomicBool,
+    pub(crate) is_needed: AtomicBool,
     /// All packets that came later were shown to the program, in nanoseconds since 1970.
-    since: AtomicU64,
-    failure: OnceLock<String>,
+    pub(crate) since: AtomicU64,
+    pub(crate) failure: OnceLock<String>,
 }
 
 impl Counters {
@@ -137,7 +134,7 @@ impl Counters {
 
 impl Counters {
     /// The program is there. (Another processor may be about to do without it.)
-    fn settle(&self) {
+    pub(crate) fn settle(&self) {
         let settled = since_boot().wrapping_add(bpf::clock()) + GRACE.as_nanos() as u64;
         self.since.store(settled, Ordering::Release);
     }
@@ -153,7 +150,7 @@ impl Counters {
 
 /// Reads what a backend has done, wherever that is.
 #[derive(Clone, Debug)]
-pub struct StatisticsReader(Arc<Counters>);
+pub struct StatisticsReader(pub(crate) Arc<Counters>);
 
 impl StatisticsReader {
     /// As of now.
@@ -197,6 +194,8 @@ pub struct SocketFilter {
     syns: SharedArray,
     /// By hash of flows: [`SOME`] are in the table, or one is not, which has the slot before this number. How many there are.
     watched: SharedArray,
+    /// A bit for each hash of which that has something.
+    noted: SharedArray,
     watching: Vec<u32>,
     /// Of the hash.
     keys: [u64; KEYS],
@@ -213,6 +212,8 @@ pub struct SocketFilter {
     epoch: u32,
     /// The block before which it was asked last.
     block: u64,
+    /// When it told of all flows last, by the kernel's clock.
+    swept: u64,
     others: Wanted,
     /// How many of the flows are of any VLAN.
     any: u32,
@@ -296,7 +297,7 @@ impl SocketFilter {
             .map_max_entries("losses", losses)
             .map_max_entries("losers", losses)
             .map_max_entries("slots", flows + losses)
-            .map_max_entries("dirty", (flows + losses) / 64)
+            .map_max_entries("dirty", (flows + losses) / 32)
             .load(object)
             .map_err(Error::load)?;
         let place = load(&mut kernel)?;
@@ -325,9 +326,10 @@ impl SocketFilter {
         let mut filter = SocketFilter {
             table,
             slots: shared("slots", count * SLOT)?,
-            dirty: shared("dirty", count / 64)?,
+            dirty: shared("dirty", count / 32)?,
             syns: shared("syns", HASHES)?,
             watched: shared("watched", HASHES / 2)?,
+            noted: shared("noted", HASHES / 64)?,
             watching: vec![0; HASHES],
             keys,
             losses: Losses::new(losses_table, flows, shared)?,
@@ -342,6 +344,7 @@ impl SocketFilter {
             broken: VecDeque::new(),
             epoch: 1,
             block: 0,
+            swept: 0,
             others: Wanted::ALL,
             any: 0,
             counters: Arc::new(Counters::new(setting)),
@@ -495,6 +498,11 @@ impl SocketFilter {
     fn find(&self, hash: usize, found: u32) {
         let change = u64::from(self.found(hash) ^ found) << (hash % 2 * 32);
         self.watched.words()[hash / 2].fetch_xor(change, Ordering::Release);
+        let (noted, bit) = (&self.noted.words()[hash / 64], 1 << (hash % 64));
+        match found {
+            0 => noted.fetch_and(!bit, Ordering::Release),
+            _ => noted.fetch_or(bit, Ordering::Release),
+        };
     }
 
     /// Takes a flow out of what the kernel finds; what was counted until then comes with the next polls.
@@ -593,236 +601,6 @@ impl SocketFilter {
     }
 }
 
-/// Where a program is to be, and what puts it there.
-#[derive(Debug)]
-enum Place {
-    /// Behind the filter of a packet socket: the map by which that goes on with it.
-    Socket(OwnedFd),
-    /// Before the packets of an interface.
-    Mirror(Mirror),
-}
-
-/// A program for mirror ports.
-#[derive(Debug)]
-struct Mirror {
-    program: OwnedFd,
-    /// Its maps: of sockets, and of the other workers' programs.
-    sockets: OwnedFd,
-    others: OwnedFd,
-}
-
-impl Mirror {
-    fn share(&self) -> Result<Mirror, Error> {
-        Ok(Mirror {
-            program: share(self.program.as_fd())?,
-            sockets: share(self.sockets.as_fd())?,
-            others: share(self.others.as_fd())?,
-        })
-    }
-}
-
-/// A descriptor of the same.
-pub(crate) fn share(fd: BorrowedFd<'_>) -> Result<OwnedFd, Error> {
-    fd.try_clone_to_owned().map_err(|error| Error::System {
-        what: "cannot share the program",
-        error,
-    })
-}
-
-/// Puts a [`SocketFilter`] before a capture.
-#[derive(Debug)]
-pub struct Attacher {
-    place: Place,
-    counters: Arc<Counters>,
-}
-
-impl Attacher {
-    /// Loads it behind the capture's filter, to be put there as soon as less than everything is wanted of something: until then
-    /// it costs nothing. (What is in the ring by then passes.) In the ledger of what comes of it stands what was kept away, too, as
-    /// far as that has been told.
-    ///
-    /// # Errors
-    /// The capture, which goes on without it, and [`Error::Interface`] where the program cannot read its packets,
-    /// [`Error::Filter`], [`Error::System`].
-    pub fn attach(&self, source: LiveSource) -> Result<Offloaded, Box<(LiveSource, Error)>> {
-        match self.prepare(&source) {
-            Ok(program) => Ok(self.offloaded(source, Some(program), None)),
-            Err(error) => Err(Box::new((source, error))),
-        }
-    }
-
-    /// Puts the programs of workers before the packets of an interface, which go to their
-    /// [sources](LiveSource::open_mirror) as long as one of these captures lasts. They do not know the capture's filter.
-    ///
-    /// # Errors
-    /// [`Error::System`]: another program is there, or the driver has no place for one.
-    pub fn attach_to_mirror(
-        workers: &[&Attacher],
-        sources: Vec<LiveSource>,
-    ) -> Result<Vec<Offloaded>, Error> {
-        let system = |what| move |error: io::Error| Error::System { what, error };
-        let mut first: Option<&Mirror> = None;
-        for (number, (worker, source)) in (0..).zip(workers.iter().zip(&sources)) {
-            let (Place::Mirror(mirror), Some(ring)) = (&worker.place, source.mirror()) else {
-                return Err(Error::Interface);
-            };
-            for (queue, socket) in (0..).zip(ring.sockets()) {
-                let put = bpf::put(mirror.sockets.as_fd(), queue, socket);
-                put.map_err(system("cannot give the program a socket"))?;
-            }
-            let first = *first.get_or_insert(mirror);
-            if number > 0 {
-                let put = bpf::put(first.others.as_fd(), number, mirror.program.as_fd());
-                put.map_err(system("cannot share packets between workers"))?;
-            }
-        }
-        let name = sources.first().and_then(|source| {
-            let interface = source.interfaces().first()?;
-            interface.name.as_deref()
-        });
-        let index = name.and_then(index_of).ok_or(Error::Interface)?;
-        let (Some(first), Some(worker)) = (first, workers.first()) else {
-            return Err(Error::Interface);
-        };
-        worker.counters.setting.words()[word::WORKERS]
-            .store(sources.len() as u64, Ordering::Release);
-        // The system empties a map of programs that nobody holds.
-        let others = share(first.others.as_fd())?;
-        let link = bpf::attach_xdp(first.program.as_fd(), index).map_err(system(
-            "cannot put the program before the interface's packets",
-        ))?;
-        let link = Arc::new([link, others]);
-        let attached = workers.iter().zip(sources).map(|(worker, source)| {
-            worker.counters.settle();
-            worker.offloaded(source, None, Some(Arc::clone(&link)))
-        });
-        Ok(attached.collect())
-    }
-
-    fn offloaded(
-        &self,
-        source: LiveSource,
-        program: Option<OwnedFd>,
-        link: Option<Arc<[OwnedFd; 2]>>,
-    ) -> Offloaded {
-        let _ = self.counters.ring.set(Ring::of(&source));
-        Offloaded {
-            source,
-            before: StatisticsReader(Arc::clone(&self.counters)).read(),
-            program,
-            is_over: false,
-            link,
-            counters: Arc::clone(&self.counters),
-            last: 0,
-            block: 0,
-        }
-    }
-
-    /// The program that is to be put on the socket.
-    fn prepare(&self, source: &LiveSource) -> Result<OwnedFd, Error> {
-        let (filter, hardware) = source.kernel_program().ok_or(Error::Interface)?;
-        let (true, Place::Socket(next)) = (
-            matches!(hardware, hardware::ETHERNET | hardware::LOOPBACK),
-            &self.place,
-        ) else {
-            return Err(Error::Interface);
-        };
-        let program = translate(filter, hardware, next.as_raw_fd())?;
-        bpf::load_socket_filter(&program).map_err(|error| Error::System {
-            what: "the kernel refuses the filter",
-            error,
-        })
-    }
-}
-
-/// A capture before which packets are kept away.
-#[derive(Debug)]
-pub struct Offloaded {
-    source: LiveSource,
-    /// Until it is there.
-    program: Option<OwnedFd>,
-    is_over: bool,
-    /// Holds the program of a mirror port there.
-    link: Option<Arc<[OwnedFd; 2]>>,
-    counters: Arc<Counters>,
-    /// What was kept away of captures before this one.
-    before: Statistics,
-    /// The time of the last packet, or until which there was none.
-    last: u64,
-    /// Where the last packets were.
-    block: usize,
-}
-
-impl Offloaded {
-    #[cold]
-    fn attach(&mut self, program: &OwnedFd) {
-        match self.source.set_kernel_program(program.as_fd()) {
-            Ok(()) => self.counters.settle(),
-            Err(error) => {
-                let _ = self.counters.failure.set(error.to_string());
-            }
-        }
-    }
-}
-
-impl PacketSource for Offloaded {
-    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, flowgauge_capture::Error> {
-        if self.program.is_some()
-            && self.counters.is_needed.load(Ordering::Relaxed)
-            && let Some(program) = self.program.take()
-        {
-            self.attach(&program);
-        }
-        // Who asks for more has processed what came.
-        self.counters.shown.store(self.last, Ordering::Release);
-        tell_ring(&self.counters.setting, &self.source);
-        let is_within = self.source.is_within_block();
-        let batch = self.source.next_batch()?;
-        if batch.is_none() {
-            // What comes now is nobody's.
-            self.link = None;
-            self.is_over = true;
-            self.counters.blocks.store(0, Ordering::Release);
-        }
-        if let Some(batch) = &batch {
-            let block = batch.memory.as_ptr().addr();
-            if core::mem::replace(&mut self.block, block) != block || !is_within {
-                self.counters.blocks.fetch_add(1, Ordering::Release);
-            }
-            let last = batch.packets.last().map(|packet| packet.time);
-            let last = last.or(batch.now).map_or(0, |time| time.0);
-            self.last = self.last.max(last);
-        }
-        Ok(batch)
-    }
-
-    fn interfaces(&self) -> &[Interface] {
-        self.source.interfaces()
-    }
-
-    fn is_behind(&self) -> bool {
-        self.source.is_behind()
-    }
-
-    fn ledger(&mut self) -> Ledger {
-        let mut ledger = self.source.ledger();
-        // Meanwhile as far as engines know, at the end all: they are told of the rest when they finish.
-        let all = StatisticsReader(Arc::clone(&self.counters)).read();
-        let now = match self.is_over {
-            true => all.gone(),
-            false => [0, 1].map(|at| self.counters.told[at].load(Ordering::Relaxed)),
-        };
-        let before = self.before.gone();
-        ledger.take(
-            now[0].saturating_sub(before[0]),
-            now[1].saturating_sub(before[1]),
-        );
-        let unseen = &self.counters.setting.words()[word::UNSEEN];
-        ledger.miss(LedgerPlace::KernelRing, unseen.load(Ordering::Relaxed));
-        ledger
-    }
-}
-
 impl Offload for SocketFilter {
     fn verdict(&mut self, flow: &OffloadFlow, verdict: Verdict) {
         let known = self.flows.get(&flow.key).copied();
@@ -830,15 +608,17 @@ impl Offload for SocketFilter {
         let is_own = owner.is_some_and(|owner| owner.flow.uid == flow.uid);
         let is_same = owner.is_some_and(|owner| owner.flow == *flow);
         match (verdict, known) {
-            (Verdict::Less(wanted), Some(number)) if is_same => {
-                if let Some(slot) = Slot::of(&self.slots, number) {
-                    slot.set(wanted, flow.vlans);
-                }
-            }
             (Verdict::Less(wanted), _) => {
-                self.retire(&flow.key);
-                self.waiting.remove(&flow.key);
-                self.take(*flow, wanted, since_boot());
+                let slot = known.filter(|_| is_same);
+                let slot = slot.and_then(|number| Slot::of(&self.slots, number));
+                // What a lazy one has was counted by another rule.
+                if let Some(slot) = slot.filter(|it| !it.is_lazy() || are_lazy(wanted)) {
+                    slot.set(wanted, flow.vlans);
+                } else {
+                    self.retire(&flow.key);
+                    self.waiting.remove(&flow.key);
+                    self.take(*flow, wanted, since_boot());
+                }
             }
             (Verdict::Resume | Verdict::Forget, Some(_)) if is_own => self.retire(&flow.key),
             (Verdict::Resume | Verdict::Forget, _) => {
@@ -866,14 +646,26 @@ impl Offload for SocketFilter {
         self.begin(self.epoch.wrapping_add(1));
         let since_boot = since_boot();
         self.mend();
-        let losses = self.most as usize / 64..self.dirty.words().len();
+        let losses = self.most as usize / 64..self.dirty.words().len() / 2;
+        // At the end all, and before packets that the kernel knows no flow of.
+        let unread = &self.counters.setting.words()[word::UNREAD];
+        let now = bpf::clock();
+        let is_due = block == 0
+            || now.wrapping_sub(self.swept) > SWEEP
+            || unread.load(Ordering::Acquire) != 0;
+        if is_due {
+            unread.store(0, Ordering::Release);
+            self.swept = now;
+        }
         for at in (0..self.owners.len().div_ceil(64)).chain(losses) {
-            let word = &self.dirty.words()[at];
-            // Most are not: no other processor loses its line.
-            if word.load(Ordering::Relaxed) == 0 {
-                continue;
-            }
-            let mut bits = word.swap(0, Ordering::Acquire);
+            let words = &self.dirty.words()[2 * at..2 * at + 1 + usize::from(is_due)];
+            // Most are zero: no other processor loses its line.
+            let mut bits = words.iter().fold(0, |bits, word| {
+                bits | match word.load(Ordering::Relaxed) {
+                    0 => 0,
+                    _ => word.swap(0, Ordering::Acquire),
+                }
+            });
             while bits != 0 {
                 self.give(64 * at as u32 + bits.trailing_zeros(), since_boot, give);
                 bits &= bits - 1;

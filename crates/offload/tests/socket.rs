@@ -583,6 +583,30 @@ fn segment(flags: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// A filter on the capture of an interface.
+fn attached(lab: &Lab) -> (SocketFilter, Offloaded) {
+    let config = LiveConfig {
+        tick_ms: 5,
+        retire_ms: 4,
+        ..LiveConfig::new("fg1")
+    };
+    let source = lab.run(|| LiveSource::open(&config)).unwrap();
+    let filter = SocketFilter::load(64).unwrap();
+    let attached = filter.attacher().unwrap().attach(source);
+    let source = attached.unwrap_or_else(|refused| panic!("{}", refused.1));
+    (filter, source)
+}
+
+fn key_of(frame: Vec<u8>) -> FlowKey {
+    let (mut decoder, mut decoded) = (Decoder::default(), DecodedBatch::default());
+    let mut key = None;
+    batches(&[frame], |batch| {
+        decoder.decode_batch(batch, &mut decoded);
+        key = Some(decoded.packets[0].key);
+    });
+    key.unwrap()
+}
+
 /// What was said of a connection does not hold for the next one on its ports, not even where that began before it was said.
 #[test]
 fn a_verdict_waits_for_a_syn_that_is_on_its_way() {
@@ -593,15 +617,7 @@ fn a_verdict_waits_for_a_syn_that_is_on_its_way() {
         return;
     };
     let sender = lab.sender("fg0");
-    let config = LiveConfig {
-        tick_ms: 5,
-        retire_ms: 4,
-        ..LiveConfig::new("fg1")
-    };
-    let source = lab.run(|| LiveSource::open(&config)).unwrap();
-    let mut filter = SocketFilter::load(64).unwrap();
-    let attached = filter.attacher().unwrap().attach(source);
-    let mut source = attached.unwrap_or_else(|refused| panic!("{}", refused.1));
+    let (mut filter, mut source) = attached(&lab);
     let send = |frames: &[Vec<u8>]| {
         let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
         sender.send_all(&frames).unwrap();
@@ -619,16 +635,7 @@ fn a_verdict_waits_for_a_syn_that_is_on_its_way() {
         filter.poll(&mut |_, both| kept += both[0].packets + both[1].packets);
         (passed.len(), kept)
     };
-    let key = {
-        let frames = [segment(DATA, b"x")];
-        let (mut decoder, mut decoded) = (Decoder::default(), DecodedBatch::default());
-        let mut key = None;
-        batches(&frames, |batch| {
-            decoder.decode_batch(batch, &mut decoded);
-            key = Some(decoded.packets[0].key);
-        });
-        key.unwrap()
-    };
+    let key = key_of(segment(DATA, b"x"));
     let nothing = Wanted {
         packets: Packets::None,
         sequence: Sequence::Off,
@@ -666,4 +673,72 @@ fn a_verdict_waits_for_a_syn_that_is_on_its_way() {
     assert_eq!(look(&mut filter, 0), (0, 1));
     send(&[segment(SYN, b""), segment(DATA, b"ten")]);
     assert_eq!(look(&mut filter, 2), (2, 0));
+}
+
+/// Counts of a flow of which packets in turn are kept away are told before a packet that may depend on them: one out of turn, one whose
+/// flow the kernel does not know, the beginning of the next connection.
+#[test]
+fn what_was_counted_is_told_before_what_depends_on_it() {
+    const ACK: u8 = 16;
+    const FIRST: usize = 20;
+    let frame = |change: &dyn Fn(&mut [u8])| {
+        let mut frame = segment(ACK, b"");
+        change(&mut frame);
+        let words = frame[14..34].chunks(2);
+        let sum: u32 = words
+            .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
+            .sum();
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        frame
+    };
+    let next = frame(&|_| {});
+    let late = frame(&|frame| frame[41] = 99);
+    let fragment = frame(&|frame| frame[FIRST] = 0x20);
+    let begin = frame(&|frame| frame[47] = 2);
+    for last in [late, fragment, begin] {
+        let Some(lab) = Lab::new(MTU) else {
+            return;
+        };
+        let sender = lab.sender("fg0");
+        let (mut filter, mut source) = attached(&lab);
+        let turn = Turn {
+            next: 1,
+            acked: 1,
+            data: true,
+            acknowledgements: true,
+        };
+        let wanted = Wanted {
+            packets: Packets::OutOfTurn(turn),
+            sequence: Sequence::Off,
+            from: u64::MAX,
+            standing: Standing::OTHERS,
+        };
+        let flow = OffloadFlow {
+            key: key_of(next.clone()),
+            vlans: [Vlan::Only(0); 2],
+            uid: 1,
+        };
+        filter.verdict(&flow, Verdict::Less([wanted; 2]));
+        let mut passed = Vec::new();
+        for _ in 0..500 {
+            take(&mut source, &mut passed, 1);
+            filter.poll(&mut |_, _| {});
+            if filter.statistics().flows == 1 {
+                break;
+            }
+        }
+        sender.send_all(&[&next[..]; 5]).unwrap();
+        sender.send_all(&[&last[..]]).unwrap();
+        for _ in 0..500 {
+            take(&mut source, &mut passed, 1);
+            if !passed.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(passed, [(last.clone(), last.len() as u32)]);
+        let mut kept = 0;
+        filter.poll(&mut |_, both| kept += both[0].packets + both[1].packets);
+        assert_eq!(kept, 5, "{last:?}");
+    }
 }
