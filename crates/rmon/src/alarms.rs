@@ -10,8 +10,10 @@ use crate::others::{self, Asker};
 use crate::probe::Probe;
 use crate::{Notification, Oid, Tree, Value};
 
-/// Entries of an event's log at most; the oldest goes.
+/// Entries of an event's log at most; the oldest goes. With many events each has fewer, but for the least.
 const MOST_ENTRIES: usize = 1000;
+const MOST_ENTRIES_OF_ALL: usize = 100_000;
+const LEAST_ENTRIES: usize = 10;
 
 /// Notifications that wait to be sent at most; later ones are lost.
 const MOST_NOTIFICATIONS: usize = 1000;
@@ -128,6 +130,8 @@ impl Probe {
         };
         let (text, kind) = (row.value(table, 2).cloned(), row.value(table, 3).cloned());
         let stamp = self.tables.clock.stamp;
+        let events = self.jobs.events.len().max(1);
+        let most = (MOST_ENTRIES_OF_ALL / events).clamp(LEAST_ENTRIES, MOST_ENTRIES);
         let told = self.jobs.events.entry(event).or_default();
         told.last = stamp;
         if let (Some(Value::Octets(text)), Some(Value::Integer(2 | 4))) = (text, &kind) {
@@ -138,7 +142,7 @@ impl Probe {
                 stamp,
                 text,
             });
-            if told.log.len() > MOST_ENTRIES {
+            while told.log.len() > most {
                 told.log.pop_front();
             }
         }

@@ -42,17 +42,17 @@ impl Probe {
             ) => Some(Value::Integer(*number as i32)),
             (Control::Dist, 3) => counter(0),
             (Control::Dist, 4) => {
-                let created = tables.dists.get(number).map_or(0, |it| it.table.created);
+                let created = tables.dists.get(*number).map_or(0, |it| it.created);
                 Some(Value::TimeTicks(tables.clock.up_time(created)))
             }
-            (Control::Map, 3) => counter(tables.maps.get(number).map_or(0, |it| it.table)),
+            (Control::Map, 3) => counter(tables.maps.get(*number).copied().unwrap_or(0)),
             (Control::Hosts, column) => {
-                let store = tables.hosts.get(number).map(|it| &it.table);
+                let store = tables.hosts.get(*number);
                 let accounts = store.map(|store| (&store.network, &store.application));
                 account_value(accounts, column)
             }
             (Control::Matrix, column) => {
-                let store = tables.matrices.get(number).map(|it| &it.table);
+                let store = tables.matrices.get(*number);
                 let accounts = store.map(|store| (&store.network, &store.application));
                 account_value(accounts, column)
             }
@@ -65,13 +65,13 @@ impl Probe {
                 Some(Value::TimeTicks(tables.clock.up_time(row.created)))
             }
             (Control::Stations, 3 | 4) => {
-                let table = tables.stations.get(number).map(|it| &it.table);
+                let table = tables.stations.get(*number);
                 let account = table.map(|table| &table.store.network);
                 let size = account.map_or(0, |account| account.inserts - account.deletes);
                 Some(self.station_value(column, size, table.map_or(0, |table| table.deleted)))
             }
             (Control::StationPairs, 3 | 4) => {
-                let table = tables.station_pairs.get(number).map(|it| &it.table);
+                let table = tables.station_pairs.get(*number);
                 let account = table.map(|table| &table.store.network);
                 let size = account.map_or(0, |account| (account.inserts - account.deletes) / 2);
                 Some(self.station_value(column, size, table.map_or(0, |table| table.deleted)))

@@ -107,7 +107,7 @@ pub(crate) struct ControlRow {
 }
 
 impl ControlRow {
-    pub(crate) fn new(table: &Table) -> ControlRow {
+    pub(crate) fn new(columns: &[Column]) -> ControlRow {
         let default = |column: &Column| match column.default {
             Default::None => None,
             Default::Integer(number) => Some(Value::Integer(number)),
@@ -115,7 +115,7 @@ impl ControlRow {
             Default::Text(text) => Some(Value::Octets(text.into())),
         };
         ControlRow {
-            values: table.columns.iter().map(default).collect(),
+            values: columns.iter().map(default).collect(),
             active: false,
             created: 0,
             begun: 0,
@@ -259,7 +259,7 @@ impl RowChange {
             (Request::Create { active }, after @ None) => {
                 *after = Some(ControlRow {
                     active,
-                    ..ControlRow::new(table)
+                    ..ControlRow::new(table.columns)
                 });
             }
             (Request::Activate, Some(row)) => row.active = true,
@@ -466,7 +466,7 @@ impl Probe {
                 if object > wanted {
                     *after = None;
                 } else if let (None, Some(table)) = (&after, table) {
-                    *after = Some(ControlRow::new(table));
+                    *after = Some(ControlRow::new(table.columns));
                 }
             }
         }

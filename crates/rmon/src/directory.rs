@@ -94,7 +94,8 @@ pub(crate) const TFTP: u16 = 69;
 #[derive(Clone, Debug)]
 pub struct Directory {
     entries: BTreeMap<u32, Entry>,
-    index: BTreeMap<Vec<u32>, u32>,
+    /// By their indexes in protocolDirTable.
+    index: HashMap<Vec<u32>, u32, FoldedState>,
     children: HashMap<(u32, u32), Vec<u32>, FoldedState>,
     last: u32,
     /// Protocols may be told by content, too.
@@ -131,7 +132,7 @@ impl Directory {
     pub fn empty() -> Directory {
         Directory {
             entries: BTreeMap::new(),
-            index: BTreeMap::new(),
+            index: HashMap::default(),
             children: HashMap::default(),
             last: 0,
             has_contents: false,
@@ -237,12 +238,27 @@ impl Directory {
         parameters: Vec<u8>,
         name: Option<&str>,
     ) -> Result<u32, Refused> {
+        let key = index(&id, &parameters);
+        let entry = self.admit(&key, id, parameters, name)?;
+        let local = known.unwrap_or(self.last + 1);
+        self.last = self.last.max(local);
+        self.restore(local, entry);
+        Ok(local)
+    }
+
+    /// A protocol as it would be if it were added under a `key` that is its index.
+    pub(crate) fn admit(
+        &self,
+        key: &[u32],
+        id: Vec<u8>,
+        parameters: Vec<u8>,
+        name: Option<&str>,
+    ) -> Result<Entry, Refused> {
         let (above, layer) = id.split_last_chunk::<4>().ok_or(Refused::Unknown)?;
         if above.len() % 4 != 0 || id.len() != parameters.len() * 4 || id.len() > 128 {
             return Err(Refused::Unknown);
         }
-        let key = index(&id, &parameters);
-        if self.index.contains_key(&key) {
+        if self.index.contains_key(key) {
             return Err(Refused::Unknown);
         }
         if self.entries.len() >= MOST || self.last == i32::MAX as u32 {
@@ -281,23 +297,14 @@ impl Directory {
         } else {
             Config::NotSupported
         };
-        let local = known.unwrap_or(self.last + 1);
-        self.last = self.last.max(local);
-        let layer = u32::from_be_bytes(*layer);
-        self.index.insert(key, local);
-        let siblings = self.children.entry((parent, layer)).or_default();
-        siblings.push(local);
-        let entry = Entry {
+        Ok(Entry {
             id,
             parameters,
             name,
             kind,
             configs: [addresses, counted, counted],
             parent,
-        };
-        self.entries.insert(local, entry);
-        self.version += 1;
-        Ok(local)
+        })
     }
 
     /// Whether a layer above a transport is one that is told by content.
@@ -328,7 +335,7 @@ impl Directory {
         Some(entry)
     }
 
-    /// Puts back what was taken out, under the same LocalIndex.
+    /// Puts in a protocol, or back what was taken out, under this LocalIndex.
     pub(crate) fn restore(&mut self, local_index: u32, entry: Entry) {
         let layer = entry.id.last_chunk::<4>().copied().unwrap_or_default();
         let key = (entry.parent, u32::from_be_bytes(layer));
@@ -427,13 +434,12 @@ pub fn content(name: &str) -> u16 {
 
 /// An index of protocolDirTable: both strings with their lengths before (RFC 2895, 3.1).
 pub fn index(id: &[u8], parameters: &[u8]) -> Vec<u32> {
-    let counted = |octets: &[u8]| {
-        let length = core::iter::once(octets.len() as u32);
-        length
-            .chain(octets.iter().map(|octet| u32::from(*octet)))
-            .collect::<Vec<_>>()
-    };
-    [counted(id), counted(parameters)].concat()
+    let mut index = Vec::with_capacity(2 + id.len() + parameters.len());
+    for octets in [id, parameters] {
+        index.push(octets.len() as u32);
+        index.extend(octets.iter().map(|octet| u32::from(*octet)));
+    }
+    index
 }
 
 fn octets(number: u16) -> [u8; 4] {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use crate::alarms::{Alarm, Event};
 use crate::captured::{Buffer, Channel};
 use crate::control::{Control, ControlRow, MOST_OBJECTS, MOST_OBJECTS_OF_ALL};
-use crate::directory::{Config, HOST, MAP, MATRIX, Refused, index as directory_index};
+use crate::directory::{Config, Entry, HOST, MAP, MATRIX, Refused, index as directory_index};
 use crate::frame::Ether;
 use crate::history::{self, History, UserHistory};
 use crate::keys::{Hosts, IF_INDEX, Pairs};
@@ -17,7 +17,7 @@ use crate::probe::Probe;
 use crate::reports::Report;
 use crate::stations::{StationPairTable, StationReport, StationTable};
 use crate::store::Account;
-use crate::tables::{APPLICATION_LIMIT, DistTable, NETWORK_LIMIT, Of};
+use crate::tables::{APPLICATION_LIMIT, All, DistTable, NETWORK_LIMIT, Of};
 use crate::{Parts, SetError, Tree, Value};
 
 /// How what ended with a control row goes on as it was, if that is undone.
@@ -36,6 +36,25 @@ pub(crate) enum Consequence {
     Protocol(u32, [bool; 3]),
     /// Rows of the address map go: those that are too many, and those of interfaces that are not mapped.
     Map,
+}
+
+/// Active rows of a control table at most: of those of an interface, as each of its packets goes through them, or of all.
+fn most_active(control: Control) -> usize {
+    match control {
+        Control::Dist
+        | Control::Map
+        | Control::Hosts
+        | Control::Matrix
+        | Control::Stations
+        | Control::StationPairs
+        // Each holds all counters of its table.
+        | Control::NlTopN
+        | Control::AlTopN
+        | Control::StationTopN => 16,
+        Control::Channel | Control::Buffer => 64,
+        Control::Alarm => 4096,
+        _ => usize::MAX,
+    }
 }
 
 /// The columns of protocolDirTable that say what is counted.
@@ -66,6 +85,9 @@ impl Probe {
         index: &[u32],
         row: &ControlRow,
     ) -> Result<(), SetError> {
+        if row.active && !self.has_room(control, index, row) {
+            return Err(SetError::ResourceUnavailable);
+        }
         let is_right = match control {
             Control::Directory => return self.check_protocol(control, index, row),
             Control::UserHistory if self.has_too_many_objects(index, row) => {
@@ -73,11 +95,11 @@ impl Probe {
             }
             Control::NlTopN | Control::AlTopN => {
                 let matrix = integer(control, row, 2) as u32;
-                self.tables.matrices.contains_key(&matrix)
+                self.tables.matrices.contains(matrix)
             }
             Control::StationTopN => {
                 let hosts = integer(control, row, 2) as u32;
-                self.tables.stations.contains_key(&hosts)
+                self.tables.stations.contains(hosts)
             }
             Control::Alarm => self.is_variable(control, row, 3),
             Control::Filter if index_is_new(self, index) && self.has_too_many_filters() => {
@@ -102,14 +124,32 @@ impl Probe {
             .ok_or(SetError::InconsistentValue)
     }
 
+    /// The rows of a control table but for one.
+    fn others(&self, control: Control, index: &[u32]) -> impl Iterator<Item = &ControlRow> {
+        let rows = self.controls.range((control, Vec::new())..);
+        let rows = rows.take_while(move |((other, _), _)| *other == control);
+        rows.filter(move |((_, other), _)| other != index)
+            .map(|(_, row)| row)
+    }
+
+    /// Whether a row can be active beside those that are.
+    fn has_room(&self, control: Control, index: &[u32], row: &ControlRow) -> bool {
+        let most = most_active(control);
+        if most == usize::MAX {
+            return true;
+        }
+        let source = self.source(control, row);
+        let active = self.others(control, index).filter(|other| other.active);
+        let beside = active.filter(|other| self.source(control, other) == source);
+        beside.count() < most
+    }
+
     /// Whether a user history, or all with it, asks for more objects than are sampled.
     fn has_too_many_objects(&self, index: &[u32], row: &ControlRow) -> bool {
         let control = Control::UserHistory;
         let wanted = integer(control, row, 2);
-        let rows = self.controls.range((control, Vec::new())..);
-        let rows = rows.take_while(|((other, _), _)| *other == control);
-        let others = rows.filter(|((_, other), _)| other != index);
-        let others: i32 = others.map(|(_, row)| integer(control, row, 2)).sum();
+        let others = self.others(control, index);
+        let others: i32 = others.map(|row| integer(control, row, 2)).sum();
         wanted > MOST_OBJECTS || others.saturating_add(wanted) > MOST_OBJECTS_OF_ALL
     }
 
@@ -150,14 +190,11 @@ impl Probe {
         {
             Some(entry) => entry.clone(),
             None => {
-                let mut trial = self.directory.clone();
-                let added = trial
-                    .add(id, parameters, None)
-                    .map_err(|refused| match refused {
-                        Refused::Unknown => SetError::InconsistentName,
-                        Refused::Full => SetError::ResourceUnavailable,
-                    })?;
-                trial.get(added).cloned().ok_or(SetError::General)?
+                let admitted = self.directory.admit(index, id, parameters, None);
+                admitted.map_err(|refused| match refused {
+                    Refused::Unknown => SetError::InconsistentName,
+                    Refused::Full => SetError::ResourceUnavailable,
+                })?
             }
         };
         for (column, table) in CONFIGS {
@@ -185,13 +222,17 @@ impl Probe {
         let key = (control, index.to_vec());
         let row = self.controls.get(&key).cloned().ok_or(SetError::General)?;
         let number = *index.first().ok_or(SetError::General)?;
+        // One set may have many of them.
+        if !self.has_room(control, index, &row) {
+            return Err(SetError::ResourceUnavailable);
+        }
         let setting = |column| integer(control, &row, column) as u32;
         match control {
             Control::Directory => return self.start_protocol(index, &row),
             Control::NlTopN | Control::AlTopN => {
                 let timer = self.timer(setting(4));
                 let mut report = Report::new(setting(2), setting(3), setting(7), timer);
-                report.begin(&self.tables, false);
+                report.begin(control, &self.tables, false);
                 self.jobs.reports.insert((control, number), report);
                 return Ok(());
             }
@@ -267,7 +308,8 @@ impl Probe {
                     .find(|known| known.number == interface);
                 let ether = known.map_or_else(Ether::default, |known| known.ether);
                 let timer = self.timer(setting(5));
-                let mut history = History::new(interface, setting(3), timer, ether);
+                let granted = self.jobs.buckets(number, setting(3));
+                let mut history = History::new(interface, granted, timer, ether);
                 history.speed = known.map_or(0, |known| known.speed);
                 self.jobs.histories.insert(number, history);
             }
@@ -278,7 +320,7 @@ impl Probe {
     }
 
     fn start_user_history(&mut self, row: u32, buckets: u32, interval: u32) {
-        let mut samples = UserHistory::new(buckets, self.timer(interval));
+        let mut samples = UserHistory::new(self.timer(interval));
         let first = (Control::UserHistoryObject, vec![row]);
         let objects = self.controls.range(first..);
         let objects = objects.take_while(|((control, index), _)| {
@@ -301,6 +343,7 @@ impl Probe {
             let value = self.get(&variable).ok().as_ref().and_then(history::number);
             samples.objects.push((variable, wants_difference, value));
         }
+        samples.granted = self.jobs.samples(row, samples.objects.len(), buckets);
         self.jobs.user_histories.insert(row, samples);
     }
 
@@ -339,29 +382,12 @@ impl Probe {
         let local = self.directory.insert(known, id, parameters, None);
         let local = local.map_err(|_| SetError::InconsistentName)?;
         self.configure(local, row);
-        self.note_protocol(index, local);
+        let row = self.controls.get_mut(&(Control::Directory, index.to_vec()));
+        if let Some((row, entry)) = row.zip(self.directory.get(local)) {
+            note_protocol(row, local, entry);
+        }
         self.directory_changed = self.tables.clock.stamp;
         Ok(())
-    }
-
-    /// Notes in a protocol's row what was decided when it was added: its LocalIndex, which it keeps as long as the row is
-    /// there, and what is counted.
-    pub(crate) fn note_protocol(&mut self, index: &[u32], local: u32) {
-        let row = self.controls.get_mut(&(Control::Directory, index.to_vec()));
-        let (Some(row), Some(table)) = (row, Control::Directory.table()) else {
-            return;
-        };
-        let Some(configs) = self.directory.get(local).map(|entry| entry.configs) else {
-            return;
-        };
-        for (column, place) in table.columns.iter().zip(&mut row.values) {
-            let config = CONFIGS.iter().find(|(number, _)| *number == column.number);
-            match (column.number, config) {
-                (3, _) => *place = Some(Value::Integer(local as i32)),
-                (_, Some((_, table))) => *place = Some(Value::Integer(configs[*table] as i32)),
-                _ => {}
-            }
-        }
     }
 
     fn configure(&mut self, local: u32, row: &ControlRow) {
@@ -395,13 +421,13 @@ impl Probe {
                 let resume = move |probe: &mut Probe| probe.directory.restore(local, entry);
                 Some(Resume(Box::new(resume)))
             }
-            Control::Dist => self.take_out(number, |it| &mut it.tables.dists),
+            Control::Dist => self.take_out_table(number, |it| &mut it.tables.dists),
             Control::Map => {
                 self.follows(held, Consequence::Map);
-                self.take_out(number, |it| &mut it.tables.maps)
+                self.take_out_table(number, |it| &mut it.tables.maps)
             }
-            Control::Hosts => self.take_out(number, |it| &mut it.tables.hosts),
-            Control::Matrix => self.take_out(number, |it| &mut it.tables.matrices),
+            Control::Hosts => self.take_out_table(number, |it| &mut it.tables.hosts),
+            Control::Matrix => self.take_out_table(number, |it| &mut it.tables.matrices),
             Control::NlTopN | Control::AlTopN => {
                 self.take_out((control, number), |it| &mut it.jobs.reports)
             }
@@ -409,8 +435,8 @@ impl Probe {
             Control::History => self.take_out(number, |it| &mut it.jobs.histories),
             Control::Alarm => self.take_out(number, |it| &mut it.jobs.alarms),
             Control::Event => self.take_out(number, |it| &mut it.jobs.events),
-            Control::Stations => self.take_out(number, |it| &mut it.tables.stations),
-            Control::StationPairs => self.take_out(number, |it| &mut it.tables.station_pairs),
+            Control::Stations => self.take_out_table(number, |it| &mut it.tables.stations),
+            Control::StationPairs => self.take_out_table(number, |it| &mut it.tables.station_pairs),
             Control::StationTopN => self.take_out(number, |it| &mut it.jobs.station_reports),
             Control::Channel => self.take_out(number, |it| &mut it.captured.channels),
             Control::Buffer => {
@@ -434,6 +460,17 @@ impl Probe {
     ) -> Option<Resume> {
         let it = all(self).remove(&key)?;
         let resume = move |probe: &mut Probe| drop(all(probe).insert(key, it));
+        Some(Resume(Box::new(resume)))
+    }
+
+    /// Takes out the table of a control row.
+    fn take_out_table<T: Send + 'static>(
+        &mut self,
+        number: u32,
+        all: fn(&mut Probe) -> &mut All<T>,
+    ) -> Option<Resume> {
+        let it = all(self).remove(number)?;
+        let resume = move |probe: &mut Probe| all(probe).insert(number, it);
         Some(Resume(Box::new(resume)))
     }
 
@@ -468,16 +505,8 @@ impl Probe {
                     report.requested = setting(7);
                 }
             }
-            Control::UserHistory => {
-                if let Some(history) = self.jobs.user_histories.get_mut(&number) {
-                    history.grant(setting(3));
-                }
-            }
-            Control::History => {
-                if let Some(history) = self.jobs.histories.get_mut(&number) {
-                    history.grant(setting(3));
-                }
-            }
+            Control::UserHistory => self.jobs.grant_samples(number, setting(3)),
+            Control::History => self.jobs.grant_buckets(number, setting(3)),
             Control::Channel => {
                 if let Some(channel) = self.captured.channels.get_mut(&number) {
                     channel.follow(&row);
@@ -534,17 +563,17 @@ impl Probe {
                         tables.map.delete_where(|key| key.host.network == local);
                     }
                     if hosts {
-                        let all = tables.hosts.values_mut();
-                        all.for_each(|it| it.table.delete_protocol(local));
+                        let all = tables.hosts.tables_mut();
+                        all.for_each(|it| it.delete_protocol(local));
                     }
                     if matrices {
-                        let all = tables.matrices.values_mut();
-                        all.for_each(|it| it.table.delete_protocol(local));
+                        let all = tables.matrices.tables_mut();
+                        all.for_each(|it| it.delete_protocol(local));
                     }
                     // Only of what is gone: protocolDist does not follow what is counted of hosts.
                     if self.directory.get(local).is_none() {
-                        let all = tables.dists.values_mut();
-                        all.for_each(|it| _ = it.table.counts.remove(&local));
+                        let all = tables.dists.tables_mut();
+                        all.for_each(|it| _ = it.counts.remove(&local));
                     }
                 }
                 Consequence::Map => {
@@ -557,6 +586,20 @@ impl Probe {
                 }
             }
             tables.epoch += 1;
+        }
+    }
+}
+
+/// Notes in a protocol's row what was decided when it was added: its LocalIndex, which it keeps as long as the row is
+/// there, and what is counted.
+pub(crate) fn note_protocol(row: &mut ControlRow, local: u32, entry: &Entry) {
+    let columns = Control::Directory.table().map_or(&[][..], |it| it.columns);
+    for (column, place) in columns.iter().zip(&mut row.values) {
+        let config = CONFIGS.iter().find(|(number, _)| *number == column.number);
+        match (column.number, config) {
+            (3, _) => *place = Some(Value::Integer(local as i32)),
+            (_, Some((_, table))) => *place = Some(Value::Integer(entry.configs[*table] as i32)),
+            _ => {}
         }
     }
 }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::keys::{HostKey, MapKey, PairKey};
 use crate::paths::Group;
 use crate::store::{Handle, Moment};
-use crate::tables::{Tables, of, of_mut};
+use crate::tables::Tables;
 
 /// The rows of one direction of a conversation, which are needed more seldom: those in the order of [`Tables::deliver`], then
 /// those of its stations, if its frames have any, in the order of [`Tables::deliver_stations`]. Before they are found,
@@ -68,13 +68,17 @@ impl<'a> Found<'a> {
             };
             rows.push(tables.map.prefetch_key(&key));
         }
-        for store in of(&tables.hosts, self.interface).filter(|_| self.group.host) {
+        for store in tables.hosts.of(self.interface).filter(|_| self.group.host) {
             rows.extend([&self.source, &self.destination].map(|host| match hosts {
                 true => store.prefetch_key(host),
                 false => Handle::NONE,
             }));
         }
-        for store in of(&tables.matrices, self.interface).filter(|_| self.group.matrix) {
+        for store in tables
+            .matrices
+            .of(self.interface)
+            .filter(|_| self.group.matrix)
+        {
             rows.push(store.prefetch_key(&self.pair()));
         }
     }
@@ -119,7 +123,7 @@ impl<'a> Found<'a> {
         let mut gone = 0;
         if group.host {
             let applications = &group.host_applications;
-            for store in of_mut(&mut tables.hosts, interface) {
+            for store in tables.hosts.of_mut(interface) {
                 let ends = (known(), known());
                 let places = (likely(), likely());
                 if let (Some(destination), Some(source)) = ends {
@@ -135,7 +139,7 @@ impl<'a> Found<'a> {
         if group.matrix {
             let pair = self.pair();
             let applications = &group.matrix_applications;
-            for store in of_mut(&mut tables.matrices, interface) {
+            for store in tables.matrices.of_mut(interface) {
                 known();
                 let before = store.deletes();
                 rows.push(store.resolve(&pair, applications, at, likely()));

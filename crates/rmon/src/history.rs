@@ -3,13 +3,22 @@
 use std::collections::VecDeque;
 
 use crate::frame::Ether;
-use crate::jobs::Timer;
+use crate::jobs::{Jobs, Timer};
 use crate::others::{self, Asker};
 use crate::probe::Probe;
 use crate::{Oid, Tree, Value};
 
-/// Buckets of a history at most.
-pub(crate) const MOST_BUCKETS: u32 = 10_000;
+/// Buckets of a history at most, and of all of them (50 MB).
+const MOST_BUCKETS: u32 = 10_000;
+const MOST_BUCKETS_OF_ALL: u32 = 500_000;
+
+/// Values of all user histories at most (64 MB).
+const MOST_VALUES: u32 = 2_000_000;
+
+/// The values that a sample of so many objects takes the room of.
+fn width(objects: usize) -> u32 {
+    objects as u32 + 2
+}
 
 /// A history of an interface.
 #[derive(Debug)]
@@ -68,10 +77,10 @@ impl Ether {
 }
 
 impl History {
-    pub(crate) fn new(interface: u32, requested: u32, timer: Timer, now: Ether) -> History {
+    pub(crate) fn new(interface: u32, granted: u32, timer: Timer, now: Ether) -> History {
         History {
             interface,
-            granted: requested.min(MOST_BUCKETS),
+            granted,
             speed: 0,
             timer,
             before: Some(now),
@@ -79,27 +88,55 @@ impl History {
             buckets: VecDeque::new(),
         }
     }
-
-    pub(crate) fn grant(&mut self, requested: u32) {
-        self.granted = requested.min(MOST_BUCKETS);
-        trim(&mut self.buckets, self.granted);
-    }
 }
 
 impl UserHistory {
-    pub(crate) fn new(requested: u32, timer: Timer) -> UserHistory {
+    pub(crate) fn new(timer: Timer) -> UserHistory {
         UserHistory {
-            granted: requested.min(MOST_BUCKETS),
+            granted: 1,
             timer,
             objects: Vec::new(),
             next: 1,
             samples: VecDeque::new(),
         }
     }
+}
 
-    pub(crate) fn grant(&mut self, requested: u32) {
-        self.granted = requested.min(MOST_BUCKETS);
-        trim(&mut self.samples, self.granted);
+impl Jobs {
+    /// Buckets that a history has beside the others: as many as it requests, as far as there is room.
+    pub(crate) fn buckets(&self, row: u32, requested: u32) -> u32 {
+        let others = self.histories.iter().filter(|(other, _)| **other != row);
+        let others: u32 = others.map(|(_, history)| history.granted).sum();
+        let left = MOST_BUCKETS_OF_ALL.saturating_sub(others).max(1);
+        requested.min(left).min(MOST_BUCKETS)
+    }
+
+    /// The same of a history of so many objects.
+    pub(crate) fn samples(&self, row: u32, objects: usize, requested: u32) -> u32 {
+        let others = self.user_histories.iter().filter(|it| *it.0 != row);
+        let others = others.map(|(_, it)| it.granted * width(it.objects.len()));
+        let left = MOST_VALUES.saturating_sub(others.sum());
+        let left = (left / width(objects)).max(1);
+        requested.min(left).min(MOST_BUCKETS)
+    }
+
+    /// Another number of buckets is requested.
+    pub(crate) fn grant_buckets(&mut self, row: u32, requested: u32) {
+        let granted = self.buckets(row, requested);
+        if let Some(history) = self.histories.get_mut(&row) {
+            history.granted = granted;
+            trim(&mut history.buckets, granted);
+        }
+    }
+
+    /// The same of a history of objects.
+    pub(crate) fn grant_samples(&mut self, row: u32, requested: u32) {
+        let objects = self.user_histories.get(&row).map(|it| it.objects.len());
+        let granted = self.samples(row, objects.unwrap_or(0), requested);
+        if let Some(history) = self.user_histories.get_mut(&row) {
+            history.granted = granted;
+            trim(&mut history.samples, granted);
+        }
     }
 }
 

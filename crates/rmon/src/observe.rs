@@ -6,10 +6,11 @@
 //! last packet is kept with the counts, so that time marks are. A packet of a known conversation costs a look-up and a
 //! few additions, whatever number of tables there is.
 
+use core::hash::{BuildHasher, Hasher};
 use core::mem;
 
 use flowgauge_sys::prefetch::prefetch_address;
-use flowgauge_wire::{DecodeFlags, Direction, FlowKey, HashSeed, LinkType, scattered};
+use flowgauge_wire::{DecodeFlags, Direction, FlowKey, FoldedState, LinkType, scattered};
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
@@ -17,7 +18,7 @@ use crate::directory::Directory;
 use crate::found::{Found, SideRows};
 use crate::frame::{Ether, Frame};
 use crate::layers::{self, Layers, Level, Remembered};
-use crate::paths::{Paths, START};
+use crate::paths::{Group, Paths, START};
 use crate::smon::Tagged;
 use crate::stations::Station;
 use crate::store::{Handle, Moment};
@@ -206,11 +207,11 @@ impl Interface {
             if conversation.last() <= packet || outer(&conversation.key, DIRECTIONS[0]).is_some() {
                 continue;
             }
-            let hash = HashSeed::of_process().hash(&conversation.key);
+            let hash = hash_of(&conversation.key);
             self.conversations.swap(kept, at);
             self.rows.swap(kept, at);
             let conversations = &self.conversations;
-            let of = |place: &u32| HashSeed::of_process().hash(&conversations[*place as usize].key);
+            let of = |place: &u32| hash_of(&conversations[*place as usize].key);
             self.index.insert_unique(hash, kept as u32, of);
             kept += 1;
         }
@@ -283,8 +284,8 @@ impl Interface {
                 state = found.unwrap_or(state);
             }
         }
-        // One-way messages have their sender first.
-        let in_order = key.low <= key.high;
+        // One-way messages have their sender first, all others are in order.
+        let in_order = matches!(key.protocol, TCP | UDP) || key.low <= key.high;
         let (low, high, direction) = if in_order {
             (key.low, key.high, packet.direction)
         } else {
@@ -387,7 +388,7 @@ impl Interface {
         });
         self.rows.push(Default::default());
         let conversations = &self.conversations;
-        let hash = |place: &u32| HashSeed::of_process().hash(&conversations[*place as usize].key);
+        let hash = |place: &u32| hash_of(&conversations[*place as usize].key);
         self.index.insert_unique(seen.hash, place, hash);
         place
     }
@@ -461,18 +462,7 @@ impl Interface {
         }
         // What goes for lack of room is found again with the next packet.
         let epoch = tables.epoch;
-        let mut stations = SideRows::new();
-        if macs != NO_MACS {
-            // Both directions have places of their own.
-            let [to, from] = [&macs[..6], &macs[6..]].map(|it| Station::of(it).0);
-            let lately = &mut self.lately[scattered(to ^ from << 16) as usize % LATELY];
-            if (lately.0, lately.1) != (macs, epoch) {
-                lately.2.clear();
-                tables.resolve_stations(self.number, &macs, &mut lately.2);
-                (lately.0, lately.1) = (macs, epoch);
-            }
-            stations.clone_from(&lately.2);
-        }
+        let stations = self.resolve_stations(tables, &macs);
         for (place, direction) in around.into_iter().rev() {
             let key = self.conversations[place as usize].key;
             let is_innermost = (place, direction) == innermost;
@@ -483,25 +473,24 @@ impl Interface {
                 self.flush_side(paths, tables, place, direction);
                 self.conversations[place as usize].sides[direction.index()].macs = NO_MACS;
             }
-            let state = paths.state(key.context);
             let level = usize::from(key.protocol);
-            let groups = state.levels.get(level).filter(|_| key.version != 0);
+            let groups = groups_of(paths, &key);
+            if tables.are_full(self.number, groups) {
+                // So that the least recently used rows are known.
+                self.flush(paths, tables);
+            }
+            let sides = &self.rows[place as usize];
             let back = direction.reversed().index();
-            let other = &self.conversations[place as usize].sides[back];
-            let copy = |side: usize| SideRows::from_slice(&self.rows[place as usize][side]);
-            let mut back = (other.epoch == epoch as u32).then(|| copy(back).into_iter());
-            let mut likely = copy(direction.index()).into_iter();
+            let is_known = self.conversations[place as usize].sides[back].epoch == epoch as u32;
+            let mut back = is_known.then(|| sides[back].iter().copied());
+            let mut likely = sides[direction.index()].iter().copied();
             let mut rows = SideRows::new();
-            for (at, group) in groups.into_iter().flatten().enumerate() {
+            for (at, group) in groups.iter().enumerate() {
                 let used = packet << 8 | (level as u64) << 5 | (at.min(15) as u64) << 1;
                 let moment = Moment {
                     stamp: tables.clock.stamp,
                     used,
                 };
-                if tables.are_full(self.number, group) {
-                    // So that the least recently used rows are known.
-                    self.flush(paths, tables);
-                }
                 let mut found = Found::new(group, self.number, key.endpoints(direction));
                 found.mac = (level == 0).then(|| Station::of(&macs[6..]).0);
                 if tables.epoch != epoch {
@@ -509,12 +498,30 @@ impl Interface {
                 }
                 found.rows(tables, moment, (back.as_mut(), &mut likely), &mut rows);
             }
-            if is_innermost {
-                rows.append(&mut stations);
+            if let Some(stations) = stations.filter(|_| is_innermost) {
+                rows.extend_from_slice(&self.lately[stations].2);
             }
             self.rows[place as usize][direction.index()] = rows;
             self.conversations[place as usize].sides[direction.index()].epoch = epoch as u32;
         }
+    }
+
+    /// Finds the rows of a frame's stations, if it has any: the place in [`Interface::lately`].
+    fn resolve_stations(&mut self, tables: &mut Tables, macs: &[u8; 12]) -> Option<usize> {
+        if *macs == NO_MACS {
+            return None;
+        }
+        let epoch = tables.epoch;
+        // Both directions have places of their own.
+        let [to, from] = [&macs[..6], &macs[6..]].map(|it| Station::of(it).0);
+        let place = scattered(to ^ from << 16) as usize % LATELY;
+        let lately = &mut self.lately[place];
+        if (lately.0, lately.1) != (*macs, epoch) {
+            lately.2.clear();
+            tables.resolve_stations(self.number, macs, &mut lately.2);
+            (lately.0, lately.1) = (*macs, epoch);
+        }
+        Some(place)
     }
 
     /// Gives the rows what was counted since the last time.
@@ -544,14 +551,10 @@ impl Interface {
             return fetch(&self.rows, place);
         }
         let Conversation { key, sides, .. } = &self.conversations[place];
-        let groups = paths
-            .state(key.context)
-            .levels
-            .get(usize::from(key.protocol));
-        for direction in DIRECTIONS.map(Direction::index) {
+        let directions = DIRECTIONS.map(Direction::index).into_iter();
+        for direction in directions.filter(|direction| sides[*direction].packets != 0) {
             let mut rows = self.rows[place][direction].iter().copied();
-            let groups = groups.filter(|_| sides[direction].packets != 0);
-            for group in groups.into_iter().flatten() {
+            for group in groups_of(paths, key) {
                 let outermost = key.protocol == 0;
                 tables.prefetch(self.number, group, outermost, step - 1, &mut rows);
             }
@@ -582,9 +585,7 @@ impl Interface {
             // They were found before others went.
             return;
         }
-        let state = shared.paths.state(key.context);
-        let groups = state.levels.get(usize::from(key.protocol));
-        for group in groups.into_iter().flatten() {
+        for group in groups_of(shared.paths, key) {
             let found = Found::new(group, self.number, key.endpoints(seen.direction));
             found.prefetch(shared.tables, hosts, key.protocol == 0, rows);
         }
@@ -639,11 +640,7 @@ impl Interface {
     ) {
         let mut rows = rows.iter().copied();
         let level = usize::from(key.protocol);
-        if key.version == 0 {
-            return;
-        }
-        let groups = paths.state(key.context).levels.get(level);
-        for (at, group) in groups.into_iter().flatten().enumerate() {
+        for (at, group) in groups_of(paths, key).iter().enumerate() {
             let used = gathered.last << 8 | (level as u64) << 5 | (at.min(15) as u64) << 1;
             tables.deliver(self.number, group, level == 0, gathered, used, &mut rows);
         }
@@ -671,13 +668,34 @@ pub(crate) struct Gathered {
 }
 
 impl Seen {
+    #[inline(always)]
     fn new(key: FlowKey, direction: Direction) -> Seen {
         Seen {
             key,
-            hash: HashSeed::of_process().hash(&key),
+            hash: hash_of(&key),
             direction,
         }
     }
+}
+
+/// Addresses, the state of paths, and the conversation around.
+#[inline(always)]
+fn hash_of(key: &FlowKey) -> u64 {
+    let mut hasher = FoldedState::default().build_hasher();
+    hasher.write(&key.low.0);
+    hasher.write(&key.high.0);
+    let outer = u64::from(key.low_port) | u64::from(key.high_port) << 16;
+    hasher.write_u64(u64::from(key.context) << 32 | outer);
+    hasher.finish()
+}
+
+/// What the packets of a conversation count for.
+fn groups_of<'a>(paths: &'a Paths, key: &FlowKey) -> &'a [Group] {
+    let levels = &paths.state(key.context).levels;
+    let groups = levels.get(usize::from(key.protocol));
+    groups
+        .filter(|_| key.version != 0)
+        .map_or(&[], Vec::as_slice)
 }
 
 /// The conversation around one with this key, and the direction of a packet in it.

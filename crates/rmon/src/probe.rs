@@ -9,7 +9,7 @@ use crate::Notification;
 use crate::captured::Captured;
 use crate::control::{Control, ControlRow, Controls};
 use crate::directory::{Directory, index};
-use crate::effects::Consequence;
+use crate::effects::{self, Consequence};
 use crate::frame::Frame;
 use crate::jobs::Jobs;
 use crate::keys::IF_INDEX;
@@ -60,6 +60,23 @@ impl Default for Probe {
 /// Who owns the rows that are there from the start.
 const OWNER: &str = "monitor";
 
+/// An active row of a probe's own.
+fn own_row(control: Control, values: &[(u32, Value)]) -> ControlRow {
+    let columns = control.table().map_or(&[][..], |table| table.columns);
+    let mut row = ControlRow::new(columns);
+    for (column, place) in columns.iter().zip(&mut row.values) {
+        if column.name.ends_with("Owner") {
+            *place = Some(Value::Octets(OWNER.into()));
+        }
+        let given = values.iter().find(|(number, _)| *number == column.number);
+        if let Some((_, value)) = given {
+            *place = Some(value.clone());
+        }
+    }
+    row.active = true;
+    row
+}
+
 impl Probe {
     /// A probe without interfaces, whose directory has all protocols that are known.
     pub fn new() -> Probe {
@@ -87,18 +104,16 @@ impl Probe {
             questions: Questions::default(),
             waiting: Vec::new(),
         };
-        let known = probe.directory.iter();
-        let known: Vec<_> = known
-            .map(|(local, entry)| (local, index(&entry.id, &entry.parameters)))
-            .collect();
-        for (local, index) in known {
-            probe.own(Control::Directory, index.clone(), &[]);
-            probe.note_protocol(&index, local);
-            let key = (Control::Directory, index);
-            if let Some(row) = probe.controls.get(&key).cloned() {
-                probe.initial.insert(key, row);
-            }
-        }
+        let protocols = probe.directory.iter();
+        let rows = protocols.map(|(local, entry)| {
+            let mut row = own_row(Control::Directory, &[]);
+            effects::note_protocol(&mut row, local, entry);
+            let index = index(&entry.id, &entry.parameters);
+            ((Control::Directory, index), row)
+        });
+        // All at once: there are thousands.
+        probe.initial = rows.collect();
+        probe.controls = probe.initial.clone();
         probe
     }
 
@@ -130,20 +145,7 @@ impl Probe {
 
     /// Puts in an active row of this probe's own.
     fn own(&mut self, control: Control, index: Vec<u32>, values: &[(u32, Value)]) {
-        let Some(table) = control.table() else {
-            return;
-        };
-        let mut row = ControlRow::new(table);
-        for (column, place) in table.columns.iter().zip(&mut row.values) {
-            if column.name.ends_with("Owner") {
-                *place = Some(Value::Octets(OWNER.into()));
-            }
-            let given = values.iter().find(|(number, _)| *number == column.number);
-            if let Some((_, value)) = given {
-                *place = Some(value.clone());
-            }
-        }
-        row.active = true;
+        let row = own_row(control, values);
         self.initial.insert((control, index.clone()), row.clone());
         self.controls.insert((control, index), row);
     }
@@ -224,7 +226,7 @@ impl Probe {
         };
         let interfaces = self.interfaces.iter_mut();
         interfaces.for_each(|it| follow(&mut it.number));
-        self.tables.numbers().for_each(follow);
+        self.tables.renumber(follow);
         self.jobs
             .histories
             .values_mut()

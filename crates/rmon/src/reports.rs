@@ -8,7 +8,7 @@ use crate::jobs::Timer;
 use crate::keys::PairKey;
 use crate::probe::Probe;
 use crate::store::{Key, Snapshot};
-use crate::tables::{Of, Tables};
+use crate::tables::Tables;
 
 /// Rows of a report at most.
 const MOST: u32 = 10_000;
@@ -56,19 +56,23 @@ impl Report {
     }
 
     /// Begins to collect; what was reported before goes if it is not `kept`.
-    pub(crate) fn begin(&mut self, tables: &Tables, kept: bool) {
+    pub(crate) fn begin(&mut self, control: Control, tables: &Tables, kept: bool) {
         if !kept {
             self.rows.clear();
         }
         self.started = tables.clock.stamp;
-        let matrix = tables.matrices.get(&self.matrix);
-        self.before = matrix.map_or_else(Snapshot::default, |it| it.table.snapshot());
+        let matrix = tables.matrices.get(self.matrix);
+        self.before = match matrix {
+            None => Snapshot::default(),
+            Some(matrix) if control == Control::NlTopN => matrix.snapshot(),
+            Some(matrix) => matrix.snapshot_of_applications(),
+        };
         self.granted = self.requested.min(MOST);
     }
 
     /// The rows now: those with the most packets or octets.
     fn collect(&self, control: Control, tables: &Tables, directory: &Directory) -> Vec<TopRow> {
-        let Some(Of { table: store, .. }) = tables.matrices.get(&self.matrix) else {
+        let Some(store) = tables.matrices.get(self.matrix) else {
             return Vec::new();
         };
         // Packets and octets take turns.
@@ -144,6 +148,6 @@ impl Probe {
         if left_out != 0 {
             report.rows.clear();
         }
-        report.begin(&self.tables, true);
+        report.begin(control, &self.tables, true);
     }
 }

@@ -54,15 +54,11 @@ fn distributed(probe: &mut Probe, index: &[u32], include: bool) -> Option<(Index
         [control, local] if include => (control, Some(local)),
         [control, local, ..] => (control, Some(local.saturating_add(1))),
     };
-    probe
-        .tables
-        .dists
-        .range(control..)
-        .find_map(|(number, table)| {
-            let least = local.filter(|_| *number == control).unwrap_or(0);
-            let (local, counts) = table.table.counts.range(least..).next()?;
-            Some((SmallVec::from_slice(&[*number, *local]), *counts))
-        })
+    probe.tables.dists.find_from(control, |number, table| {
+        let least = local.filter(|_| number == control).unwrap_or(0);
+        let (local, counts) = table.counts.range(least..).next()?;
+        Some((SmallVec::from_slice(&[number, *local]), *counts))
+    })
 }
 
 /// The first row of tables whose index begins with a control row and a time mark. A walk passes through the rows of
@@ -77,8 +73,7 @@ fn marked<T>(
     if clock.now() == 0 {
         return None;
     }
-    let mut at = |tables: &mut All<T>, control: u32, mark, rest: &[u32], include| {
-        let table = &mut tables.get_mut(&control)?.table;
+    let mut at = |table: &mut T, control: u32, mark, rest: &[u32], include| {
         let (row, value) = find(table, rest, include, clock.stamp_of(mark))?;
         let mut index = SmallVec::from_slice(&[control, mark]);
         index.extend(row);
@@ -88,15 +83,14 @@ fn marked<T>(
     if let [control, behind @ ..] = index {
         let (mark, rest) = behind.split_first().unwrap_or((&0, &[]));
         let include = include || behind.len() < 2;
-        let found = at(tables, *control, *mark, rest, include);
+        let table = tables.get_mut(*control);
+        let found = table.and_then(|table| at(table, *control, *mark, rest, include));
         if found.is_some() {
             return found;
         }
         next = control.checked_add(1)?;
     }
-    let controls: SmallVec<[u32; 8]> = tables.range(next..).map(|(control, _)| *control).collect();
-    let mut controls = controls.into_iter();
-    controls.find_map(|control| at(tables, control, 0, &[], true))
+    tables.find_from(next, |control, table| at(table, control, 0, &[], true))
 }
 
 /// A row of the network layer, of hosts or pairs.
@@ -344,18 +338,45 @@ pub(crate) fn within<T>(
     include: bool,
     mut find: impl FnMut(u32, T, &[u32], bool) -> Found,
 ) -> Found {
-    let (control, rest) = index.split_first().unwrap_or((&0, &[]));
-    let mut tables = tables.filter(|(number, _)| number >= control);
+    let first = index.first().copied().unwrap_or(0);
+    let mut tables = tables.filter(|(number, _)| *number >= first);
     tables.find_map(|(number, table)| {
-        let (rest, include) = match number == *control && !index.is_empty() {
-            true => (rest, include || rest.is_empty()),
-            false => (&[][..], true),
-        };
-        let (row, value) = find(number, table, rest, include)?;
-        let mut found = SmallVec::from_slice(&[number]);
-        found.extend(row);
-        Some((found, value))
+        below(number, index, include, |rest, include| {
+            find(number, table, rest, include)
+        })
     })
+}
+
+/// The same where tables are sorted for it.
+pub(crate) fn within_mut<T>(
+    tables: &mut All<T>,
+    index: &[u32],
+    include: bool,
+    mut find: impl FnMut(u32, &mut T, &[u32], bool) -> Found,
+) -> Found {
+    let first = index.first().copied().unwrap_or(0);
+    tables.find_from(first, |number, table| {
+        below(number, index, include, |rest, include| {
+            find(number, table, rest, include)
+        })
+    })
+}
+
+/// A row of the table of a control row, found by what is left of the index there.
+fn below(
+    number: u32,
+    index: &[u32],
+    include: bool,
+    find: impl FnOnce(&[u32], bool) -> Found,
+) -> Found {
+    let (rest, include) = match index {
+        [control, rest @ ..] if number == *control => (rest, include || rest.is_empty()),
+        _ => (&[][..], true),
+    };
+    let (row, value) = find(rest, include)?;
+    let mut found = SmallVec::from_slice(&[number]);
+    found.extend(row);
+    Some((found, value))
 }
 
 /// The least number that an index can begin with, and whether it is the whole index.

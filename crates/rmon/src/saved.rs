@@ -441,7 +441,7 @@ impl Probe {
         row: &ControlRow,
         initial: Option<&ControlRow>,
     ) -> BTreeMap<String, Cell> {
-        let default = ControlRow::new(table);
+        let default = ControlRow::new(table.columns);
         let usual = &initial.unwrap_or(&default).values;
         let columns = table.columns.iter().zip(&row.values).zip(usual);
         let differing =

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::Value;
 use crate::control::Control;
 use crate::probe::Probe;
-use crate::rows::{Found, augment, high_counter, least, within};
+use crate::rows::{Found, augment, high_counter, least, within, within_mut};
 use crate::stations::{Station, StationPair};
 use crate::store::{Key, Row};
 
@@ -39,31 +39,25 @@ fn by_address(
     include: bool,
     value: impl Fn(InRow<'_>) -> Option<Value>,
 ) -> Found {
-    let tables = probe.tables.stations.iter_mut();
-    let tables = tables.map(|(number, it)| (*number, &mut it.table.store));
-    within(
-        tables,
-        index,
-        include,
-        |control, stations, rest, include| {
-            let deletes = stations.network.deletes;
-            let row = stations.next(0, rest, include, 0)?;
-            let value = value((control, row.used + 1 - deletes, row))?;
-            Some((Key::index(&row.key, 0).collect(), value))
-        },
-    )
+    let tables = &mut probe.tables.stations;
+    within_mut(tables, index, include, |control, table, rest, include| {
+        let stations = &mut table.store;
+        let deletes = stations.network.deletes;
+        let row = stations.next(0, rest, include, 0)?;
+        let value = value((control, row.used + 1 - deletes, row))?;
+        Some((Key::index(&row.key, 0).collect(), value))
+    })
 }
 
 /// By order of creation.
 fn by_time(
-    probe: &Probe,
+    probe: &mut Probe,
     index: &[u32],
     include: bool,
     value: impl Fn(InRow<'_>) -> Option<Value>,
 ) -> Found {
-    let tables = probe.tables.stations.iter();
-    let tables = tables.map(|(number, it)| (*number, &it.table));
-    within(tables, index, include, |control, table, rest, include| {
+    let tables = &mut probe.tables.stations;
+    within_mut(tables, index, include, |control, table, rest, include| {
         let place = least(rest, include).max(1);
         let station = table.created.get(place as usize - 1)?;
         let row = table.store.find(station)?;
@@ -103,10 +97,9 @@ fn pair(
     include: bool,
     value: impl Fn(u32, &Row<StationPair, 2, 2>) -> Option<Value>,
 ) -> Found {
-    let tables = probe.tables.station_pairs.iter_mut();
-    let tables = tables.map(|(number, it)| (*number, &mut it.table.store));
-    within(tables, index, include, |control, pairs, rest, include| {
-        let row = pairs.next(order, rest, include, 0)?;
+    let tables = &mut probe.tables.station_pairs;
+    within_mut(tables, index, include, |control, pairs, rest, include| {
+        let row = pairs.store.next(order, rest, include, 0)?;
         Some((row.key.index(order).collect(), value(control, row)?))
     })
 }

@@ -11,7 +11,7 @@ use crate::jobs::Timer;
 use crate::observe::Gathered;
 use crate::probe::Probe;
 use crate::store::{Account, Handle, Key, Moment, Snapshot, Store};
-use crate::tables::{Of, Tables, of, of_mut};
+use crate::tables::Tables;
 
 /// Stations, or pairs of them, of a table at most.
 const LIMIT: u32 = 65_535;
@@ -179,7 +179,7 @@ impl StationPairTable {
 impl Tables {
     /// How many rows a frame's stations have.
     pub(crate) fn station_rows(&self, interface: u32) -> usize {
-        2 * of(&self.stations, interface).count() + of(&self.station_pairs, interface).count()
+        2 * self.stations.of(interface).count() + self.station_pairs.of(interface).count()
     }
 
     /// Finds or makes the rows of a frame's stations, in the order in which [`Tables::deliver_stations`] takes them.
@@ -192,7 +192,7 @@ impl Tables {
         let mut gone = 0;
         let [destination, source] = [&macs[..6], &macs[6..]].map(Station::of);
         let stamp = self.clock.stamp;
-        for table in of_mut(&mut self.stations, interface) {
+        for table in self.stations.of_mut(interface) {
             let before = table.store.deletes();
             rows.extend([source, destination].map(|station| table.resolve(station, stamp)));
             gone += table.store.deletes() - before;
@@ -201,7 +201,7 @@ impl Tables {
             source,
             destination,
         };
-        for table in of_mut(&mut self.station_pairs, interface) {
+        for table in self.station_pairs.of_mut(interface) {
             let before = table.store.deletes();
             rows.extend([table.resolve(&pair, stamp)]);
             gone += table.store.deletes() - before;
@@ -232,11 +232,11 @@ impl Tables {
         let groups = if destination.is_group() { packets } else { 0 };
         let out = [0, packets, 0, octets, broadcasts, groups - broadcasts];
         let received = [packets, 0, octets, 0, 0, 0];
-        for table in of_mut(&mut self.stations, interface) {
+        for table in self.stations.of_mut(interface) {
             table.store.add(next(), &[], &out, at);
             table.store.add(next(), &[], &received, at);
         }
-        for table in of_mut(&mut self.station_pairs, interface) {
+        for table in self.station_pairs.of_mut(interface) {
             table.store.add(next(), &[], &[packets, octets], at);
         }
     }
@@ -268,10 +268,10 @@ impl StationReport {
         timer: Timer,
         tables: &Tables,
     ) -> StationReport {
-        let table = tables.stations.get(&hosts);
+        let table = tables.stations.get(hosts);
         let before = table
             .filter(|_| duration != 0)
-            .map(|it| it.table.store.snapshot());
+            .map(|it| it.store.snapshot());
         StationReport {
             hosts,
             rate_base,
@@ -292,7 +292,7 @@ impl Probe {
             return;
         };
         report.timer.interval = 0;
-        let Some(Of { table, .. }) = self.tables.stations.get(&report.hosts) else {
+        let Some(table) = self.tables.stations.get(report.hosts) else {
             return;
         };
         let rate = |counters: [u64; 6]| match report.rate_base {

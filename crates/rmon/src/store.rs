@@ -651,15 +651,21 @@ impl<K: Key, const N: usize, const A: usize, const O: usize> Store<K, N, A, O> {
         self.rows.iter().filter(|row| row.is_live())
     }
 
-    /// All counters, to tell later what was counted since.
+    /// The counters of all rows, to tell later what was counted since.
     pub(crate) fn snapshot(&self) -> Snapshot<N, A> {
         let rows = self.rows.iter();
-        let applications = self.applications.iter();
         Snapshot {
             rows: rows.map(|row| (row.generation, row.counters)).collect(),
-            applications: applications
-                .map(|application| (application.generation, application.counters))
-                .collect(),
+            applications: Vec::new(),
+        }
+    }
+
+    /// Those of all applications.
+    pub(crate) fn snapshot_of_applications(&self) -> Snapshot<N, A> {
+        let all = self.applications.iter();
+        Snapshot {
+            rows: Vec::new(),
+            applications: all.map(|it| (it.generation, it.counters)).collect(),
         }
     }
 

@@ -120,20 +120,114 @@ pub(crate) struct Of<T> {
     pub(crate) table: T,
 }
 
-/// By number of the control row.
-pub(crate) type All<T> = BTreeMap<u32, Of<T>>;
-
-/// Those of an interface.
-pub(crate) fn of<T>(all: &All<T>, interface: u32) -> impl Iterator<Item = &T> {
-    let all = all.values().filter(move |it| it.interface == interface);
-    all.map(|it| &it.table)
+/// Tables by the number of their control row.
+#[derive(Debug)]
+pub(crate) struct All<T> {
+    /// Those of an interface side by side, as its packets go through all of them.
+    tables: Vec<Of<T>>,
+    /// Where each is, by number.
+    places: BTreeMap<u32, usize>,
 }
 
-/// Those of an interface, to be changed.
-pub(crate) fn of_mut<T>(all: &mut All<T>, interface: u32) -> impl Iterator<Item = &mut T> {
-    let all = all.values_mut();
-    let all = all.filter(move |it| it.interface == interface);
-    all.map(|it| &mut it.table)
+impl<T> Default for All<T> {
+    fn default() -> All<T> {
+        All {
+            tables: Vec::new(),
+            places: BTreeMap::new(),
+        }
+    }
+}
+
+impl<T> All<T> {
+    /// Those of an interface.
+    #[inline]
+    pub(crate) fn of(&self, interface: u32) -> impl Iterator<Item = &T> {
+        let all = self.tables[self.first(interface)..].iter();
+        all.take_while(move |it| it.interface == interface)
+            .map(|it| &it.table)
+    }
+
+    /// Those of an interface, to be changed.
+    #[inline]
+    pub(crate) fn of_mut(&mut self, interface: u32) -> impl Iterator<Item = &mut T> {
+        let first = self.first(interface);
+        let all = self.tables[first..].iter_mut();
+        all.take_while(move |it| it.interface == interface)
+            .map(|it| &mut it.table)
+    }
+
+    /// The place of the first one of this interface, or behind all before it.
+    #[inline]
+    fn first(&self, interface: u32) -> usize {
+        self.tables.partition_point(|it| it.interface < interface)
+    }
+
+    /// All, by number.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Of<T>> {
+        let places = self.places.values();
+        places.filter_map(|place| self.tables.get(*place))
+    }
+
+    /// All, to be changed.
+    pub(crate) fn tables_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.tables.iter_mut().map(|it| &mut it.table)
+    }
+
+    pub(crate) fn contains(&self, number: u32) -> bool {
+        self.places.contains_key(&number)
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<&T> {
+        self.tables
+            .get(*self.places.get(&number)?)
+            .map(|it| &it.table)
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        let it = self.tables.get_mut(*self.places.get(&number)?);
+        it.map(|it| &mut it.table)
+    }
+
+    /// What is found first in them from a number on, by number.
+    pub(crate) fn find_from<R>(
+        &mut self,
+        number: u32,
+        mut find: impl FnMut(u32, &mut T) -> Option<R>,
+    ) -> Option<R> {
+        let mut places = self.places.range(number..);
+        places.find_map(|(number, place)| find(*number, &mut self.tables[*place].table))
+    }
+
+    pub(crate) fn insert(&mut self, number: u32, of: Of<T>) {
+        self.remove(number);
+        let first = self.first(of.interface);
+        let places = self.places.values_mut();
+        places
+            .filter(|place| **place >= first)
+            .for_each(|place| *place += 1);
+        self.tables.insert(first, of);
+        self.places.insert(number, first);
+    }
+
+    pub(crate) fn remove(&mut self, number: u32) -> Option<Of<T>> {
+        let removed = self.places.remove(&number)?;
+        let places = self.places.values_mut();
+        places
+            .filter(|place| **place > removed)
+            .for_each(|place| *place -= 1);
+        Some(self.tables.remove(removed))
+    }
+
+    /// Interfaces have other numbers by now.
+    pub(crate) fn renumber(&mut self, follow: impl Fn(&mut u32)) {
+        let numbers: Vec<u32> = self.places.keys().copied().collect();
+        for number in numbers {
+            if let Some(mut it) = self.remove(number) {
+                follow(&mut it.interface);
+                self.insert(number, it);
+            }
+        }
+    }
 }
 
 /// Packets and octets of protocols, by LocalIndex.
@@ -167,29 +261,36 @@ impl Default for Tables {
             clock: Clock::default(),
             packets: 0,
             epoch: 1,
-            hosts: BTreeMap::new(),
-            matrices: BTreeMap::new(),
-            dists: BTreeMap::new(),
-            maps: BTreeMap::new(),
+            hosts: All::default(),
+            matrices: All::default(),
+            dists: All::default(),
+            maps: All::default(),
             map: Map::new(Account::new(-1, NETWORK_LIMIT), Account::new(-1, 0)),
-            stations: BTreeMap::new(),
-            station_pairs: BTreeMap::new(),
+            stations: All::default(),
+            station_pairs: All::default(),
         }
     }
 }
 
 impl Tables {
-    /// Whether the rows of a packet, if they are new, take others' places.
-    pub(crate) fn are_full(&self, interface: u32, group: &Group) -> bool {
-        let (ends, pairs) = (
-            2 * group.host_applications.len(),
-            group.matrix_applications.len(),
-        );
-        let hosts = || of(&self.hosts, interface).any(|hosts| hosts.is_full(2, ends));
-        let matrices = || of(&self.matrices, interface).any(|all| all.is_full(1, pairs));
-        group.host && hosts()
-            || group.matrix && matrices()
-            || group.map && self.map.network.is_full(1)
+    /// Whether the rows of a packet at one network layer, if they are new, take others' places.
+    pub(crate) fn are_full(&self, interface: u32, groups: &[Group]) -> bool {
+        let [mut maps, mut hosts, mut ends, mut matrices, mut pairs] = [0; 5];
+        for group in groups {
+            maps += usize::from(group.map);
+            if group.host {
+                (hosts, ends) = (hosts + 2, ends + 2 * group.host_applications.len());
+            }
+            if group.matrix {
+                (matrices, pairs) = (matrices + 1, pairs + group.matrix_applications.len());
+            }
+        }
+        self.hosts.of(interface).any(|all| all.is_full(hosts, ends))
+            || self
+                .matrices
+                .of(interface)
+                .any(|all| all.is_full(matrices, pairs))
+            || self.map.is_full(maps, 0)
     }
 
     /// Lets rows be changed at the first stamp at most, as stamps begin anew at a time; not at all before sysUpTime was 0.
@@ -200,27 +301,23 @@ impl Tables {
             .saturating_sub(self.clock.origin.unwrap_or(0));
         let before = u32::try_from(passed).unwrap_or(u32::MAX);
         self.map.purge(before);
-        let hosts = self.hosts.values_mut();
-        hosts.for_each(|it| it.table.purge(before));
-        let pairs = self.matrices.values_mut();
-        pairs.for_each(|it| it.table.purge(before));
+        self.hosts.tables_mut().for_each(|it| it.purge(before));
+        self.matrices.tables_mut().for_each(|it| it.purge(before));
     }
 
-    /// The interfaces that tables are of.
-    pub(crate) fn numbers(&mut self) -> impl Iterator<Item = &mut u32> {
-        let hosts = self.hosts.values_mut().map(|it| &mut it.interface);
-        let matrices = self.matrices.values_mut().map(|it| &mut it.interface);
-        let dists = self.dists.values_mut().map(|it| &mut it.interface);
-        let maps = self.maps.values_mut().map(|it| &mut it.interface);
-        let stations = self.stations.values_mut().map(|it| &mut it.interface);
-        let pairs = self.station_pairs.values_mut().map(|it| &mut it.interface);
-        let tables = hosts.chain(matrices).chain(dists).chain(maps);
-        tables.chain(stations).chain(pairs)
+    /// Interfaces have other numbers by now.
+    pub(crate) fn renumber(&mut self, follow: impl Fn(&mut u32)) {
+        self.hosts.renumber(&follow);
+        self.matrices.renumber(&follow);
+        self.dists.renumber(&follow);
+        self.maps.renumber(&follow);
+        self.stations.renumber(&follow);
+        self.station_pairs.renumber(&follow);
     }
 
     /// Whether addresses of this interface are mapped.
     pub(crate) fn maps(&self, interface: u32) -> bool {
-        of(&self.maps, interface).next().is_some()
+        self.maps.of(interface).next().is_some()
     }
 
     /// Notes the physical address of an address. One that changes may be in other conversations, too, which note theirs
@@ -267,12 +364,14 @@ impl Tables {
         if group.map && outermost && self.maps(interface) {
             self.map.touch(next(), used);
             if self.map.network.most() == 0 {
-                of_mut(&mut self.maps, interface).for_each(|dropped| *dropped += packets);
+                self.maps
+                    .of_mut(interface)
+                    .for_each(|dropped| *dropped += packets);
             }
         }
         if group.host {
             let applications = &group.host_applications;
-            for store in of_mut(&mut self.hosts, interface) {
+            for store in self.hosts.of_mut(interface) {
                 let out = [0, packets, 0, octets, gathered.group_packets];
                 store.add(next(), applications, &out, at);
                 store.add(next(), applications, &[packets, 0, octets, 0, 0], later);
@@ -281,7 +380,7 @@ impl Tables {
         }
         if group.matrix {
             let applications = &group.matrix_applications;
-            for store in of_mut(&mut self.matrices, interface) {
+            for store in self.matrices.of_mut(interface) {
                 store.add(next(), applications, &[packets, octets], at);
                 store.drop_frames(packets);
             }
@@ -301,18 +400,18 @@ impl Tables {
         if group.map && outermost && self.maps(interface) {
             self.map.prefetch(next(), step);
         }
-        for hosts in of(&self.hosts, interface).filter(|_| group.host) {
+        for hosts in self.hosts.of(interface).filter(|_| group.host) {
             hosts.prefetch(next(), step);
             hosts.prefetch(next(), step);
         }
-        for pairs in of(&self.matrices, interface).filter(|_| group.matrix) {
+        for pairs in self.matrices.of(interface).filter(|_| group.matrix) {
             pairs.prefetch(next(), step);
         }
     }
 
     /// Adds packets and octets to what is known of these protocols.
     pub(crate) fn distribute(&mut self, interface: u32, nodes: &[u32], counted: [u64; 2]) {
-        for table in of_mut(&mut self.dists, interface) {
+        for table in self.dists.of_mut(interface) {
             for node in nodes {
                 let counts = table.counts.entry(*node).or_default();
                 counts[0] += counted[0];

@@ -274,3 +274,85 @@ fn the_directory_can_be_changed() {
     assert_eq!(walk(&mut probe, "16.1"), []);
     assert_eq!(walk(&mut probe, "15.2").len(), pairs);
 }
+
+/// Packets go through so many tables of an interface at most, whether managers ask for one after the other or for all at once.
+#[test]
+fn tables_of_an_interface_are_bounded() {
+    let mut probe = probe();
+    probe.add_interface(2, SPEED);
+    let row = |row: u32, interface: u32| {
+        let values = [
+            (name(&format!("14.1.1.2.{row}")), source(interface)),
+            (name(&format!("14.1.1.12.{row}")), CREATE_AND_GO),
+        ];
+        values.to_vec()
+    };
+    let all: Vec<_> = (3..=18).flat_map(|number| row(number, 1)).collect();
+    let before = walk(&mut probe, "14.1");
+    let mut change = probe.test(&all).unwrap();
+    assert_eq!(probe.commit(&mut change), Err(31));
+    assert_eq!(walk(&mut probe, "14.1"), before);
+    let mut set_row = |values: &[_]| {
+        let mut change = probe.test(values)?;
+        assert_eq!(probe.commit(&mut change), Ok(()));
+        Ok(())
+    };
+    for number in 3..=17 {
+        assert_eq!(set_row(&row(number, 1)), Ok(()), "{number}");
+    }
+    let refused = Err((1, SetError::ResourceUnavailable));
+    assert_eq!(set_row(&row(18, 1)), refused);
+    assert_eq!(set_row(&row(18, 2)), Ok(()));
+    assert_eq!(set_row(&[(name("14.1.1.12.7"), DESTROY)]), Ok(()));
+    assert_eq!(set_row(&row(19, 1)), Ok(()));
+    send(&mut probe, 0, 2000, 3, &udp(true, (1, 2), 53));
+    for number in [17, 19] {
+        assert_eq!(walk(&mut probe, &format!("14.2.1.3.{number}")).len(), 2);
+    }
+}
+
+/// Histories are granted less than they request when others have most of the room.
+#[test]
+fn buckets_of_all_histories_are_bounded() {
+    let mut probe = probe();
+    let granted = |probe: &mut Probe, object: &str| match probe.get(&name(object)) {
+        Ok(Value::Integer(granted)) => granted,
+        other => panic!("{other:?}"),
+    };
+    for row in 1..=52 {
+        let column = |column: u32| format!("2.1.1.{column}.{row}");
+        let [source_name, buckets, status] = [2, 3, 7].map(column);
+        set(
+            &mut probe,
+            &[
+                (&source_name, source(1)),
+                (&buckets, Value::Integer(65_535)),
+                (&status, Value::Integer(2)),
+            ],
+        )
+        .unwrap();
+        set(&mut probe, &[(&status, ACTIVE)]).unwrap();
+        let expected = if row <= 50 { 10_000 } else { 1 };
+        assert_eq!(granted(&mut probe, &column(4)), expected, "{row}");
+    }
+    // What one gives up another one can have.
+    set(&mut probe, &[("2.1.1.3.1", Value::Integer(5))]).unwrap();
+    set(&mut probe, &[("2.1.1.3.51", Value::Integer(10_000))]).unwrap();
+    assert_eq!(granted(&mut probe, "2.1.1.4.1"), 5);
+    assert_eq!(granted(&mut probe, "2.1.1.4.51"), 9_994);
+    for (row, expected) in [(1, 7_751), (2, 1)] {
+        let column = |column: u32| format!("18.1.1.{column}.{row}");
+        let [objects, buckets, status] = [2, 3, 7].map(column);
+        set(
+            &mut probe,
+            &[
+                (&objects, Value::Integer(256)),
+                (&buckets, Value::Integer(65_535)),
+                (&status, Value::Integer(5)),
+            ],
+        )
+        .unwrap();
+        set(&mut probe, &[(&status, ACTIVE)]).unwrap();
+        assert_eq!(granted(&mut probe, &column(4)), expected, "{row}");
+    }
+}
