@@ -154,7 +154,8 @@ pub fn run<T: Tree>(
         let retry = Instant::now() + RETRY;
         while Instant::now() < retry && !stop.load(Ordering::Relaxed) {
             std::thread::sleep(TICK);
-            for notification in tree.lock().notifications() {
+            let notifications = tree.lock().notifications();
+            for notification in notifications {
                 tell(Event::Notified(notification, false));
             }
         }
@@ -210,7 +211,8 @@ fn serve<T: Tree>(
         }
         if received == 0 || looked.elapsed() >= TICK {
             looked = Instant::now();
-            for notification in tree.lock().notifications() {
+            let notifications = tree.lock().notifications();
+            for notification in notifications {
                 let sent = session.notify(&notification, now());
                 tell(Event::Notified(notification, sent));
             }

@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flowgauge_rmon::agentx::{
-    Address, Binding, Bound, Event, Identity, Message, Now, Options, Pdu, Range, Response, Session,
-    error, run,
+    Address, Binding, Bound, Ended, Event, Identity, Message, Now, Options, Pdu, Range, Response,
+    Session, error, run,
 };
 use flowgauge_rmon::{Missing, Notification, Oid, Ticks, Tree, Value};
 use parking_lot::Mutex;
@@ -243,6 +243,56 @@ fn set(name: Oid, value: i32) -> Binding {
         name,
         bound: Bound::Value(Value::Integer(value)),
     }
+}
+
+/// Who stands still, as a program that was stopped, is given up: at the beginning, and while there is a session.
+#[test]
+fn a_master_that_stands_still_is_given_up() {
+    let at = |seconds: u64| Now {
+        ticks: 1 << 40,
+        elapsed: Duration::from_secs(seconds),
+    };
+    let mut shelf = Shelf::new(&root(), 3);
+    let identity = Identity {
+        description: "a subagent of tests".to_owned(),
+        context: None,
+        priority: 127,
+    };
+    let mut session = Session::new(identity, &shelf, at(0));
+    assert_eq!(session.tick(at(10)), Ok(()));
+    assert_eq!(session.tick(at(11)), Err(Ended::Silent));
+    let mut answer = |session: &mut Session<Shelf>, seconds: u64| {
+        let octets = std::mem::take(session.output());
+        let (asked, length) = first_message(&octets).expect("it asks for something");
+        assert_eq!(length, octets.len());
+        let mut octets = Vec::new();
+        let pdu = Pdu::Response(Response::default());
+        let answer = Message {
+            session: SESSION,
+            pdu,
+            ..asked.clone()
+        };
+        answer.write(&mut octets);
+        assert_eq!(session.receive(&octets, &mut shelf, at(seconds)), Ok(()));
+        asked.pdu
+    };
+    assert!(matches!(answer(&mut session, 1), Pdu::Open { .. }));
+    assert!(matches!(answer(&mut session, 2), Pdu::Register { .. }));
+    assert!(session.is_ready());
+    // Asked after silence, it answers; asked again, it does not.
+    for (seconds, wanted) in [(17, 0), (18, 1)] {
+        assert_eq!(session.tick(at(seconds)), Ok(()));
+        assert_eq!(
+            usize::from(!session.output().is_empty()),
+            wanted,
+            "{seconds}"
+        );
+    }
+    assert_eq!(answer(&mut session, 19), Pdu::Ping);
+    assert_eq!(session.tick(at(35)), Ok(()));
+    assert!(!session.output().is_empty());
+    assert_eq!(session.tick(at(45)), Ok(()));
+    assert_eq!(session.tick(at(46)), Err(Ended::Silent));
 }
 
 #[test]

@@ -160,7 +160,8 @@ fn walks_go_on_while_rows_come_and_go() {
     tables.add_interface(1, 0);
     let entry = |table: u32, column: u32| root().child(&[table, 1, 1, column, 1]);
     for table in [14, 15] {
-        for (column, value) in [(12, 2), (6, 120), (10, 300), (12, 1)] {
+        // More than a batch needs.
+        for (column, value) in [(12, 2), (6, 120), (10, 400), (12, 1)] {
             let set = [(entry(table, column), Value::Integer(value))];
             let mut change = tables.test(&set).unwrap();
             tables.commit(&mut change).unwrap();
