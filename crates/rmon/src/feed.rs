@@ -1,20 +1,22 @@
 //! What those who feed tables have in common: a clock, and a file of control rows.
 
+use core::mem;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flowgauge_sys::files;
 use flowgauge_wire::Nanos;
+use parking_lot::Mutex;
 
 use crate::{LoadError, Probe, Ticks};
 
 /// Nanoseconds of a tick of SNMP.
 const NANOS_PER_TICK: u64 = 10_000_000;
 
-/// The longest file of control rows that is read.
-const MOST_BYTES: u64 = 16 << 20;
+/// The longest file of control rows that is read: more than the most rows take that there can be.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// The clock of the tables: that of packets, which for files is another one than the machine's.
 #[derive(Debug, Default)]
@@ -49,8 +51,15 @@ impl Clock {
 #[derive(Debug, Default)]
 pub struct ControlFile {
     path: Option<PathBuf>,
+    /// [`Probe::changes`] that it has.
     changes: u64,
+    /// It is not written before.
+    next: Option<Instant>,
+    has_failed: bool,
 }
+
+/// Time between two attempts to write a file.
+const RETRY: Duration = Duration::from_secs(10);
 
 /// A file of control rows that cannot be used, or a row of it.
 #[derive(Debug, thiserror::Error)]
@@ -110,6 +119,7 @@ impl ControlFile {
         Ok(ControlFile {
             path: path.map(Path::to_owned),
             changes: probe.changes(),
+            ..ControlFile::default()
         })
     }
 
@@ -120,16 +130,46 @@ impl ControlFile {
             .collect()
     }
 
-    /// Writes the file where managers have changed rows. Returns why it cannot be.
-    pub fn keep(&mut self, probe: &Probe) -> Option<String> {
-        let before = core::mem::replace(&mut self.changes, probe.changes());
-        let path = self.path.as_ref().filter(|_| before != self.changes)?;
-        let error = files::rewrite(path, probe.save().as_bytes()).err()?;
+    /// Writes the file if managers have changed rows: for a tenth of the time at most, as there may be many. The tables are
+    /// not locked meanwhile. Tells why it cannot be written, once until it can.
+    pub fn keep(&mut self, tables: &Mutex<Probe>) -> Option<String> {
+        let path = self.path.as_ref()?;
+        let began = Instant::now();
+        if self.next.is_some_and(|next| began < next) {
+            return None;
+        }
+        let (changes, text) = {
+            let probe = tables.lock();
+            let changes = probe.changes();
+            if changes == self.changes {
+                return None;
+            }
+            (changes, probe.save())
+        };
+        let written = files::rewrite(path, text.as_bytes());
+        let pause = match &written {
+            Ok(()) => 9 * began.elapsed(),
+            Err(_) => RETRY,
+        };
+        self.next = Some(Instant::now() + pause);
+        let had_failed = mem::replace(&mut self.has_failed, written.is_err());
+        let Err(error) = written else {
+            self.changes = changes;
+            return None;
+        };
         let name = path.display();
-        Some(format!(
-            "control rows are not kept in {name}: {error}\n\
-             hint: the user that the program becomes must be able to write its folder"
-        ))
+        (!had_failed).then(|| {
+            format!(
+                "control rows are not kept in {name}: {error}\n\
+                 hint: the user that the program becomes must be able to write its folder, and the disk needs room"
+            )
+        })
+    }
+
+    /// Writes the file a last time, where managers have changed rows.
+    pub fn finish(&mut self, tables: &Mutex<Probe>) -> Option<String> {
+        self.next = None;
+        self.keep(tables)
     }
 }
 
@@ -140,6 +180,6 @@ fn text_of(path: &Path) -> io::Result<String> {
         return Err(io::Error::other(what));
     }
     let bytes = folder.read(path, MOST_BYTES)?;
-    let bytes = bytes.ok_or_else(|| io::Error::other("it is longer than 16 MiB"))?;
+    let bytes = bytes.ok_or_else(|| io::Error::other("it is longer than 64 MiB"))?;
     String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text"))
 }

@@ -256,9 +256,8 @@ impl Agent {
     /// Goes on where no packets come, and keeps what managers have set.
     fn attend(&self) {
         let now = self.clock.now().0.saturating_sub(LATE);
-        let mut tables = self.tables.lock();
-        tables.tick(Nanos(now));
-        if let Some(why) = self.file.lock().keep(&tables) {
+        self.tables.lock().tick(Nanos(now));
+        if let Some(why) = self.file.lock().keep(&self.tables) {
             self.news.tell(why);
         }
     }
@@ -337,14 +336,19 @@ pub(crate) fn news() -> Vec<String> {
 }
 
 /// Ends a subagent that no configuration wants any more.
-pub(crate) fn end(before: Option<&RmonConfig>, after: Option<&RmonConfig>) {
+pub(crate) fn end(before: Option<&RmonConfig>, after: Option<&RmonConfig>, news: &News) {
     let [before, after] = [before, after].map(|it| it.map(RmonConfig::subagent));
     let Some(before) = before.filter(|before| after.as_ref() != Some(before)) else {
         return;
     };
     AGENTS.lock().retain(|agent| {
         let goes = agent.wanted == before;
-        agent.is_over.fetch_or(goes, Ordering::Relaxed);
+        if goes {
+            agent.is_over.store(true, Ordering::Relaxed);
+            if let Some(why) = agent.file.lock().finish(&agent.tables) {
+                news.tell(why);
+            }
+        }
         !goes
     });
 }

@@ -541,7 +541,8 @@ impl Sensor {
         for device in devices.into_values() {
             ledger.merge(&device.end());
         }
-        rmon::end(self.state.lock().checked.config.rmon.as_ref(), None);
+        let before = self.state.lock().checked.config.rmon.clone();
+        rmon::end(before.as_ref(), None, &self.news);
         ledger
     }
 

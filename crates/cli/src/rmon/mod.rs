@@ -26,7 +26,7 @@ use crate::input::{self, Opened, Source};
 use crate::locality;
 use crate::options::{InputOptions, RmonCommand, RmonOptions, RmonServeOptions};
 use crate::say::say;
-use crate::summary::Outcome;
+use crate::summary::{Outcome, ledger_line, print_statistics};
 
 /// How often time goes on in the tables while no packets come.
 const TICK: Duration = Duration::from_millis(100);
@@ -133,16 +133,24 @@ fn serve(options: &RmonServeOptions) -> Result<(), Failure> {
         if let Some(account) = &account {
             scope.spawn(|| others::run(account, &tables, &ended, tell_others));
         }
+        // A disk may be slow, and packets come meanwhile.
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                thread::sleep(TICK);
+                tell_kept(kept.keep(&tables));
+            }
+        });
         opened.announce(options.common.quiet);
         control.begin();
         let pace = Pace::new(options.real_time);
-        let outcome = count(&mut opened, &tables, &clock, pace, &mut kept, &control);
+        let outcome = count(&mut opened, &tables, &clock, pace, &control);
         if !opened.live {
-            stay(&tables, &clock, &mut kept, &control, options.common.quiet);
+            stay(&tables, &clock, &control, options.common.quiet);
         }
         ended.store(true, Ordering::Relaxed);
         outcome
     });
+    tell_kept(kept.finish(&tables));
     outcome.conclude(&options.common)
 }
 
@@ -152,7 +160,6 @@ fn count(
     tables: &Mutex<Probe>,
     clock: &Clock,
     mut pace: Pace,
-    kept: &mut ControlFile,
     control: &Control,
 ) -> Outcome {
     let started = Instant::now();
@@ -161,7 +168,6 @@ fn count(
     let has_contents = tables.lock().has_contents();
     let mut counting = Counting {
         tables,
-        kept,
         decoder: Decoder::default(),
         decoded: DecodedBatch::new(),
         looking: has_contents.then(|| Contents::new(directory::content)),
@@ -194,6 +200,11 @@ fn count(
                 looked = Instant::now();
                 note_drops(source, &mut tables.lock());
             }
+            if control.statistics_wanted() {
+                let ledger = source.ledger();
+                say!("{}", ledger_line(&ledger));
+                print_statistics(&ledger, &[], started.elapsed());
+            }
         }
         finish(source, &mut outcome);
     }
@@ -204,7 +215,6 @@ fn count(
 /// What counts batch by batch.
 struct Counting<'a> {
     tables: &'a Mutex<Probe>,
-    kept: &'a mut ControlFile,
     decoder: Decoder,
     decoded: DecodedBatch,
     looking: Option<Contents>,
@@ -221,7 +231,6 @@ impl Counting<'_> {
         }
         let mut tables = self.tables.lock();
         tables.observe_at(&self.places, batch, &self.decoded, &self.contents);
-        keep(self.kept, &tables);
     }
 
     /// Whether there are packets of an interface that none came from before.
@@ -296,28 +305,20 @@ fn note_drops(source: &mut Source, tables: &mut Probe) {
     }
 }
 
-fn keep(kept: &mut ControlFile, tables: &Probe) {
-    if let Some(why) = kept.keep(tables) {
+fn tell_kept(trouble: Option<String>) {
+    if let Some(why) = trouble {
         say!("flowgauge: {why}");
     }
 }
 
 /// Lets time go on behind the end of files, until stopped.
-fn stay(
-    tables: &Mutex<Probe>,
-    clock: &Clock,
-    kept: &mut ControlFile,
-    control: &Control,
-    quiet: bool,
-) {
+fn stay(tables: &Mutex<Probe>, clock: &Clock, control: &Control, quiet: bool) {
     if !quiet && !control.stopped() {
         say!("all files read; the tables remain until stopped (Ctrl-C)");
     }
     while !control.stopped() {
         thread::sleep(TICK);
-        let mut tables = tables.lock();
-        tables.tick(clock.now());
-        keep(kept, &tables);
+        tables.lock().tick(clock.now());
     }
 }
 

@@ -9,7 +9,7 @@ use flowgauge_record::rmon::{
     RmonProtocolRow,
 };
 use flowgauge_record::{RecordWriter, Schema};
-use flowgauge_rmon::feed::{Clock, ControlFile};
+use flowgauge_rmon::feed::Clock;
 use flowgauge_rmon::{HostCounts, PairCounts, Probe, ProtocolCounts};
 use parking_lot::Mutex;
 
@@ -42,8 +42,7 @@ pub(super) fn run(options: &RmonShowOptions) -> Result<(), Failure> {
     let tables = Mutex::new(probe);
     let pace = Pace::new(false);
     let clock = Clock::default();
-    let mut kept = ControlFile::default();
-    let mut outcome = count(&mut opened, &tables, &clock, pace, &mut kept, &control);
+    let mut outcome = count(&mut opened, &tables, &clock, pace, &control);
     let mut probe = tables.into_inner();
     write(options, &mut probe, &mut writer);
     let evicted = probe.evicted();

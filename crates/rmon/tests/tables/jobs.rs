@@ -1,6 +1,8 @@
 //! Reports, histories, alarms: what happens at times of its own.
 
+use flowgauge_rmon::feed::ControlFile;
 use flowgauge_rmon::{LoadError, Oid, Probe, SetError, Tree, Value};
+use parking_lot::Mutex;
 
 use crate::frames::{SPEED, send, tick, udp};
 use crate::sets::{name, set};
@@ -797,4 +799,37 @@ fn user_histories_have_so_many_objects_in_all() {
         last.map_err(|(_, error)| error),
         Err(SetError::ResourceUnavailable)
     );
+}
+
+/// A file that cannot be written is told once, and written when it can be: at the latest at the end.
+#[test]
+fn a_file_that_cannot_be_written_is_written_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.toml");
+    std::fs::write(&path, "").unwrap();
+    let mut probe = probe();
+    let mut file = ControlFile::load(Some(&path), &mut probe).unwrap();
+    let tables = Mutex::new(probe);
+    let kept = || std::fs::read_to_string(&path).unwrap();
+    assert_eq!(file.keep(&tables), None);
+    assert_eq!(kept(), "");
+    // What it is written to at first is there.
+    let beside = folder
+        .path()
+        .join(format!("rows.toml.{}.new", std::process::id()));
+    std::fs::write(&beside, "").unwrap();
+    let owner = [("14.1.1.11.1", Value::Octets(b"somebody".to_vec()))];
+    set(&mut tables.lock(), &owner).unwrap();
+    let told = file.keep(&tables).unwrap_or_default();
+    assert!(
+        told.contains("rows.toml: ") && told.contains("hint: "),
+        "{told}"
+    );
+    assert_eq!(file.keep(&tables), None);
+    assert_eq!(file.finish(&tables), None);
+    assert_eq!(kept(), "");
+    std::fs::remove_file(&beside).unwrap();
+    assert_eq!(file.finish(&tables), None);
+    assert!(kept().contains("somebody"), "{}", kept());
+    assert_eq!(kept(), tables.lock().save());
 }

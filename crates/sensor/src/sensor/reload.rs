@@ -65,7 +65,7 @@ impl Sensor {
         }
         self.run_changed(&before, new, &mut said);
         let wanted = self.state.lock().checked.config.rmon.clone();
-        rmon::end(before.config.rmon.as_ref(), wanted.as_ref());
+        rmon::end(before.config.rmon.as_ref(), wanted.as_ref(), &self.news);
         if said.is_empty() {
             said.push("nothing has changed".to_owned());
         }
