@@ -166,9 +166,9 @@ impl ControlFile {
         })
     }
 
-    /// Writes the file a last time, where managers have changed rows.
+    /// Writes the file a last time, where managers have changed rows. What cannot be written is lost: that is told again.
     pub fn finish(&mut self, tables: &Mutex<Probe>) -> Option<String> {
-        self.next = None;
+        (self.next, self.has_failed) = (None, false);
         self.keep(tables)
     }
 }

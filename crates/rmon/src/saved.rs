@@ -382,6 +382,9 @@ impl SavedRow {
                     "\nhint: an interface, row or object that it names is not there, or a column is missing"
                 }
                 SetError::NoCreation => "\nhint: the index does not belong to this table",
+                SetError::ResourceUnavailable => {
+                    "\nhint: there are as many as there may be (docs/rmon.md, The tables)"
+                }
                 _ => "",
             },
         }

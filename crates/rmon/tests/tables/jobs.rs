@@ -801,7 +801,7 @@ fn user_histories_have_so_many_objects_in_all() {
     );
 }
 
-/// A file that cannot be written is told once, and written when it can be: at the latest at the end.
+/// A file that cannot be written is told once, and at the end, and written when it can be.
 #[test]
 fn a_file_that_cannot_be_written_is_written_later() {
     let folder = tempfile::tempdir().unwrap();
@@ -826,7 +826,7 @@ fn a_file_that_cannot_be_written_is_written_later() {
         "{told}"
     );
     assert_eq!(file.keep(&tables), None);
-    assert_eq!(file.finish(&tables), None);
+    assert_eq!(file.finish(&tables), Some(told));
     assert_eq!(kept(), "");
     std::fs::remove_file(&beside).unwrap();
     assert_eq!(file.finish(&tables), None);
