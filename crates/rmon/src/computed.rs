@@ -179,15 +179,17 @@ impl Probe {
 
 /// A counter of etherStats.
 pub(crate) fn ether_value(ether: &Ether, column: u32) -> Option<Value> {
-    // Frames with errors do not come as far as this.
+    // Frames with errors do not come as far as this; of two kinds the interface tells how many there are.
     let counter = match column {
         3 => ether.drop_events,
         4 => ether.octets,
         5 => ether.packets(),
         6 => ether.broadcasts,
         7 => ether.multicasts,
+        8 => ether.errors[0],
         10 => ether.sizes[6],
-        8..=13 => 0,
+        13 => ether.errors[1],
+        9 | 11 | 12 => 0,
         14..=19 => ether.sizes[column as usize - 14],
         _ => return None,
     };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use flowgauge_sys::files;
+use flowgauge_sys::{files, interfaces};
 use flowgauge_wire::Nanos;
 use parking_lot::Mutex;
 
@@ -44,6 +44,18 @@ impl Clock {
     pub fn set(&self, time: Nanos) {
         let ahead = time.0.wrapping_sub(self.now().0).cast_signed();
         self.ahead.fetch_add(ahead, Ordering::Relaxed);
+    }
+}
+
+/// Tells what interfaces have counted of errors so far.
+pub fn note_errors(tables: &Mutex<Probe>) {
+    let names: Vec<String> = tables.lock().names().map(str::to_owned).collect();
+    for name in names {
+        let errors = interfaces::errors_of(&name);
+        let mut tables = tables.lock();
+        if let Some(place) = tables.interface_of(&name) {
+            tables.note_errors(place, errors);
+        }
     }
 }
 

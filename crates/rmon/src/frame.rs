@@ -96,6 +96,8 @@ const FCS: u64 = 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ether {
     pub(crate) drop_events: u64,
+    /// Frames with a wrong check sequence, and collisions: what the interface tells.
+    pub(crate) errors: [u64; 2],
     pub(crate) octets: u64,
     pub(crate) broadcasts: u64,
     pub(crate) multicasts: u64,

@@ -68,6 +68,7 @@ impl Ether {
     fn since(&self, before: &Ether) -> Ether {
         Ether {
             drop_events: self.drop_events.saturating_sub(before.drop_events),
+            errors: core::array::from_fn(|kind| self.errors[kind] - before.errors[kind]),
             octets: self.octets - before.octets,
             broadcasts: self.broadcasts - before.broadcasts,
             multicasts: self.multicasts - before.multicasts,

@@ -133,6 +133,8 @@ pub(crate) struct Interface {
     /// States of plain IPv4 and IPv6 over Ethernet, without and with one tag.
     plain: [[u32; 2]; 2],
     pub(crate) ether: Ether,
+    /// What it had told of errors.
+    pub(crate) errors: Option<[u64; 2]>,
     pub(crate) tagged: Tagged,
 }
 
@@ -163,6 +165,7 @@ impl Interface {
             remembered: Remembered::default(),
             plain: [[START; 2]; 2],
             ether: Ether::default(),
+            errors: None,
             tagged: Tagged::default(),
         }
     }

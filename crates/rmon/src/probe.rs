@@ -205,6 +205,12 @@ impl Probe {
             .unwrap_or(1)
     }
 
+    /// The names of interfaces, as far as they have one.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let names = self.interfaces.iter().map(|it| it.name.as_str());
+        names.filter(|name| !name.is_empty())
+    }
+
     /// The place of the interface of this name.
     pub fn interface_of(&self, name: &str) -> Option<usize> {
         let mut interfaces = self.interfaces.iter();
@@ -391,6 +397,17 @@ impl Probe {
     pub fn note_drops(&mut self, place: usize, packets: u64) {
         if let Some(interface) = self.interfaces.get_mut(place) {
             interface.ether.drop_events = packets;
+        }
+    }
+
+    /// Tells how many frames with a wrong check sequence, and how many collisions, an interface has counted so far: those
+    /// after the first time count. Its counters begin anew when it is made again.
+    pub fn note_errors(&mut self, place: usize, now: [u64; 2]) {
+        if let Some(interface) = self.interfaces.get_mut(place) {
+            let before = interface.errors.replace(now).unwrap_or(now);
+            for ((counted, now), before) in interface.ether.errors.iter_mut().zip(now).zip(before) {
+                *counted += now.checked_sub(before).unwrap_or(now);
+            }
         }
     }
 

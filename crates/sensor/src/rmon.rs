@@ -10,7 +10,7 @@ use flowgauge_registry::Contents;
 use flowgauge_rmon::Probe;
 use flowgauge_rmon::agentx::{self, Address, Event, Identity};
 use flowgauge_rmon::directory::{self, Directory};
-use flowgauge_rmon::feed::{BadFile, Clock, ControlFile};
+use flowgauge_rmon::feed::{self, BadFile, Clock, ControlFile};
 use flowgauge_rmon::others::{self, User};
 use flowgauge_rmon::reaction::Reaction;
 use flowgauge_stack::{
@@ -260,6 +260,7 @@ impl Agent {
         if let Some(why) = self.file.lock().keep(&self.tables) {
             self.news.tell(why);
         }
+        feed::note_errors(&self.tables);
     }
 }
 

@@ -235,6 +235,19 @@ pub fn speed(name: &str) -> u64 {
     u64::from(megabits.unwrap_or(0)) * 1_000_000
 }
 
+/// Frames with a wrong check sequence or a part of an octet, and collisions, as far as the driver counts them.
+pub fn errors_of(name: &str) -> [u64; 2] {
+    let counter = |counter: &str| {
+        let text = std::fs::read_to_string(format!("/sys/class/net/{name}/statistics/{counter}"));
+        let number = text.ok().and_then(|text| text.trim().parse::<u64>().ok());
+        number.unwrap_or(0)
+    };
+    [
+        counter("rx_crc_errors") + counter("rx_frame_errors"),
+        counter("collisions"),
+    ]
+}
+
 /// The index of the interface with this name.
 pub fn index_of(name: &str) -> Option<i32> {
     let name = CString::new(name).ok()?;

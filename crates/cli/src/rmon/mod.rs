@@ -12,7 +12,7 @@ use flowgauge_registry::Contents;
 use flowgauge_rmon::Probe;
 use flowgauge_rmon::agentx::{self, Event, Identity};
 use flowgauge_rmon::directory::{self, Directory};
-use flowgauge_rmon::feed::{BadFile, Clock, ControlFile};
+use flowgauge_rmon::feed::{self, BadFile, Clock, ControlFile};
 use flowgauge_rmon::others::{self, User};
 use flowgauge_rmon::reaction::Reaction;
 use flowgauge_sys::interfaces;
@@ -138,6 +138,7 @@ fn serve(options: &RmonServeOptions) -> Result<(), Failure> {
             while !ended.load(Ordering::Relaxed) {
                 thread::sleep(TICK);
                 tell_kept(kept.keep(&tables));
+                feed::note_errors(&tables);
             }
         });
         opened.announce(options.common.quiet);

@@ -801,6 +801,36 @@ fn user_histories_have_so_many_objects_in_all() {
     );
 }
 
+/// Errors that the interface counts are shown from the beginning on, also when its counters begin anew.
+#[test]
+fn errors_are_those_of_the_interface() {
+    let mut probe = probe();
+    let history = [
+        (
+            "2.1.1.2.1",
+            Value::Oid("1.3.6.1.2.1.2.2.1.1.1".parse().unwrap()),
+        ),
+        ("2.1.1.5.1", Value::Integer(1)),
+        ("2.1.1.7.1", CREATE_REQUEST),
+    ];
+    set(&mut probe, &history).unwrap();
+    set(&mut probe, &[("2.1.1.7.1", VALID)]).unwrap();
+    let mut shown = Vec::new();
+    for (second, now) in [(0, [5, 1]), (1, [7, 4]), (2, [1, 0])] {
+        probe.note_errors(0, now);
+        tick(&mut probe, ZERO + 100 + second * 100);
+        shown.push(["1.1.1.8.1", "1.1.1.13.1"].map(|it| number(&probe.get(&name(it)).unwrap())));
+    }
+    assert_eq!(shown, [[0, 0], [2, 3], [3, 3]]);
+    let mut buckets = |column: u32| {
+        let rows = walk(&mut probe, &format!("2.2.1.{column}.1"));
+        rows.iter()
+            .map(|(_, value)| number(value))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!((buckets(9), buckets(14)), (vec![2, 1], vec![3, 0]));
+}
+
 /// A file that cannot be written is told once, and at the end, and written when it can be.
 #[test]
 fn a_file_that_cannot_be_written_is_written_later() {
