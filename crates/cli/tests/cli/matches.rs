@@ -368,3 +368,47 @@ fn of_matches_that_begin_at_a_place_the_first_is_told() {
         "{said}"
     );
 }
+
+#[test]
+fn what_is_remembered_of_streams_is_bounded_by_the_memory() {
+    const HOSTS: u16 = 400;
+    let folder = Folder::new("bound");
+    let mut capture = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
+    capture.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0]);
+    // Each host says the alphabet twice, the second time when all others have said it.
+    for at in 0..2 * HOSTS {
+        let mut frame = vec![2; 12];
+        frame.extend([8, 0, 0x45, 0, 0, 54, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0]);
+        frame.extend((at % HOSTS).to_be_bytes());
+        frame.extend([10, 9, 0, 1, 4, 1, 0, 99, 0, 34, 0, 0]);
+        frame.extend(b'a'..=b'z');
+        let len = (frame.len() as u32).to_le_bytes();
+        let micros = u32::from(at).to_le_bytes();
+        capture.extend([1_700_000_000_u32.to_le_bytes(), micros, len, len].concat());
+        capture.extend(frame);
+    }
+    fs::write(folder.0.join("bound.pcap"), capture).unwrap();
+    let letters: Vec<String> = ('a'..='z').map(|letter| letter.to_string()).collect();
+    fs::write(folder.0.join("letters.txt"), letters.join("\n")).unwrap();
+    let each = usize::from(HOSTS) * letters.len();
+    for (memory, firsts) in [("16M", each), ("1M", 2 * each)] {
+        let line = |how: &str| {
+            format!(
+                "match -r bound.pcap -f letters.txt --json --max-flows 1000 --workers 1 --memory {memory} {how}"
+            )
+        };
+        let output = folder.run(&line("--first"));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            output.stdout.split(|byte| *byte == b'\n').count() - 1,
+            firsts,
+            "{said}"
+        );
+        let is_full = said.contains("streams were forgotten, as memory was full");
+        assert_eq!(is_full, firsts > each, "{said}");
+        let counts = folder.succeed(&line("--count"));
+        let streams = |line| serde_json::from_str::<Value>(line).unwrap()["streams"].as_u64();
+        let streams: u64 = counts.lines().filter_map(streams).sum();
+        assert_eq!(streams as usize, firsts);
+    }
+}

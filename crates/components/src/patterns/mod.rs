@@ -20,7 +20,7 @@ use flowgauge_stack::{
 };
 use flowgauge_stream::engine::{ApplicationConfig, Budget, ChunkFlags, Mode};
 use flowgauge_stream::offload::Verdicts;
-use flowgauge_stream::{Chunk, Handler, Needs, Shard, Stream, StreamIdentity};
+use flowgauge_stream::{Chunk, Handler, Needs, Shard, Shares, Stream, StreamIdentity};
 use flowgauge_wire::{LinkType, Nanos};
 use parking_lot::Mutex;
 
@@ -85,6 +85,9 @@ struct Shared {
     unsearched: AtomicU64,
     /// Matches left out, as one of their pattern that began at the same place was told.
     repeats: AtomicU64,
+    /// Bytes for the streams that each copy remembers, and streams forgotten.
+    bound: u64,
+    forgotten: AtomicU64,
     copies: AtomicUsize,
     /// Copies that have come to the end of their input, and what they counted, by pattern.
     ended: Mutex<(usize, Vec<Count>)>,
@@ -119,6 +122,9 @@ struct State {
 
 /// In mode fast a chunk is searched so long after its first byte, if it is not full before.
 const LATE: Nanos = Nanos::from_secs(1);
+
+/// Bytes for what all copies remember of streams, where `memory` is not given.
+const MEMORY: u64 = 256 << 20;
 
 /// Matches that are given on together.
 const TOGETHER: usize = 64;
@@ -159,7 +165,7 @@ fn needs(settings: &Settings) -> Needs {
     Needs {
         streams: true,
         per_flow: 2 * size_of::<StreamState>() as u64 + in_chunks,
-        results: false,
+        results: settings.flag("first") || settings.flag("count") || !settings.flag("all_matches"),
     }
 }
 
@@ -189,6 +195,11 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             limit: options.max_matches.unwrap_or(u64::MAX),
             unsearched: AtomicU64::new(0),
             repeats: AtomicU64::new(0),
+            bound: settings
+                .size("memory")
+                .map_or(MEMORY, |bytes| Shares::of_results(bytes, needs))
+                / settings.copies() as u64,
+            forgotten: AtomicU64::new(0),
             copies: AtomicUsize::new(0),
             ended: Mutex::default(),
             budget: chunked::budget(settings, needs),
@@ -306,6 +317,14 @@ impl Shared {
                 "matcher: {} left out that {} where one of the same pattern did",
                 count(repeats, "match").were(),
                 if repeats == 1 { "begins" } else { "begin" }
+            ));
+        }
+        let forgotten = self.forgotten.load(Ordering::Relaxed);
+        if forgotten > 0 {
+            account.notes.push(format!(
+                "matches of {} forgotten, as memory was full: some are reported or counted again; hint: raise \
+                 `memory`",
+                count(forgotten, "stream").were()
             ));
         }
         let unsearched = self.unsearched.load(Ordering::Relaxed);
@@ -539,8 +558,8 @@ impl Component for Patterns {
         self.state.with(|state| {
             let with_seen = state.found.first || state.found.counts.is_some();
             let all = state.found.all;
-            let search =
-                Search::new(&set, with_seen, all).map_err(|error| read::failure("", &error))?;
+            let search = Search::new(&set, with_seen, all, self.shared.bound)
+                .map_err(|error| read::failure("", &error))?;
             state.search = Some(Box::new(search));
             if let Some(counts) = &mut state.found.counts {
                 counts.resize(set.patterns().len(), Count::default());
@@ -584,6 +603,8 @@ impl Component for Patterns {
             shared.unsearched.fetch_add(unsearched, Ordering::Relaxed);
             let repeats = search.as_ref().map_or(0, |it| it.repeats());
             shared.repeats.fetch_add(repeats, Ordering::Relaxed);
+            let forgotten = search.as_ref().map_or(0, |it| it.forgotten());
+            shared.forgotten.fetch_add(forgotten, Ordering::Relaxed);
             let counts = shared.end(found.counts.as_deref());
             (
                 counts,

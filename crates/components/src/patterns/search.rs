@@ -21,10 +21,19 @@ pub(super) struct Search {
     at: usize,
 }
 
-/// What was found in streams before.
+/// Patterns found in streams before, in a bounded amount of memory. When it is full, streams are forgotten in turn:
+/// their matches are reported as if they were the first.
 struct Seen {
     /// By the number of the stream, by pattern: where its last match began.
     last: HashMap<u32, Vec<(u32, Option<u64>)>>,
+    /// Bytes in use, and their bound.
+    held: usize,
+    bound: usize,
+    /// The stream to forget next, and the highest number of a stream so far.
+    hand: u32,
+    highest: u32,
+    /// Streams forgotten before their end.
+    forgotten: u64,
     /// Whether patterns are noted of which nothing but that they were found matters.
     notes_all: bool,
     /// By pattern: whether several matches of it can begin at a place, and only the first is told.
@@ -43,23 +52,23 @@ pub(super) struct Finding {
 
 impl Search {
     /// `notes_all`: the first match of a pattern in a stream is told from others; with `all` matches of a pattern that begin at the
-    /// same place are all told.
+    /// same place are all told. What is remembered of streams takes `bound` bytes at most.
     pub(super) fn new(
         set: &Arc<PatternSet>,
         notes_all: bool,
         all: bool,
+        bound: u64,
     ) -> Result<Search, PatternError> {
         let is_expression = |kind: &PatternKind| matches!(kind, PatternKind::Regex { .. });
         let patterns = set.patterns().iter();
         Ok(Search {
             matcher: Matcher::new(set)?,
             states: Vec::new(),
-            seen: Seen {
-                last: HashMap::new(),
+            seen: Seen::new(
                 notes_all,
-                once: patterns.map(|it| !all && is_expression(&it.kind)).collect(),
-                repeats: 0,
-            },
+                patterns.map(|it| !all && is_expression(&it.kind)).collect(),
+                bound,
+            ),
             ahead: [u32::MAX; 2 * AHEAD],
             at: 0,
         })
@@ -135,12 +144,17 @@ impl Search {
                 });
             }
         });
-        seen.last.remove(&stream);
+        seen.forget(stream);
     }
 
     /// Matches that were left out, as one of their pattern that began at the same place had been told.
     pub(super) fn repeats(&self) -> u64 {
         self.seen.repeats
+    }
+
+    /// Streams whose earlier matches were forgotten for want of memory.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.seen.forgotten
     }
 
     /// Bytes for whose stream there was no memory.
@@ -150,6 +164,23 @@ impl Search {
 }
 
 impl Seen {
+    /// Bytes of a stream's entry: twice its size, as the table grows to twice what it needs.
+    const ENTRY: usize = 2 * (size_of::<(u32, Vec<(u32, Option<u64>)>)>() + 1);
+
+    fn new(notes_all: bool, once: Vec<bool>, bound: u64) -> Seen {
+        Seen {
+            last: HashMap::new(),
+            held: 0,
+            bound: usize::try_from(bound).unwrap_or(usize::MAX),
+            hand: 0,
+            highest: 0,
+            forgotten: 0,
+            notes_all,
+            once,
+            repeats: 0,
+        }
+    }
+
     /// Whether a match is the first of its pattern in its stream, as far as that is asked for; `None`: it begins where the one of
     /// its pattern before did, and is not to be told.
     fn note(&mut self, stream: u32, found: &Match) -> Option<bool> {
@@ -158,7 +189,10 @@ impl Seen {
         if !once && !self.notes_all {
             return Some(false);
         }
-        let patterns = self.last.entry(stream).or_default();
+        let patterns = self.last.entry(stream).or_insert_with(|| {
+            self.held += Seen::ENTRY;
+            Vec::new()
+        });
         match patterns.binary_search_by_key(&found.pattern, |(pattern, _)| *pattern) {
             Ok(at) => {
                 let last = patterns.get_mut(at).map(|(_, last)| last);
@@ -170,9 +204,71 @@ impl Seen {
                 Some(false)
             }
             Err(at) => {
+                let before = bytes(patterns);
                 patterns.insert(at, (found.pattern, found.start));
+                self.held += bytes(patterns) - before;
+                self.highest = self.highest.max(stream);
+                while self.held > self.bound {
+                    self.forgotten += u64::from(self.forget(self.hand));
+                    self.hand = if self.hand < self.highest {
+                        self.hand + 1
+                    } else {
+                        0
+                    };
+                }
                 Some(true)
             }
         }
+    }
+
+    /// Forgets the matches of a stream, if there were any.
+    fn forget(&mut self, stream: u32) -> bool {
+        let gone = self.last.remove(&stream);
+        if let Some(patterns) = &gone {
+            self.held -= Seen::ENTRY + bytes(patterns);
+        }
+        gone.is_some()
+    }
+}
+
+fn bytes(patterns: &Vec<(u32, Option<u64>)>) -> usize {
+    patterns.capacity() * size_of::<(u32, Option<u64>)>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_matches_is_bounded_and_given_back() {
+        let mut seen = Seen::new(true, Vec::new(), 50_000);
+        let found = |pattern| Match {
+            end: 9,
+            pattern,
+            start: Some(1),
+        };
+        let mut firsts = 0;
+        for _ in 0..3 {
+            for stream in 0..1000 {
+                for pattern in 0..10 {
+                    firsts += u32::from(seen.note(stream, &found(pattern)) == Some(true));
+                    let held = seen.last.values().map(|it| Seen::ENTRY + bytes(it));
+                    assert_eq!(seen.held, held.sum::<usize>());
+                    assert!(seen.held <= seen.bound);
+                }
+                assert_eq!(seen.note(stream, &found(9)), Some(false));
+            }
+        }
+        // Each stream is forgotten before its turn comes again.
+        assert_eq!(firsts, 30_000);
+        assert_eq!(seen.forgotten, 3000 - seen.last.len() as u64);
+        for stream in 0..1000 {
+            seen.forget(stream);
+        }
+        assert_eq!(seen.held, 0);
+        // Not even one stream has room.
+        let mut seen = Seen::new(true, Vec::new(), 1);
+        assert_eq!(seen.note(7, &found(0)), Some(true));
+        assert_eq!((seen.held, seen.forgotten), (0, 1));
     }
 }
