@@ -1,18 +1,21 @@
 //! A page on a terminal that is drawn again and again: keys are read as they are pressed, and the terminal is as before when it ends,
 //! be it by a signal or a panic.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Mutex, Once, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use flowgauge_kit::terminal;
+use flowgauge_sys::ways::{Way, is_forced};
+use rustix::process::{Signal, kill_current_process_group};
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
+use signal_hook::consts::SIGINT;
 
 /// To a screen of its own, without a cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
@@ -41,9 +44,8 @@ impl Page {
         let tty = OpenOptions::new().read(true).write(true).open("/dev/tty")?;
         let before = tcgetattr(&tty)?;
         let mut modes = before.clone();
-        modes.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
-        // A stopped program would leave the terminal as it is.
-        modes.special_codes[SpecialCodeIndex::VSUSP] = 0;
+        // No key ends or stops the program while the terminal is changed.
+        modes.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
         modes.special_codes[SpecialCodeIndex::VMIN] = 1;
         modes.special_codes[SpecialCodeIndex::VTIME] = 0;
         let own = OwnedFd::from(tty.try_clone()?);
@@ -51,17 +53,8 @@ impl Page {
         *changed() = Some((own, before));
         restore_at_panics();
         let (pressed, keys) = mpsc::channel();
-        let read = move || {
-            let (mut tty, mut some) = (tty, [0; 16]);
-            while let Ok(count @ 1..) = tty.read(&mut some) {
-                let mut pressed_now = some.iter().take(count);
-                if !pressed_now.all(|key| pressed.send(*key).is_ok()) {
-                    break;
-                }
-            }
-        };
         let page = Page { keys };
-        thread::Builder::new().spawn(read)?;
+        thread::Builder::new().spawn(move || read(tty, &pressed))?;
         write(ENTER)?;
         Ok(Some(page))
     }
@@ -71,6 +64,7 @@ impl Page {
     /// # Errors
     /// The terminal went away.
     pub(crate) fn show<'a>(&mut self, lines: impl Iterator<Item = &'a str>) -> io::Result<()> {
+        assert!(!is_forced(Way::PagePanics), "a test wants it");
         let (width, height) = terminal::size().unwrap_or_default();
         let height = if height == 0 { 24 } else { height };
         let fitting = |line: &'a str| match line.char_indices().nth(width) {
@@ -89,6 +83,30 @@ impl Page {
             Err(RecvTimeoutError::Timeout) => None,
             // The terminal is gone: nobody will press any.
             Err(RecvTimeoutError::Disconnected) => Some(b'q'),
+        }
+    }
+}
+
+/// Reads keys. Ctrl-C interrupts all programs that the terminal waits for; the second one ends this one at once.
+fn read(mut tty: File, pressed: &Sender<u8>) {
+    const CTRL_C: u8 = 3;
+
+    let (mut some, mut was_interrupted) = ([0; 16], false);
+    while let Ok(count @ 1..) = tty.read(&mut some) {
+        for key in some.iter().take(count) {
+            if *key != CTRL_C {
+                // The page may be over: Ctrl-C still counts.
+                let _ = pressed.send(*key);
+                continue;
+            }
+            if was_interrupted {
+                restore();
+            }
+            let _ = kill_current_process_group(Signal::INT);
+            if was_interrupted {
+                signal_hook::low_level::exit(128 + SIGINT);
+            }
+            was_interrupted = true;
         }
     }
 }

@@ -9,11 +9,12 @@ use crate::failure::Failure;
 /// The environment variable.
 const VARIABLE: &str = "FLOWGAUGE_TEST";
 
-const WAYS: [(&str, Way); 4] = [
+const WAYS: [(&str, Way); 5] = [
     ("general-flows", Way::GeneralFlows),
     ("portable-sums", Way::PortableSums),
     ("mapped-files", Way::MappedFiles),
     ("read-files", Way::ReadFiles),
+    ("page-panics", Way::PagePanics),
 ];
 
 /// Does what the variable says, words separated by commas: `hash=NUMBER`, the key of the process's hashes, and the names

@@ -9,7 +9,8 @@ use flowgauge_record::results::Cell;
 use flowgauge_record::text::{harmless_lines, write_scaled};
 use flowgauge_runtime::stacks::Snapshot;
 use flowgauge_stack::{ResultValue, Stack};
-use flowgauge_wire::Ledger;
+use flowgauge_sys::ending;
+use flowgauge_wire::{Ledger, Nanos};
 
 use crate::failure::Failure;
 use crate::options::{TopOptions, View};
@@ -58,7 +59,7 @@ pub(crate) fn run(options: &TopOptions) -> Result<(), Failure> {
         every,
         next: Instant::now(),
         has_quit: false,
-        stays: is_shown && options.input.interface.is_empty(),
+        live_since: (!options.input.interface.is_empty()).then(Instant::now),
         rates: Rates::default(),
         printed: !is_shown,
     };
@@ -104,7 +105,7 @@ impl Shown {
     /// What a key changes; `false`: it is the one that ends the page.
     fn press(&mut self, key: u8) -> bool {
         match key.to_ascii_lowercase() {
-            b'q' | 3 | 4 => return false,
+            b'q' | 4 => return false,
             b'\t' => self.view = self.view.next(),
             b't' => self.view = View::Talkers,
             b'f' => self.view = View::Flows,
@@ -135,7 +136,7 @@ struct Rates {
     bytes: HashMap<(u8, String), u64>,
     /// All packets, and their bytes.
     total: (u64, u64),
-    at: Option<Instant>,
+    at: Option<Nanos>,
     /// Rates of then.
     rows: HashMap<(u8, String), u64>,
     /// Packets and bits in a second.
@@ -143,14 +144,13 @@ struct Rates {
 }
 
 impl Rates {
-    /// Finds how much came in a second since the last time.
-    fn find(&mut self, views: &[Vec<Row>], ledger: &Ledger, now: Instant) {
-        let passed = self
-            .at
-            .replace(now)
-            .map_or(0.0, |at| (now - at).as_secs_f64());
-        let per_second = |more: u64| match passed > 0.0 {
-            true => (more as f64 / passed) as u64,
+    /// Finds how much came in a second since the last time, or since it began.
+    fn find(&mut self, views: &[Vec<Row>], ledger: &Ledger, (began, now): (Nanos, Nanos)) {
+        let passed = now
+            .0
+            .saturating_sub(self.at.replace(now).unwrap_or(began).0);
+        let per_second = |more: u64| match passed > 0 {
+            true => (more as f64 * 1e9 / passed as f64) as u64,
             false => 0,
         };
         let before = core::mem::take(&mut self.bytes);
@@ -171,25 +171,51 @@ impl Rates {
             per_second(total.1.saturating_sub(was.1) * 8),
         );
     }
+
+    /// The rows of a view with their rates.
+    fn fill(&self, view: View, rows: &mut [Row]) {
+        for row in rows {
+            let key = (view as u8, row.name.clone());
+            row.rate = self.rows.get(&key).copied().unwrap_or(0);
+        }
+    }
+
+    fn line(&self) -> String {
+        let (packets, bits) = self.all;
+        format!("{} packets/s, {}bit/s", scaled(packets), scaled(bits))
+    }
+}
+
+/// The rows of a component's result.
+fn result<'a>(stacks: &[Stack], snapshot: &'a Snapshot, label: &str) -> &'a [Vec<Cell>] {
+    let find = || {
+        let stack = stacks.first()?;
+        let (id, _) = stack.iter().find(|(_, node)| node.label == label)?;
+        match snapshot.stacks.first()?.component(id)?.result.as_ref()? {
+            ResultValue::Table(table) => Some(table.rows.as_slice()),
+            _ => None,
+        }
+    };
+    find().unwrap_or_default()
 }
 
 /// What came of the components, in the order of the views.
 fn views(stacks: &[Stack], snapshot: &Snapshot) -> Vec<Vec<Row>> {
-    let (Some(stack), Some(state)) = (stacks.first(), snapshot.stacks.first()) else {
-        return Vec::new();
-    };
-    let of_component = |name: &str| {
-        let (id, _) = stack.iter().find(|(_, node)| node.label == name)?;
-        match state.component(id)?.result.as_ref()? {
-            ResultValue::Table(table) => {
-                Some(table.rows.iter().filter_map(|row| row_of(row)).collect())
-            }
-            _ => None,
-        }
-    };
-    let all = View::ALL.iter();
-    all.map(|view| of_component(view.name()).unwrap_or_default())
+    let rows = |view: View| result(stacks, snapshot, view.name()).iter();
+    let all = View::ALL.into_iter();
+    all.map(|view| rows(view).filter_map(|row| row_of(row)).collect())
         .collect()
+}
+
+/// Capture times of the first and the last packet.
+fn captured(stacks: &[Stack], snapshot: &Snapshot) -> (Nanos, Nanos) {
+    match result(stacks, snapshot, "clock") {
+        [row] => match row.as_slice() {
+            [.., Cell::Unsigned(last), Cell::Unsigned(first)] => (Nanos(*first), Nanos(*last)),
+            _ => Default::default(),
+        },
+        _ => Default::default(),
+    }
 }
 
 fn row_of(cells: &[Cell]) -> Option<Row> {
@@ -211,15 +237,15 @@ struct Top {
     /// When rates are found again.
     next: Instant,
     has_quit: bool,
-    /// The page stays until a key ends it: the input is a file.
-    stays: bool,
+    /// Since when an interface is read. The page of a file stays until a key ends it, and its rates are by its packets' times.
+    live_since: Option<Instant>,
     rates: Rates,
     /// The page is printed at the end.
     printed: bool,
 }
 
 impl Top {
-    fn draw(&mut self, views: Vec<Vec<Row>>, ledger: &Ledger) -> bool {
+    fn draw(&mut self, views: Vec<Vec<Row>>, ledger: &Ledger, of_what: &str) -> bool {
         let Some(page) = &mut self.page else {
             return true;
         };
@@ -228,7 +254,8 @@ impl Top {
             if width == 0 { 80 } else { width },
             if height == 0 { LINES } else { height },
         );
-        let lines = lines(views, &self.rates, self.shown, ledger, size);
+        let mut lines = lines(views, &self.rates, self.shown, ledger, size);
+        lines[0].push_str(of_what);
         page.show(lines.iter().map(String::as_str)).is_ok()
     }
 
@@ -276,17 +303,31 @@ impl Watched for Top {
         let now = Instant::now();
         if now >= self.next {
             self.next = now + self.every;
-            self.rates.find(&views, source, now);
+            let passed = match self.live_since {
+                Some(began) => (Nanos(0), Nanos((now - began).as_nanos() as u64)),
+                None => captured(stacks, snapshot),
+            };
+            self.rates.find(&views, source, passed);
         }
-        self.draw(views, source) && !self.has_quit
+        let of_what = match self.live_since {
+            Some(_) => "",
+            None => " of capture time",
+        };
+        self.draw(views, source, of_what) && !self.has_quit
     }
 
     fn end(&mut self, stacks: &[Stack], snapshot: &Snapshot, ledger: &Ledger) {
         let all = views(stacks, snapshot);
+        let (first, last) = captured(stacks, snapshot);
+        self.rates = Rates::default();
+        self.rates.find(&all, ledger, (first, last));
+        let seconds = last.0.saturating_sub(first.0) as f64 / 1e9;
+        let of_what = format!(" (average of {seconds:.1} s of capture time)");
         if self.printed {
-            let mut text = String::new();
-            for (view, rows) in View::ALL.into_iter().zip(all) {
+            let mut text = format!("{}{of_what}\n\n", self.rates.line());
+            for (view, mut rows) in View::ALL.into_iter().zip(all) {
                 let shown = Shown { view, ..self.shown };
+                self.rates.fill(view, &mut rows);
                 text += &table(rows, shown, (usize::MAX, LINES)).join("\n");
                 text += "\n\n";
             }
@@ -294,8 +335,12 @@ impl Watched for Top {
             let _ = print(text.trim_end().as_bytes()).and_then(|()| print(b"\n"));
             return;
         }
-        self.rates = Rates::default();
-        while self.stays && !self.has_quit && self.draw(all.clone(), ledger) {
+        let stays = self.live_since.is_none();
+        while stays
+            && !self.has_quit
+            && !ending::is_ending()
+            && self.draw(all.clone(), ledger, &of_what)
+        {
             self.keys(Duration::from_millis(200));
         }
         self.page = None;
@@ -310,18 +355,10 @@ fn lines(
     ledger: &Ledger,
     (width, height): (usize, usize),
 ) -> Vec<String> {
-    let at = View::ALL.iter().position(|view| *view == shown.view);
-    let at = at.unwrap_or(0);
-    let mut rows = views.get_mut(at).map(core::mem::take).unwrap_or_default();
-    for row in &mut rows {
-        let key = (at as u8, row.name.clone());
-        row.rate = rates.rows.get(&key).copied().unwrap_or(0);
-    }
-    let (packets, bits) = rates.all;
-    let mut lines = vec![
-        format!("{} packets/s, {}bit/s", scaled(packets), scaled(bits)),
-        ledger_line(ledger),
-    ];
+    let rows = views.get_mut(shown.view as usize);
+    let mut rows = rows.map(core::mem::take).unwrap_or_default();
+    rates.fill(shown.view, &mut rows);
+    let mut lines = vec![rates.line(), ledger_line(ledger)];
     let tabs: Vec<String> = View::ALL
         .iter()
         .map(|view| match *view == shown.view {
@@ -403,11 +440,12 @@ mod tests {
             vec![row("tcp", 1, 2)],
         ];
         let mut rates = Rates::default();
-        let start = Instant::now();
-        rates.find(&views, &Ledger::default(), start);
+        let seconds = |number: u64| Nanos(number * 1_000_000_000);
+        rates.find(&views, &Ledger::default(), (seconds(5), seconds(6)));
+        assert_eq!(rates.rows[&(0, "192.0.2.1".to_owned())], 4000);
         let mut later = views.clone();
         later[0][0].bytes += 1000;
-        rates.find(&later, &Ledger::default(), start + Duration::from_secs(2));
+        rates.find(&later, &Ledger::default(), (seconds(5), seconds(8)));
         let mut shown = Shown {
             view: View::Talkers,
             sort: Sort::Bytes,

@@ -15,6 +15,8 @@ pub enum Way {
     MappedFiles = 4,
     /// No file is mapped, however long it is.
     ReadFiles = 8,
+    /// A page on a terminal panics when it is shown.
+    PagePanics = 16,
 }
 
 static FORCED: AtomicU8 = AtomicU8::new(0);

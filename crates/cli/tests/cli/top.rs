@@ -51,12 +51,17 @@ impl Terminal {
         input.flush().unwrap();
     }
 
-    /// What was on it, when the terminal is as it was.
-    fn end(mut self) -> String {
+    fn end(self) -> String {
+        self.end_with(&["exit=0"])
+    }
+
+    /// What was on it, when the terminal is as it was and the program has ended with one of these codes.
+    fn end_with(mut self, codes: &[&str]) -> String {
         self.waits_for("exit=");
         assert!(self.child.wait().unwrap().success());
         let screen = self.screen();
-        let (page, behind) = screen.split_once("exit=0").unwrap();
+        let mut ends = codes.iter().filter_map(|code| screen.split_once(code));
+        let (page, behind) = ends.next().unwrap_or_else(|| panic!("{screen}"));
         for mode in ["icanon", "echo", "isig"] {
             assert!(behind.split_whitespace().any(|it| it == mode), "{behind}");
         }
@@ -117,6 +122,78 @@ fn a_signal_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
+fn a_signal_ends_the_page_of_a_file_that_was_read() {
+    let folder = Folder::new("top-signal-file");
+    let (trace, _) = folder.trace();
+    let command = format!("{} top -r {}", program(), trace.display());
+    let mut terminal = Terminal::begin(&folder, &command);
+    terminal.waits_for("average of");
+    terminal.press("\x03");
+    assert!(terminal.end().contains(LEAVE));
+}
+
+#[test]
+fn a_second_signal_leaves_the_terminal_as_it_was() {
+    let folder = Folder::new("top-signals");
+    let (trace, _) = folder.trace();
+    let command = format!("{} top -r {}", program(), trace.display());
+    let mut terminal = Terminal::begin(&folder, &command);
+    terminal.waits_for("average of");
+    terminal.press("\x03\x03");
+    // The first one may have ended it.
+    let page = terminal.end_with(&["exit=130", "exit=0"]);
+    assert_eq!(page.matches(LEAVE).count(), 1, "{page}");
+}
+
+#[test]
+fn a_panic_leaves_the_terminal_as_it_was() {
+    let folder = Folder::new("top-panic");
+    let (trace, _) = folder.trace();
+    let command = format!(
+        "FLOWGAUGE_TEST=page-panics {} top -r {}",
+        program(),
+        trace.display()
+    );
+    let page = Terminal::begin(&folder, &command).end_with(&["exit=101"]);
+    let (_, behind) = page.split_once(LEAVE).unwrap();
+    assert!(behind.contains("a test wants it"), "{behind}");
+}
+
+/// Packets, their bytes and the seconds from the first to the last of a pcap file.
+fn averaged(file: &[u8]) -> (f64, f64, f64) {
+    let number = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+    let fraction = match number(0) {
+        0xa1b2_3c4d => 1e-9,
+        magic => {
+            assert_eq!(magic, 0xa1b2_c3d4);
+            1e-6
+        }
+    };
+    let (mut at, mut packets, mut bytes) = (24, 0.0, 0.0);
+    let (mut first, mut last) = (f64::MAX, f64::MIN);
+    while at < file.len() {
+        let time = f64::from(number(at)) + f64::from(number(at + 4)) * fraction;
+        (first, last) = (first.min(time), last.max(time));
+        packets += 1.0;
+        bytes += f64::from(number(at + 12));
+        at += 16 + number(at + 8) as usize;
+    }
+    (packets, bytes, last - first)
+}
+
+/// A number with `k`, `M` or `G`.
+fn scaled(text: &str) -> f64 {
+    let digits = text.trim_end_matches(['k', 'M', 'G']);
+    let unit = match &text[digits.len()..] {
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        _ => 1.0,
+    };
+    digits.parse::<f64>().unwrap() * unit
+}
+
+#[test]
 fn without_a_terminal_it_is_printed_once() {
     let folder = Folder::new("top-pipe");
     let (trace, _) = folder.trace();
@@ -129,6 +206,28 @@ fn without_a_terminal_it_is_printed_once() {
     );
     let page = stdout(&output);
     assert!(!page.contains('\x1b'), "{page}");
+    // Rates are of the packets' times.
+    let (packets, bytes, seconds) = averaged(&fs::read(&trace).unwrap());
+    let (first, _) = page.split_once('\n').unwrap();
+    let (rates, time) = first.split_once(" (average of ").unwrap();
+    assert_eq!(time, format!("{seconds:.1} s of capture time)"));
+    let (of_packets, of_bits) = rates.split_once(" packets/s, ").unwrap();
+    let of_bits = of_bits.strip_suffix("bit/s").unwrap();
+    for (shown, expected) in [
+        (of_packets, packets / seconds),
+        (of_bits, 8.0 * bytes / seconds),
+    ] {
+        assert!((scaled(shown) / expected - 1.0).abs() < 0.01, "{first}");
+    }
+    let tcp_line = page
+        .lines()
+        .find(|line| line.starts_with("tcp   "))
+        .unwrap();
+    let numbers: Vec<f64> = tcp_line.split_whitespace().skip(1).map(scaled).collect();
+    assert!(
+        (numbers[0] / (8.0 * numbers[1] / seconds) - 1.0).abs() < 0.01,
+        "{tcp_line}"
+    );
     for heading in ["TALKERS", "FLOWS", "PROTOCOLS"] {
         assert_eq!(
             page.lines()
