@@ -39,7 +39,7 @@ fn tables_of_an_interface_are_those_of_the_file_that_it_got() {
         for table in ["protocols", "hosts", "matrix"] {
             let mut shown = vec!["rmon", "show", table, "--json"];
             if table != "protocols" {
-                shown.push("--applications");
+                shown.push("--by-protocol");
             }
             let file = flowgauge::run([&shown[..], &["-r", &path]].concat());
             let live = [&shown[..], &["-i", "fg1", "-B", "131072"]].concat();

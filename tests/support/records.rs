@@ -117,7 +117,7 @@ pub(crate) fn record_differences(
 /// Overlap policies of chunks may be by subnet.
 pub(crate) fn policy_option(wanted: Option<Wanted>) -> &'static str {
     match wanted {
-        Some(_) => "--policy",
+        Some(_) => "--host-policy",
         None => "--overlap-policy",
     }
 }

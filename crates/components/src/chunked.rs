@@ -112,7 +112,7 @@ impl Chunked {
         if let Some(share) = settings.number("base_threshold") {
             config.base_threshold = share;
         }
-        if let Some(text) = settings.text("policy") {
+        if let Some(text) = settings.text("host_policy") {
             config.policies = policies(text)?;
             let policy = config.policies.default_policy();
             config.shard = config.shard.with_policy(policy);

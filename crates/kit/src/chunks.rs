@@ -20,8 +20,8 @@ options! {
     MODE = mode: Choice("wait", "fast", "strict"),
         "reassembly mode: wait (for gaps to be filled), fast (never wait, flag gaps), strict (only correctly \
          sequenced data of established connections)";
-    /// Option `policy`.
-    POLICY = policy: WordOrFile,
+    /// Option `host_policy`.
+    HOST_POLICY = host_policy: WordOrFile,
         "overlap policy of the receiving host: a name as for `overlap_policy`, or a file with lines \
          \"10.0.0.0/8 windows\" and \"default linux\"";
     /// Option `cutoff`.
@@ -54,7 +54,7 @@ options! {
 /// The options that have streams delivered in chunks.
 static OPTIONS: [&OptionInfo; 12] = [
     &MODE,
-    &POLICY,
+    &HOST_POLICY,
     &CUTOFF,
     &CUTOFF_CLIENT,
     &CUTOFF_SERVER,
@@ -192,7 +192,7 @@ pub fn policies(text: &str) -> Result<HostPolicies, SettingError> {
         return Ok(HostPolicies::new(policy));
     }
     let wrong = |message: String| {
-        SettingError::of("policy", message).with_hint(
+        SettingError::of("host_policy", message).with_hint(
             "a line is a subnet and its policy, \"10.0.0.0/8 windows\"; one line may be \"default linux\"",
         )
     };

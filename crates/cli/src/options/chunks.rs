@@ -38,7 +38,7 @@ passed! {
     /// How bytes are put in order.
     OrderOptions of "streams" {
         mode: rare,
-        policy: |arg| rare(arg.conflicts_with("overlap_policy")),
+        host_policy: |arg| rare(arg.conflicts_with("overlap_policy")),
     }
 }
 

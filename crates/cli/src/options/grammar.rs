@@ -15,10 +15,6 @@ const DIFFERENT: &[(&str, &str)] = &[
         "log: a file; credential: a name of the sensor's",
     ),
     (
-        "applications",
-        "flows, log, report: a file; rmon show: rows of them",
-    ),
-    (
         "check",
         "stack fmt: whether the layout differs; credential: in Datalog",
     ),
@@ -43,10 +39,6 @@ const DIFFERENT: &[(&str, &str)] = &[
     (
         "packets",
         "generate: how many; credential: of which packets",
-    ),
-    (
-        "policy",
-        "streams, match: of overlaps; anonymize: of anonymization",
     ),
     ("priority", "streams: of streams; rmon: among subagents"),
     ("stats", "locality: of its buffers"),

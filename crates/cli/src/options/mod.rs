@@ -401,7 +401,7 @@ passed! {
     /// Which connection is followed.
     FollowOptions of "follow" {
         connection: |arg| arg.long("follow").value_name("ID").conflicts_with_all([
-            "list", "out", "fill_gaps", "gaps", "hash", "count", "mode", "policy", "cutoff", "cutoff_direction", "cutoff_class", "priority",
+            "list", "out", "fill_gaps", "gaps", "hash", "count", "mode", "host_policy", "cutoff", "cutoff_direction", "cutoff_class", "priority",
             "chunk", "overlap", "flush_timeout", "base_threshold", "overload_cutoff", "counters",
         ]),
     }

@@ -72,7 +72,7 @@ pub(crate) struct RmonShowOptions {
     pub(crate) top: Option<usize>,
     /// Also write a row per protocol of each host or pair
     #[arg(long)]
-    pub(crate) applications: bool,
+    pub(crate) by_protocol: bool,
     /// Also identify protocols over TCP and UDP by content
     #[arg(long)]
     pub(crate) contents: bool,

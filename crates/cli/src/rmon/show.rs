@@ -75,12 +75,12 @@ fn write(options: &RmonShowOptions, probe: &mut Probe, writer: &mut RecordWriter
         RmonTable::Protocols => protocols(probe.protocols(), top, writer),
         RmonTable::Hosts => {
             let mut rows = probe.hosts();
-            rows.retain(|row| options.applications || row.protocol == row.network);
+            rows.retain(|row| options.by_protocol || row.protocol == row.network);
             hosts(rows, top, writer);
         }
         RmonTable::Matrix | RmonTable::Topn => {
             let mut rows = probe.pairs();
-            rows.retain(|row| options.applications || row.protocol == row.network);
+            rows.retain(|row| options.by_protocol || row.protocol == row.network);
             pairs(rows, top, writer);
         }
     }

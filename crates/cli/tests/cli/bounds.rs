@@ -362,7 +362,15 @@ fn files_that_never_end_are_refused() {
             "larger than 64 MiB",
         ),
         (
-            &["match", "-e", "x", "--policy", "large", "-r", "small.pcap"],
+            &[
+                "match",
+                "-e",
+                "x",
+                "--host-policy",
+                "large",
+                "-r",
+                "small.pcap",
+            ],
             "longer than 16 MiB",
         ),
         (

@@ -165,7 +165,7 @@ fn stack(info: &ComponentInfo, option: &OptionInfo, value: &str) -> String {
         ("transactions", "applications") => {
             format!("transactions {{ flows = yes, {value} }} - output")
         }
-        ("match", "policy") => format!("match {{ pattern = x, {value} }} - output"),
+        ("match", "host_policy") => format!("match {{ pattern = x, {value} }} - output"),
         (_, "extract") => format!("{name} {{ files = yes, {value} }} - output"),
         _ if info.is_end => format!("{name} {{ {value} }}"),
         _ => format!("{name} {{ {value} }} - output"),
@@ -220,7 +220,7 @@ fn options_that_speak_of_files_are_declared_as_paths() {
     let known = paths();
     for (component, option) in [
         ("match", "file"),
-        ("streams", "policy"),
+        ("streams", "host_policy"),
         ("streams", "out"),
         ("pcap", "file"),
         ("transactions", "extract"),

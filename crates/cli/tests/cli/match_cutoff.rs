@@ -260,10 +260,10 @@ fn policies_of_hosts_decide_which_copy_is_searched() {
     .unwrap();
     for (policy, expected) in [
         ("", "abcNEWghi"),
-        (" --policy first", "abcNEWghi"),
-        (" --policy last", "abcOLDghi"),
-        (" --policy hosts.txt", "abcOLDghi"),
-        (" --policy others.txt", "abcNEWghi"),
+        (" --host-policy first", "abcNEWghi"),
+        (" --host-policy last", "abcOLDghi"),
+        (" --host-policy hosts.txt", "abcOLDghi"),
+        (" --host-policy others.txt", "abcNEWghi"),
     ] {
         let line = format!("match -q --json -e abcNEWghi -e abcOLDghi -r overlap.pcap{policy}");
         let (lines, _) = folder.succeed(&line);
@@ -424,9 +424,9 @@ fn what_is_wrong_is_said_as_streams_says_it() {
         "--cutoff-direction both:1",
         "--cutoff-direction client:1 --cutoff-direction client:2",
         "--mode slow",
-        "--policy amiga",
-        "--policy patterns.txt",
-        "--policy first --overlap-policy last",
+        "--host-policy amiga",
+        "--host-policy patterns.txt",
+        "--host-policy first --overlap-policy last",
     ];
     for options in wrong {
         let said = |command: &str| {

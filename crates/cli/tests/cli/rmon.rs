@@ -259,7 +259,7 @@ fn protocols_are_told_by_content_where_that_is_wanted() {
         "rmon",
         "show",
         "matrix",
-        "--applications",
+        "--by-protocol",
         "-q",
         "--json",
         "-r",

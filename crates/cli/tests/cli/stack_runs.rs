@@ -237,7 +237,14 @@ fn commands_do_what_the_stacks_do_that_they_show() {
         &["streams"],
         &["streams", "--gaps", "--csv"],
         &["streams", "--count"],
-        &["streams", "--hash", "--mode", "strict", "--policy", "linux"],
+        &[
+            "streams",
+            "--hash",
+            "--mode",
+            "strict",
+            "--host-policy",
+            "linux",
+        ],
         &[
             "streams",
             "--counters",
@@ -309,7 +316,7 @@ fn what_match_shows_runs_as_the_command_does() {
             "0:host 10.16.0.1",
             "--mode",
             "strict",
-            "--policy",
+            "--host-policy",
             "linux",
         ],
     ] {

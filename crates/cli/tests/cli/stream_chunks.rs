@@ -270,7 +270,7 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
         (&["--cutoff-class", "10k"][..], "BYTES:FILTER"),
         (&["--cutoff-class", "10k:tcp prt 80"], "syntax error"),
         (&["--priority", "300:udp"], "0 to 255"),
-        (&["--policy", "amiga"], "neither an overlap policy"),
+        (&["--host-policy", "amiga"], "neither an overlap policy"),
         (&["--mode", "slow"], "wait, fast, strict"),
         (&["--cutoff-direction", "up:5"], "neither client nor server"),
         (&["--chunk", "100", "--overlap", "100"], "is not less than"),

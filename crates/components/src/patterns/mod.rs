@@ -69,7 +69,7 @@ options! {
     count: Flag = "no", "report only totals at the end: matches and streams per pattern";
     zeros: Flag = "yes", "with count: include patterns without a match";
     max_matches: Integer(1, i64::MAX) as u64, "stop after this many matches";
-    [engine::CHECKSUMS, engine::VLAN_AWARE, engine::OVERLAP_POLICY, engine::MEMORY, engine::MAX_FLOWS, engine::TCP_IDLE, engine::UDP_IDLE, engine::OTHER_IDLE, chunked::MODE, chunked::POLICY, chunked::CUTOFF, chunked::CUTOFF_CLIENT, chunked::CUTOFF_SERVER, chunked::CUTOFF_CLASS];
+    [engine::CHECKSUMS, engine::VLAN_AWARE, engine::OVERLAP_POLICY, engine::MEMORY, engine::MAX_FLOWS, engine::TCP_IDLE, engine::UDP_IDLE, engine::OTHER_IDLE, chunked::MODE, chunked::HOST_POLICY, chunked::CUTOFF, chunked::CUTOFF_CLIENT, chunked::CUTOFF_SERVER, chunked::CUTOFF_CLASS];
 }
 
 /// What the copies on several cores share.

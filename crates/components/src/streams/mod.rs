@@ -59,7 +59,7 @@ options! {
     count: Flag = "no", "read every delivered byte and write totals only";
     out: OutputFolder, "write the bytes of each direction to a file in this folder, named as by tcpflow";
     fill_gaps: Flag = "no", "fill gaps in the files with zeros, so that file offsets are stream offsets";
-    [engine::CHECKSUMS, engine::VLAN_AWARE, engine::OVERLAP_POLICY, engine::MEMORY, engine::MAX_FLOWS, engine::TCP_IDLE, engine::UDP_IDLE, engine::OTHER_IDLE, chunked::MODE, chunked::POLICY, chunked::CUTOFF, chunked::CUTOFF_CLIENT, chunked::CUTOFF_SERVER, chunked::CUTOFF_CLASS, chunked::PRIORITY, chunked::CHUNK, chunked::OVERLAP, chunked::FLUSH_TIMEOUT, chunked::BASE_THRESHOLD, chunked::OVERLOAD_CUTOFF, chunks::COUNTERS];
+    [engine::CHECKSUMS, engine::VLAN_AWARE, engine::OVERLAP_POLICY, engine::MEMORY, engine::MAX_FLOWS, engine::TCP_IDLE, engine::UDP_IDLE, engine::OTHER_IDLE, chunked::MODE, chunked::HOST_POLICY, chunked::CUTOFF, chunked::CUTOFF_CLIENT, chunked::CUTOFF_SERVER, chunked::CUTOFF_CLASS, chunked::PRIORITY, chunked::CHUNK, chunked::OVERLAP, chunked::FLUSH_TIMEOUT, chunked::BASE_THRESHOLD, chunked::OVERLOAD_CUTOFF, chunks::COUNTERS];
 }
 
 /// Which records are asked for.
