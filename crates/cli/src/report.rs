@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::options::{Offload, ReportOptions};
 use crate::preset::Preset;
 use crate::say::say;
+use crate::sinks;
 
 const STACK: &str = include_str!("../../../stacks/report.stack");
 
@@ -25,12 +26,13 @@ pub(crate) fn run(options: &ReportOptions) -> Result<(), Failure> {
     if options.headers_only {
         preset.set("report", "payload", "no");
     }
-    if options.json {
+    let is_json = sinks::page_is_json(options.write.as_deref(), options.json)?;
+    if is_json {
         preset.set("report", "format", "json");
     }
     preset.set_file("report", options.write.as_deref())?;
     // On a terminal the page shows the ledger.
-    if options.write.is_none() && !options.json && io::stdout().is_terminal() {
+    if options.write.is_none() && !is_json && io::stdout().is_terminal() {
         preset.ledger_is_shown();
     }
     preset.run(options.preset.show_stack, &options.input, &options.common)

@@ -58,6 +58,27 @@ pub(crate) fn check_name(options: &DestinationOptions) -> Result<(), Failure> {
     }
 }
 
+/// Whether a page is written as a JSON object, by option or by the ending of the file's name.
+///
+/// # Errors
+/// For `-w x.csv`, `-w x.parquet` and the like.
+pub(crate) fn page_is_json(write: Option<&Path>, is_asked: bool) -> Result<bool, Failure> {
+    let Some(ending) = ending(write).filter(|ending| !ending.eq_ignore_ascii_case("txt")) else {
+        return Ok(is_asked);
+    };
+    match by_name(ending) {
+        Some(RecordFormat::Json) => Ok(true),
+        None if is_asked => Ok(true),
+        _ => Err(Failure::usage(
+            format!(
+                "{}: a page cannot be written as .{ending}",
+                write.unwrap_or(Path::new("")).display()
+            ),
+            "use a name ending in .txt or .json, or --json",
+        )),
+    }
+}
+
 /// The ending of a file's name.
 fn ending(path: Option<&Path>) -> Option<&str> {
     path?.extension()?.to_str()
@@ -83,7 +104,18 @@ pub(crate) fn has_colors(options: &DestinationOptions) -> bool {
 /// # Errors
 /// When the file cannot be created.
 pub(crate) fn open(options: &DestinationOptions, schema: Schema) -> Result<Output, Failure> {
-    let format = format(options);
+    open_as(options, format(options), schema)
+}
+
+/// The same in this format.
+///
+/// # Errors
+/// When the file cannot be created.
+pub(crate) fn open_as(
+    options: &DestinationOptions,
+    format: Format,
+    schema: Schema,
+) -> Result<Output, Failure> {
     let target = target(options.write.as_deref())?;
     let screen = Screen {
         width: options.write.is_none().then(terminal::width).flatten(),

@@ -64,6 +64,13 @@ pub fn kinds() -> Vec<Kind> {
         ),
         kind("result", "stack run", crate::results::RESULT_SCHEMA),
         kind("check", "doctor", crate::check::CHECK_SCHEMA),
+        kind("component", "stack list", crate::listed::COMPONENT_SCHEMA),
+        kind("cost", "stack bench", crate::listed::COST_SCHEMA),
+        kind(
+            "sensor_flow",
+            "sensor flows",
+            crate::listed::SENSOR_FLOW_SCHEMA,
+        ),
     ];
     let said = SAID_KINDS.iter();
     all.extend(said.map(|(name, schema)| kind(*name, "log", schema_of_events(schema))));

@@ -56,6 +56,7 @@ pub mod json;
 pub mod kinds;
 pub mod ledger;
 pub mod link;
+pub mod listed;
 pub mod loss;
 pub mod matches;
 pub mod ntp;

@@ -53,16 +53,7 @@ const DIFFERENT: &[(&str, &str)] = &[
 ];
 
 /// Commands whose result is a page for people, or JSON.
-const PAGES: &[&str] = &[
-    "mapi",
-    "replay",
-    "report",
-    "sensor flow",
-    "sensor flows",
-    "sensor status",
-    "stack bench",
-    "stack list",
-];
+const PAGES: &[&str] = &["mapi", "replay", "report", "sensor flow", "sensor status"];
 
 /// Every command with its name.
 fn commands() -> Vec<(String, Command)> {

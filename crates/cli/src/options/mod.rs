@@ -188,6 +188,12 @@ impl Command {
             },
             Command::Stack(options) => match &options.command {
                 StackCommand::Run(options) => Some(&options.output),
+                StackCommand::Bench(options) => Some(&options.output),
+                StackCommand::List(options) if options.component.is_none() => Some(&options.output),
+                _ => None,
+            },
+            Command::Sensor(options) => match &options.command {
+                SensorCommand::Flows(options) => Some(&options.output),
                 _ => None,
             },
             _ => None,

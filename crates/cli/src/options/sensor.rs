@@ -8,6 +8,7 @@ use flowgauge_sensor_client::socket_of_environment;
 use flowgauge_wire::Nanos;
 
 use super::agent::IdentityOptions;
+use super::shared::DestinationOptions;
 use super::values::parse_duration;
 
 /// Where agents listen.
@@ -133,12 +134,11 @@ pub(crate) struct StatusOptions {
 pub(crate) struct SensorFlowsOptions {
     #[command(flatten)]
     pub(crate) sensor: SensorAt,
-    /// Show a tree of components that are computed once, and their flows
-    #[arg(long)]
+    /// Show a tree of components that are computed once, and their flows; with --json one object per device
+    #[arg(long, conflicts_with_all = ["csv", "table", "format", "write"])]
     pub(crate) shared: bool,
-    /// Write JSON lines: one per flow, with --shared one per device
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: DestinationOptions,
 }
 
 /// `sensor start`

@@ -11,7 +11,7 @@ use flowgauge_wire::Nanos;
 use crate::failure::Failure;
 
 use super::agent::{AdminCommand, AdminOptions, AgentOptions, IdentityOptions};
-use super::shared::{CommonOptions, InputOptions, OutputOptions};
+use super::shared::{CommonOptions, DestinationOptions, InputOptions, OutputOptions};
 use super::values::{parse_duration, parse_positive};
 
 /// `stack`
@@ -46,12 +46,11 @@ pub(crate) enum StackCommand {
 /// `stack list`
 #[derive(Args, Debug)]
 pub(crate) struct ListOptions {
-    /// Document this component [default: one line for each]
+    /// Document this component; with --json as an object [default: one line for each]
     #[arg(value_name = "COMPONENT")]
     pub(crate) component: Option<String>,
-    /// Write JSON, one object per component
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: DestinationOptions,
 }
 
 /// A stack in a file, or on the command line.
@@ -211,9 +210,8 @@ pub(crate) struct BenchOptions {
     /// Packets in a batch
     #[arg(long, value_name = "PACKETS", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) batch: u16,
-    /// Write a JSON object for each component
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: DestinationOptions,
 }
 
 /// `stack run`

@@ -2,16 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+use flowgauge_record::RecordWriter;
+use flowgauge_record::listed::{SENSOR_FLOW_SCHEMA, SensorFlowRow};
 use flowgauge_sensor_client::protocol::{
-    DeviceStatus, FlowStatus, OffloadStatus, SharedStatus, StackStatus, Status,
+    DeviceStatus, FlowStatus, OffloadStatus, SharedStatus, Status,
 };
 
 use super::{json, print};
 use crate::control::Control;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::options::{SensorFlowsOptions, StatusOptions};
 use crate::page::Page;
 use crate::sensor_agent::{connect, failed};
+use crate::sinks;
 
 /// How long a sensor may take to say how it is: it waits for devices itself, but not so long.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -202,37 +205,55 @@ fn flow_text(flow: &FlowStatus) -> String {
     format!("flow {number} of user {user} (process {process}{lost})")
 }
 
-/// Shows flows, or what is computed once for them.
+/// Lists flows, or what is computed once for them.
 ///
 /// # Errors
 /// What went wrong, for the user.
 pub(super) fn flows(options: &SensorFlowsOptions) -> Result<(), Failure> {
     let client = connect(&options.sensor)?.with_patience(PATIENCE);
     let status = client.status_with(options.shared).map_err(failed)?;
+    if options.shared {
+        return shared(&status, options.output.json);
+    }
+    let output = sinks::open(&options.output, SENSOR_FLOW_SCHEMA)?;
+    let format = sinks::format(&options.output);
+    let mut writer = RecordWriter::new(output, format, SENSOR_FLOW_SCHEMA);
+    for device in &status.devices {
+        let stacks = device.stacks.iter();
+        let all = stacks.flat_map(|stack| stack.flows.iter().map(move |flow| (stack, flow)));
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_key(|(_, flow)| flow.flow);
+        for (stack, flow) in all {
+            writer.write(&SensorFlowRow {
+                device: &device.device,
+                flow: flow.flow,
+                user: flow.user,
+                name: flow.name.as_deref(),
+                process: flow.process,
+                seconds: flow.seconds,
+                cpu_ns: flow.cpu_ns,
+                lost: flow.lost,
+                waiting: flow.waiting,
+                components: &stack.components,
+                failure: stack.failure.as_deref(),
+            });
+        }
+    }
+    failure::of_writer(&mut writer)
+}
+
+/// Shows what is computed once, as a tree or as objects.
+fn shared(status: &Status, as_json: bool) -> Result<(), Failure> {
     let mut lines = Vec::new();
     for device in &status.devices {
-        match (options.shared, options.json) {
-            (true, true) => lines.push(json(&Shared {
+        if as_json {
+            lines.push(json(&Shared {
                 device: &device.device,
                 shared: &device.shared,
-            })?),
-            (true, false) => {
-                lines.push(format!("{}:", device.device));
-                tree(&device.shared, 1, &mut lines);
-            }
-            (false, _) => {
-                let stacks = device.stacks.iter();
-                let all =
-                    stacks.flat_map(|stack| stack.flows.iter().map(move |flow| (stack, flow)));
-                let mut all: Vec<_> = all.collect();
-                all.sort_by_key(|(_, flow)| flow.flow);
-                for (stack, flow) in all {
-                    lines.push(match options.json {
-                        true => json(&Listed::of(device, stack, flow))?,
-                        false => line(device, stack, flow),
-                    });
-                }
-            }
+            })?);
+        } else {
+            lines.push(format!("{}:", device.device));
+            tree(&device.shared, 1, &mut lines);
         }
     }
     match lines.is_empty() {
@@ -241,45 +262,11 @@ pub(super) fn flows(options: &SensorFlowsOptions) -> Result<(), Failure> {
     }
 }
 
-/// A flow as JSON.
-#[derive(serde::Serialize)]
-struct Listed<'a> {
-    device: &'a str,
-    #[serde(flatten)]
-    flow: &'a FlowStatus,
-    components: &'a [String],
-    failure: Option<&'a str>,
-}
-
-impl<'a> Listed<'a> {
-    fn of(device: &'a DeviceStatus, stack: &'a StackStatus, flow: &'a FlowStatus) -> Listed<'a> {
-        Listed {
-            device: &device.device,
-            flow,
-            components: &stack.components,
-            failure: stack.failure.as_deref(),
-        }
-    }
-}
-
 /// What is computed once on a device, as JSON.
 #[derive(serde::Serialize)]
 struct Shared<'a> {
     device: &'a str,
     shared: &'a [SharedStatus],
-}
-
-fn line(device: &DeviceStatus, stack: &StackStatus, flow: &FlowStatus) -> String {
-    let cost = processors(flow.cpu_ns, None);
-    let failure = stack.failure.iter();
-    let failure: String = failure.map(|it| format!(", failed: {it}")).collect();
-    format!(
-        "{} on {}, {} s, {cost}{failure}: {}",
-        flow_text(flow),
-        device.device,
-        flow.seconds,
-        stack.components.join(" - ")
-    )
 }
 
 /// A line for what is computed once, and below it what the flows go on with.

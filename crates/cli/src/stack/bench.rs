@@ -1,20 +1,24 @@
 //! `flowgauge stack bench`
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use flowgauge_capture::{PacketSource, open_all};
 use flowgauge_flow::CaptureClock;
-use flowgauge_record::text::{harmless_json, harmless_lines};
+use flowgauge_kit::measure::cell;
+use flowgauge_record::RecordWriter;
+use flowgauge_record::listed::{COST_SCHEMA, CostRow};
+use flowgauge_record::results::{Cell, Value};
 use flowgauge_stack::{Graph, Inner, NodeId, Stack};
 use flowgauge_wire::decode::Decoder;
 use flowgauge_wire::{Batch, DecodedBatch, Nanos, PacketDescriptor, hash_batch};
 
 use super::read;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::options::BenchOptions;
+use crate::say::say;
+use crate::sinks;
 
 /// A batch that stays in memory.
 struct Kept {
@@ -38,13 +42,13 @@ pub(super) fn run(options: &BenchOptions) -> Result<(), Failure> {
         return Err(Failure::usage("the input has no packets", "use -r FILE"));
     }
     let repeat = options.repeat.max(1);
-    let mut out = String::new();
+    let output = sinks::open(&options.output, COST_SCHEMA)?;
+    let format = sinks::format(&options.output);
+    let mut writer = RecordWriter::new(output, format, COST_SCHEMA);
     for stack in &program.stacks {
-        let name = stack.name.as_deref().unwrap_or("stack");
         if stack.has_source() {
-            if !options.json {
-                let _ = writeln!(out, "{name}: has a source of its own");
-            }
+            let name = stack.name.as_deref().unwrap_or("stack");
+            say!("note: {name} was not measured: it has a source of its own");
             continue;
         }
         let (rows, all) = measure(stack, &batches, repeat)?;
@@ -53,59 +57,36 @@ pub(super) fn run(options: &BenchOptions) -> Result<(), Failure> {
             let least = times.sorted.first();
             [least, median].map(|time| time.copied().unwrap_or(0) as f64 / packets as f64)
         };
-        if options.json {
-            for row in &rows {
-                let [least, median] = per_packet(&row.times);
-                let line = serde_json::json!({
-                    "stack": stack.name,
-                    "component": row.label,
-                    "depth": row.depth,
-                    "packets": packets,
-                    "nanoseconds": least,
-                    "median": median,
-                    "items": row.items,
-                    "result": row.result,
-                    "most_keys": row.most_keys,
-                });
-                let _ = writeln!(out, "{}", harmless_json(&line.to_string()));
-            }
-            let [least, median] = per_packet(&all);
-            let line = serde_json::json!({
-                "stack": stack.name,
-                "component": null,
-                "packets": packets,
-                "nanoseconds": least,
-                "median": median,
-            });
-            let _ = writeln!(out, "{}", harmless_json(&line.to_string()));
-            continue;
-        }
-        let _ = writeln!(
-            out,
-            "{name}: ns per packet, least and median of {repeat} runs over {packets} packets; items, and ns per item"
-        );
-        let mut sum = [0.0; 2];
+        let [nanoseconds, median] = per_packet(&all);
+        let together = CostRow {
+            stack: stack.name.as_deref(),
+            component: None,
+            depth: None,
+            packets: packets as u64,
+            nanoseconds,
+            median,
+            items: None,
+            item_nanoseconds: None,
+            result: Value(&Cell::None),
+            most_keys: None,
+        };
         for row in &rows {
-            let [least, median] = per_packet(&row.times);
-            sum = [sum[0] + least, sum[1] + median];
-            let label = format!("{:indent$}{}", "", row.label, indent = 2 * row.depth);
-            let per_item = least * packets as f64 / row.items.max(1) as f64;
-            let items = row.items;
-            let _ = writeln!(
-                out,
-                "  {label:<28} {least:>9.2} {median:>9.2} {items:>12} {per_item:>9.2}"
-            );
+            let [nanoseconds, median] = per_packet(&row.times);
+            writer.write(&CostRow {
+                component: Some(&row.label),
+                depth: Some(row.depth as u64),
+                nanoseconds,
+                median,
+                items: Some(row.items),
+                item_nanoseconds: Some(nanoseconds * packets as f64 / row.items.max(1) as f64),
+                result: Value(&row.result),
+                most_keys: row.most_keys,
+                ..together
+            });
         }
-        let [least, median] = per_packet(&all);
-        let (between, between_median) = (least - sum[0], median - sum[1]);
-        let _ = writeln!(
-            out,
-            "  {:<28} {between:>9.2} {between_median:>9.2}",
-            "between them"
-        );
-        let _ = writeln!(out, "  {:<28} {least:>9.2} {median:>9.2}", "all");
+        writer.write(&together);
     }
-    super::print(harmless_lines(&out).as_bytes())
+    failure::of_writer(&mut writer)
 }
 
 /// Reads the input into memory, decoded.
@@ -158,9 +139,9 @@ struct Row {
     /// In how many others it is.
     depth: usize,
     items: u64,
-    result: Option<i64>,
+    result: Cell,
     /// Of a demultiplexer: keys at once.
-    most_keys: Option<i64>,
+    most_keys: Option<u64>,
     times: Times,
 }
 
@@ -223,7 +204,7 @@ fn measure(stack: &Stack, batches: &[Kept], repeat: usize) -> Result<(Vec<Row>, 
                 label: node.label.clone(),
                 depth: around.count(),
                 items: passed.items,
-                result: result.and_then(|number| i64::try_from(number).ok()),
+                result: result.map_or(Cell::None, cell),
                 most_keys: None,
                 times: Times::of(Vec::new()),
             });
@@ -231,7 +212,7 @@ fn measure(stack: &Stack, batches: &[Kept], repeat: usize) -> Result<(Vec<Row>, 
     }
     for ((id, _), (row, times)) in stack.iter().zip(rows.iter_mut().zip(each)) {
         row.times = Times::of(times);
-        row.most_keys = most.get(&id).copied();
+        row.most_keys = most.get(&id).map(|most| most.unsigned_abs());
     }
     Ok((rows, Times::of(all)))
 }

@@ -1,15 +1,19 @@
 //! `flowgauge stack list`
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 
+use flowgauge_record::listed::{COMPONENT_SCHEMA, ComponentRow};
+use flowgauge_record::{Format, RecordWriter};
 use flowgauge_registry::registry;
 use flowgauge_stack::{
     Branches, ComponentInfo, ComponentKind, Input, LABEL_OPTION, OptionKind, Output, Parallel,
 };
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
-use crate::options::ListOptions;
+use crate::failure::{self, Failure};
+use crate::options::{ListOptions, RecordFormat};
+use crate::sinks;
 
 /// Runs the command.
 ///
@@ -17,49 +21,64 @@ use crate::options::ListOptions;
 /// When there is no such component.
 pub(super) fn run(options: &ListOptions) -> Result<(), Failure> {
     let registry = registry();
-    let mut text = String::new();
-    match &options.component {
-        Some(name) => {
-            let Some(info) = registry.find(name) else {
-                let near = registry.near(name);
-                return Err(Failure::usage(
-                    format!("unknown component {name}"),
-                    if near.is_empty() {
-                        "omit the name to list all".to_owned()
-                    } else {
-                        format!("did you mean {}?", near.join(" or "))
-                    },
-                ));
-            };
-            if options.json {
-                let _ = writeln!(text, "{}", object(info));
+    let Some(name) = &options.component else {
+        return list(options);
+    };
+    let Some(info) = registry.find(name) else {
+        let near = registry.near(name);
+        return Err(Failure::usage(
+            format!("unknown component {name}"),
+            if near.is_empty() {
+                "omit the name to list all".to_owned()
             } else {
-                page(&mut text, info);
-            }
+                format!("did you mean {}?", near.join(" or "))
+            },
+        ));
+    };
+    let mut text = String::new();
+    let is_asked = match options.output.format() {
+        Some(RecordFormat::Json) => true,
+        Some(RecordFormat::Csv | RecordFormat::CsvSafe) => {
+            return Err(Failure::usage(
+                format!("the page about {name} cannot be written as CSV"),
+                "omit the name to list all components, or use --json",
+            ));
         }
-        None if options.json => {
-            for info in registry.iter() {
-                let _ = writeln!(text, "{}", object(info));
-            }
-        }
-        None => {
-            let names: Vec<String> = registry.iter().map(usage).collect();
-            let widest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
-            let width = widest(&mut names.iter().map(String::len));
-            let inputs = widest(&mut registry.iter().map(|info| input(info).len()));
-            let outputs = widest(&mut registry.iter().map(|info| output(info).len()));
-            for (info, usage) in registry.iter().zip(&names) {
-                let _ = writeln!(
-                    text,
-                    "{usage:width$}  {:inputs$}  {:outputs$}  {}",
-                    input(info),
-                    output(info),
-                    info.summary
-                );
-            }
-        }
+        _ => false,
+    };
+    match sinks::page_is_json(options.output.write.as_deref(), is_asked)? {
+        true => _ = writeln!(text, "{}", object(info)),
+        false => page(&mut text, info),
     }
-    super::print(text.as_bytes())
+    let written = sinks::target(options.output.write.as_deref())?.write_all(text.as_bytes());
+    match written {
+        Ok(()) => Ok(()),
+        Err(error) => failure::of_output(error.into()).map_or(Ok(()), Err),
+    }
+}
+
+/// Writes a record for each component: a table, unless another format is asked for, as people read it through a pipe.
+fn list(options: &ListOptions) -> Result<(), Failure> {
+    let format = match sinks::given_format(&options.output) {
+        Some(_) => sinks::format(&options.output),
+        None => Format::Table,
+    };
+    let output = sinks::open_as(&options.output, format, COMPONENT_SCHEMA)?;
+    let mut writer = RecordWriter::new(output, format, COMPONENT_SCHEMA);
+    for info in registry().iter() {
+        let names: Vec<&str> = info.options.iter().map(|option| option.name).collect();
+        writer.write(&ComponentRow {
+            component: info.name,
+            aliases: info.aliases,
+            usage: &usage(info),
+            input: &input(info),
+            output: output_of(info),
+            result: info.result.map(|result| result.summary),
+            options: &names,
+            summary: info.summary,
+        });
+    }
+    failure::of_writer(&mut writer)
 }
 
 /// As it is written in a stack.
@@ -84,7 +103,7 @@ fn input(info: &ComponentInfo) -> String {
     }
 }
 
-fn output(info: &ComponentInfo) -> &'static str {
+fn output_of(info: &ComponentInfo) -> &'static str {
     match info.output {
         Output::Same => "the same",
         Output::Of(item) => item.name(),
@@ -102,7 +121,7 @@ fn page(text: &mut String, info: &ComponentInfo) {
     if !info.aliases.is_empty() {
         let _ = writeln!(text, "\nalso called: {}", info.aliases.join(", "));
     }
-    let _ = writeln!(text, "\ntakes: {}\ngives: {}", input(info), output(info));
+    let _ = writeln!(text, "\ntakes: {}\ngives: {}", input(info), output_of(info));
     if let Some(result) = info.result {
         let each = match result.is_per_packet {
             true => "; each packet has its own",
@@ -172,7 +191,7 @@ fn object(info: &ComponentInfo) -> Value {
             ComponentKind::Thread => "thread",
         },
         "input": input(info),
-        "output": output(info),
+        "output": output_of(info),
         "result": info.result.map(|result| json!({
             "summary": result.summary,
             "unit": result.unit,

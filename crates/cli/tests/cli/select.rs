@@ -98,7 +98,36 @@ fn what_no_record_has_is_refused_with_the_nearest_name() {
         2,
         &["unknown format .parquet"],
     );
-    assert!(!std::path::Path::new("x.parquet").exists());
+    let (parquet, csv) = (folder.file("x.parquet"), folder.file("x.csv"));
+    for (command, file) in [
+        (&["report", "-r", text(&trace)][..], &parquet),
+        (&["report", "-r", text(&trace)], &csv),
+        (&["stack", "list"], &parquet),
+        (&["stack", "list", "count"], &csv),
+        (
+            &["stack", "bench", "-e", "count", "-r", text(&trace)],
+            &parquet,
+        ),
+    ] {
+        fails(&[command, &["-w", text(file)]].concat(), 2, &["hint: "]);
+        assert!(!file.exists(), "{command:?}");
+    }
+    let page = folder.file("page.json");
+    printed(&["report", "-q", "-r", text(&trace), "-w", text(&page)]);
+    assert!(
+        std::fs::read_to_string(&page)
+            .unwrap()
+            .starts_with("{\"start\":")
+    );
+    let listed = printed(&["stack", "list", "--csv"]);
+    assert!(
+        listed.starts_with("component,aliases,usage,input,output,"),
+        "{listed}"
+    );
+    assert!(
+        listed.lines().any(|line| line.starts_with("count,")),
+        "{listed}"
+    );
     fails(
         &[
             "stack",

@@ -281,10 +281,12 @@ fn flows_are_listed_and_have_their_last_results() {
         assert!(flow["device"] == "mix" && flow["seconds"].as_u64().is_some_and(|it| it < 60));
         assert!(flow["process"].as_u64().is_some_and(|it| it > 1), "{flow}");
     }
-    let (said, _) = output(folder, &["flows"]);
-    assert_eq!(said.lines().count(), 2, "{said}");
+    let (said, _) = output(folder, &["flows", "--csv"]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 3, "{said}");
+    assert!(lines[0].starts_with("device,flow,user,"), "{said}");
     assert!(
-        said.contains(" on mix, ") && said.contains("filter - count"),
+        lines[1].starts_with("mix,1,") && said.contains(",filter;count,"),
         "{said}"
     );
     let (said, _) = output(folder, &["flows", "--shared"]);
