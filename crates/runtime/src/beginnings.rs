@@ -1,8 +1,7 @@
-//! The beginnings of streams as a source: what a time machine records.
+//! A source of the beginnings of streams, as a time machine records them.
 //!
-//! (Kornexl, Paxson, Dreger, Feldmann, Sommer: Building a Time Machine for Efficient Recording and
-//! Retrieval of High-Volume Network Traffic, IMC 2005: most bytes are in few streams, and what is worth
-//! keeping of those is at their beginning.)
+//! Kornexl, Paxson, Dreger, Feldmann, Sommer: Building a Time Machine for Efficient Recording and Retrieval of
+//! High-Volume Network Traffic, IMC 2005. Most bytes are in few streams, whose beginnings are the part worth keeping.
 
 use flowgauge_capture::{Error, Interface, PacketSource, SharedMemory};
 use flowgauge_flow::arena::Arena;
@@ -15,16 +14,15 @@ use flowgauge_wire::{
     BATCH_SIZE, Batch, DecodeFlags, DecodedBatch, Ledger, PacketDescriptor, Place, TcpFlags,
 };
 
-/// A source's packets as far as they belong to the first bytes of their stream; the others are counted
-/// as [`Place::Cutoff`].
+/// Passes packets of a source that carry the first bytes of their stream; others are counted as [`Place::Cutoff`].
 ///
-/// The cutoff of a stream is that of the first class that matches the first packet of its connection,
-/// else that of its direction, else the default.
+/// A stream's cutoff is that of the first class that matches the first packet of its connection, else that of its
+/// direction, else the default.
 ///
-/// Streams are directions of flows of any IP protocol. A packet passes when its payload begins before
-/// the cutoff, or repeats what did. Packets with SYN, FIN or RST always pass, those without payload
-/// as long as neither direction has lost any, so the handshake does. Fragments and what is not IP
-/// pass, too: nobody can say where in a stream they are.
+/// Streams are directions of flows of any IP protocol. A packet passes if its payload starts before the cutoff, or
+/// repeats data that did. Packets with SYN, FIN or RST always pass; those without payload pass until a packet of
+/// either direction was cut off, which includes the handshake. Fragments and non-IP packets always pass, as their
+/// position in a stream is unknown.
 pub struct Beginnings<S> {
     source: S,
     shard: Shard,
@@ -39,7 +37,7 @@ pub struct Beginnings<S> {
 const BYTES_PER_CONNECTION: u64 = 2 * size_of::<Beginning>() as u64;
 
 impl Beginnings<()> {
-    /// What `config` has to bound of memory.
+    /// Its memory needs, for `config`.
     pub const NEEDS: Needs = Needs {
         // Of streams only the places are followed: nothing waits.
         streams: false,
@@ -49,9 +47,8 @@ impl Beginnings<()> {
 }
 
 impl<S: PacketSource> Beginnings<S> {
-    /// Packets of `source` before the cutoff of their direction. `config` bounds the flows that are
-    /// followed, and says when one is over; checksums are not looked at. What comes of a flow that had
-    /// to go before it was over is the beginning of another one.
+    /// Wraps `source`. `config` bounds the number of flows and sets their timeouts; checksums are not verified. If a
+    /// flow is evicted, its next packet starts a new one.
     pub fn new(source: S, cutoffs: Cutoffs, config: ShardConfig) -> Beginnings<S> {
         let directions = 2 * config.flow.max_flows as usize;
         Beginnings {

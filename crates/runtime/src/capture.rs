@@ -1,5 +1,4 @@
-//! A whole capture: where packets come from, which applications see their streams, on how many
-//! threads.
+//! A capture: its input, its applications and its threads.
 
 mod control;
 mod run;
@@ -23,20 +22,20 @@ use crate::worker::WorkerStatistics;
 pub use control::{Control, Progress};
 use run::Prepared;
 
-/// A source that can be given to a thread.
+/// A source that can be sent to a thread.
 pub type Source = Box<dyn PacketSource + Send>;
 
-/// Why a capture could not run, or not to its end.
+/// Why a capture could not start, or ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// A source or filter could not be opened.
     #[error(transparent)]
     Capture(#[from] flowgauge_capture::Error),
-    /// A thread could not be started, or the engine itself failed.
+    /// A thread could not be started, or the engine failed.
     #[error(transparent)]
     Thread(#[from] ThreadFailure),
-    /// More applications than an engine takes.
+    /// More applications than an engine supports.
     #[error("more than {} applications", MAX_APPLICATIONS)]
     TooManyApplications,
     /// More threads with an engine, or more workers, than [`Capture::MOST_THREADS`].
@@ -51,7 +50,7 @@ enum Input {
     Sources { sources: Vec<Source>, live: bool },
 }
 
-/// A capture being put together, and run.
+/// A builder for a capture, which also runs it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -83,11 +82,11 @@ enum Input {
 /// ```
 ///
 /// # Threads
-/// [`Capture::shards`] are threads with an engine each: packets are divided among them by flow. Without
-/// [workers](Capture::workers) events of files are handled on them, in the middle of the engine: that is the
-/// fastest, and a file waits. With workers events go to other threads through queues, so that
-/// a handler that takes its time does not hold up the capture: what finds no memory then is lost by priority. A source
-/// that cannot wait has one for each shard at least, one of them in the thread that calls [`Capture::run`].
+/// Each of the [shards](Capture::shards) is a thread with its own engine; packets are distributed to shards by flow.
+/// Without [workers](Capture::workers), handlers of a file's events run inside the engine: this is fastest, and
+/// reading waits for slow handlers. With workers, events go to other threads through queues, so that slow handlers do
+/// not delay the capture; when memory is full, data is dropped by priority. A live source always has at least one
+/// worker per shard, one of which is the thread that calls [`Capture::run`].
 pub struct Capture {
     input: Input,
     filter: String,
@@ -103,7 +102,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// The most threads with an engine, and the most workers: with more [`Capture::run`] fails.
+    /// Maximum number of shards, and of workers; [`Capture::run`] fails with more.
     pub const MOST_THREADS: usize = 256;
 
     /// From a capture file; `-` is standard input.
@@ -117,22 +116,22 @@ impl Capture {
         Capture::new(Input::Files(paths.collect()))
     }
 
-    /// From a network interface, or from all with `any`.
+    /// From a network interface; `any` is all of them.
     pub fn interface(name: &str) -> Capture {
         Capture::live(LiveConfig::new(name))
     }
 
-    /// From a network interface, with all its settings.
+    /// From a network interface with these settings.
     pub fn live(config: LiveConfig) -> Capture {
         Capture::new(Input::Interface(Box::new(config)))
     }
 
-    /// From a source; `live` says that it cannot wait.
+    /// From a source; `live` if it cannot wait.
     pub fn source(source: impl PacketSource + Send + 'static, live: bool) -> Capture {
         Capture::sources(vec![Box::new(source)], live)
     }
 
-    /// From sources that were divided by flow elsewhere: one for each shard.
+    /// From sources that are already distributed by flow, one per shard.
     pub fn sources(sources: Vec<Source>, live: bool) -> Capture {
         let shards = sources.len().max(1);
         Capture::new(Input::Sources { sources, live }).shards(shards)
@@ -154,14 +153,14 @@ impl Capture {
         }
     }
 
-    /// Only packets that match, in pcap-filter(7) syntax; in the kernel when live.
+    /// Captures only packets that match, in pcap-filter(7) syntax; evaluated in the kernel on interfaces.
     #[must_use]
     pub fn filter(mut self, expression: &str) -> Capture {
         expression.clone_into(&mut self.filter);
         self
     }
 
-    /// How the engines are configured. They share its memory, which connections are charged to, too
+    /// Configures the engines. They share its memory, to which connections are charged as well
     /// ([`EngineConfig::connection_bytes`]).
     #[must_use]
     pub fn engine(mut self, config: EngineConfig) -> Capture {
@@ -169,73 +168,75 @@ impl Capture {
         self
     }
 
-    /// Bytes of memory for connections, chunks, waiting segments, packet records and events that wait for workers together.
+    /// Total memory in bytes for connections, chunks, waiting segments, packet records and events that wait for
+    /// workers.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Capture {
         self.engine.memory_bytes = bytes;
         self
     }
 
-    /// Divides packets among so many threads with an engine each; at least one, at most
-    /// [`Capture::MOST_THREADS`].
+    /// Number of threads with an engine, from 1 to [`Capture::MOST_THREADS`]. Packets are distributed by flow.
     #[must_use]
     pub fn shards(mut self, shards: usize) -> Capture {
         self.shards = shards.max(1);
         self
     }
 
-    /// Handles events on so many threads of their own, at most [`Capture::MOST_THREADS`]; 0 (the default): those of files where
-    /// they arise, those of a live source in the calling thread (and one more for each further shard).
+    /// Number of threads that handle events, at most [`Capture::MOST_THREADS`]. With 0 (the default), events of files
+    /// are handled in the engine, those of a live source in the calling thread (and one more thread per additional
+    /// shard).
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Capture {
         self.workers = workers;
         self
     }
 
-    /// Keeps each thread on a core of its own, of those this process may use: shards first, then
-    /// workers; they share cores where there are more threads. Of a live source shards and workers of the same
-    /// number share one.
+    /// Pins each thread to its own core, of those available to the process: shards first, then workers. If there are
+    /// more threads than cores, they share cores. With a live source, shard and worker of the same number share a
+    /// core.
     #[must_use]
     pub fn pin(self, pin: bool) -> Capture {
         self.cores(if pin { Cores::allowed() } else { Cores::any() })
     }
 
-    /// Keeps threads on these cores.
+    /// Pins threads to these cores.
     #[must_use]
     pub fn cores(mut self, cores: Cores) -> Capture {
         self.cores = cores;
         self
     }
 
-    /// Where it is told what is wanted of flows: for each source that of what its packets come through.
+    /// Sinks for verdicts on flows, one per source, that is, for the path its packets take.
     #[must_use]
     pub fn offload(mut self, offload: Vec<Verdicts>) -> Capture {
         self.offload = offload;
         self
     }
 
-    /// Whether the kernel keeps away from an interface what no application wants, where it can: what is behind their cutoffs, and
-    /// streams that they discarded. It counts all the same; [`EngineStatistics::withheld`] says how much that was.
+    /// Whether the kernel drops data of an interface that no application wants, if possible: data beyond their
+    /// cutoffs, and streams that they discarded. Counters stay the same; [`EngineStatistics::withheld`] is the amount
+    /// dropped.
     #[must_use]
     pub fn keep_away(mut self, keeps_away: bool) -> Capture {
         self.keeps_away = keeps_away;
         self
     }
 
-    /// Whether the source waits for slow workers (a file does, an interface cannot): then nothing is
-    /// lost. Without waiting, memory fills and prioritized loss decides, for a file as for an
-    /// interface: chunks that find no memory are in [`Outcome::lost`]. Data events that wait take memory, too, as far as the
-    /// priority of their stream goes, and so do creations and terminations when 65,536 events wait for one worker; a sixteenth of it is
-    /// there for connections and creations alone. Where even that is used up streams that begin then are lost, of which no event
-    /// comes. A stream whose creation was told has its end told.
+    /// Whether the source waits for slow workers, so that nothing is lost. Files do by default, interfaces cannot.
+    /// Otherwise memory fills, and data is dropped by priority; [`Outcome::lost`] counts chunks that did not fit.
+    /// Waiting data events take memory according to the priority of their stream, and so do creations and
+    /// terminations once 65,536 events wait for a worker. A sixteenth of the memory is reserved for connections and
+    /// creations. When that is full, too, new streams are lost without any event. A stream whose creation was
+    /// reported always has its end reported.
     #[must_use]
     pub fn wait_for_workers(mut self, wait: bool) -> Capture {
         self.patient = Some(wait);
         self
     }
 
-    /// Adds an application. `make` makes its handlers for each thread that handles events: shards, or
-    /// workers where there are any.
+    /// Adds an application. `make` creates its handlers for each thread that handles events: workers if there are
+    /// any, else shards.
     #[must_use]
     pub fn application<H: Handlers + 'static>(
         mut self,
@@ -249,28 +250,28 @@ impl Capture {
         self
     }
 
-    /// A handle to stop the capture from another thread, or to see how it goes.
+    /// A handle to stop or observe the capture from another thread.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
 
-    /// The same capture, stopped by `control`.
+    /// Lets `control` stop the capture.
     #[must_use]
     pub fn controlled_by(mut self, control: Control) -> Capture {
         self.control = control;
         self
     }
 
-    /// Runs to the end of input, or until it is stopped.
+    /// Runs until the input ends or the capture is stopped.
     ///
     /// # Errors
-    /// When something cannot be opened or a thread not be started. What is damaged on the way, and a
-    /// handler that panics, is in the [`Outcome`].
+    /// An input cannot be opened, or a thread cannot be started. Damaged input and panics of handlers are reported in
+    /// the [`Outcome`].
     pub fn run(self) -> Result<Outcome, RunError> {
         Prepared::new(self)?.run()
     }
 
-    /// Opens everything and runs on a thread of its own.
+    /// Opens the input and runs on a new thread.
     ///
     /// # Errors
     /// As [`Capture::run`].
@@ -282,7 +283,7 @@ impl Capture {
     }
 }
 
-/// A capture that runs on a thread of its own.
+/// A capture running on its own thread.
 #[derive(Debug)]
 pub struct Running {
     control: Control,
@@ -290,17 +291,17 @@ pub struct Running {
 }
 
 impl Running {
-    /// Stops it: what was captured is still handled. [`Running::join`] waits for that.
+    /// Stops the capture. Packets already captured are still processed; [`Running::join`] waits for that.
     pub fn stop(&self) {
         self.control.stop();
     }
 
-    /// Its counters so far.
+    /// The counters so far.
     pub fn progress(&self) -> Progress {
         self.control.progress()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the capture.
     ///
     /// # Errors
     /// As [`Capture::run`].
@@ -316,24 +317,23 @@ impl Running {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Where every packet went.
+    /// What became of every packet.
     pub ledger: Ledger,
     /// Counters of each engine.
     pub shards: Vec<EngineStatistics>,
-    /// What each worker has done.
+    /// Counters of each worker.
     pub workers: Vec<WorkerStatistics>,
-    /// Chunks that workers were to get but for which there was no memory; none where the source
-    /// waits. Of a shared capture what this process was too slow for.
+    /// Chunks lost because memory was full; none if the source waits. In a shared capture, those this process was too
+    /// slow for.
     pub lost: Lost,
-    /// What was damaged or failed; the run went on with what was readable.
+    /// Errors during the run, which continued with the rest of the input.
     pub errors: Vec<flowgauge_capture::Error>,
-    /// Applications whose handlers panicked. They got no further events; the others did.
+    /// Applications whose handlers panicked. They received no further events; other applications did.
     pub failures: Vec<(ApplicationId, ThreadFailure)>,
 }
 
 impl Outcome {
-    /// Counters of all engines together; without those of the layers below
-    /// ([`EngineStatistics::shard`] is empty).
+    /// Sum of the engines' counters, without those of lower layers ([`EngineStatistics::shard`] is empty).
     pub fn total(&self) -> EngineStatistics {
         let mut total = EngineStatistics::default();
         self.shards.iter().for_each(|shard| total.add(shard));

@@ -1,10 +1,9 @@
-//! What an application does with the events of its streams, wherever they reach it.
+//! Handlers of an application's stream events, on any thread.
 //!
-//! [`Handlers`] are the same for run-to-completion, where an event is handled in the middle of the
-//! engine, and for worker threads, where it comes through a queue: a [`StreamHandle`] and a
-//! [`Chunk`] hide the difference. On a worker the stream is a snapshot, and what the application asks
-//! for travels back; it holds at once for the application itself: after a `discard` no further
-//! chunk comes, even if some were under way.
+//! [`Handlers`] are the same in run-to-completion mode, where the engine calls them, and on worker threads, where
+//! events arrive through a queue: [`StreamHandle`] and [`Chunk`] hide the difference. On a worker, the handle is a
+//! snapshot of the stream, and requests travel back to the engine. They take effect immediately for the application:
+//! after `discard`, no further chunk is delivered, even if some were queued.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,22 +18,22 @@ use flowgauge_stream::{StreamIdentity, StreamStatus};
 use crate::outlet::Parcel;
 use crate::shared::SharedPackets;
 
-/// Handles the events of one application on one thread. Every method has an empty default.
+/// Handles the events of one application on one thread. All methods have empty defaults.
 ///
-/// Each thread has its own, made by the function given to
-/// [`Capture::application`](crate::Capture::application); a stream (and its opposite direction) stays
-/// with one of them.
+/// Each thread has its own instance, created by the function passed to
+/// [`Capture::application`](crate::Capture::application). All events of a stream and its opposite direction go to the
+/// same instance.
 pub trait Handlers: Send {
     /// A stream was created.
     fn created(&mut self, _stream: &mut StreamHandle<'_>) {}
 
-    /// A chunk of it is there.
+    /// A chunk is ready.
     fn data(&mut self, _stream: &mut StreamHandle<'_>, _chunk: &mut Chunk<'_>) {}
 
-    /// It ended.
+    /// The stream ended.
     fn terminated(&mut self, _stream: &mut StreamHandle<'_>) {}
 
-    /// Nothing more comes to this thread.
+    /// There are no further events for this thread.
     fn finish(&mut self) {}
 }
 
@@ -59,7 +58,7 @@ impl<H: Handlers + ?Sized> Handlers for &mut H {
 type OnStream = dyn Fn(&mut StreamHandle<'_>) + Send + Sync;
 type OnChunk = dyn Fn(&mut StreamHandle<'_>, &mut Chunk<'_>) + Send + Sync;
 
-/// [`Handlers`] from closures, which all threads share.
+/// [`Handlers`] made of closures, which all threads share.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -83,7 +82,7 @@ pub struct Closures {
 }
 
 impl Closures {
-    /// No closure for any event.
+    /// No closures.
     pub fn new() -> Closures {
         Closures::default()
     }
@@ -108,7 +107,7 @@ impl Closures {
         self
     }
 
-    /// Calls `handle` for each stream that ended.
+    /// Calls `handle` at the end of each stream.
     #[must_use]
     pub fn on_terminated(
         mut self,
@@ -139,7 +138,7 @@ impl Handlers for Closures {
     }
 }
 
-/// A stream during one of its events.
+/// A stream, during one of its events.
 #[derive(Debug)]
 pub struct StreamHandle<'a> {
     place: Place<'a>,
@@ -216,7 +215,7 @@ macro_rules! read {
 }
 
 impl<'a> StreamHandle<'a> {
-    /// The stream of an event where it arises, in an engine that is one of several.
+    /// The stream of an event inside the engine of this shard.
     pub fn here(stream: &'a mut StreamRef<'_>, shard: usize) -> StreamHandle<'a> {
         StreamHandle {
             place: Place::Here(stream),
@@ -231,7 +230,7 @@ impl<'a> StreamHandle<'a> {
         }
     }
 
-    /// Tells this stream from every other one of the capture.
+    /// A number that is unique in the capture.
     pub fn uid(&self) -> u64 {
         let uid = match &self.place {
             Place::Here(stream) => stream.get().uid(),
@@ -255,27 +254,27 @@ impl<'a> StreamHandle<'a> {
     }
 
     read! {
-        /// Whose event it is.
+        /// The application that the event is for.
         application: ApplicationId;
-        /// Who sends to whom.
+        /// Its addresses, ports and protocol.
         identity: StreamIdentity;
-        /// Whether the initiator of the connection sends it.
+        /// Whether the initiator of the connection is the sender.
         from_initiator: bool;
         /// Packets and bytes so far.
         statistics: StreamStatistics;
         /// The opposite direction's packets and bytes so far.
         opposite_statistics: StreamStatistics;
-        /// How it stands.
+        /// Its status.
         status: StreamStatus;
-        /// Bytes known to be missing behind the last that was delivered; known when it has ended.
+        /// Bytes known to be missing after the last one delivered; set at its end.
         missing_at_end: u64;
         /// Whether the application's cutoff was reached.
         is_cut: bool;
-        /// Whether mode STRICT stopped: bytes are missing, or the handshake was not seen.
+        /// Whether mode STRICT stopped it, at missing bytes or for want of a handshake.
         is_halted: bool;
         /// Whether the application discarded it.
         is_discarded: bool;
-        /// What was wrong with it so far.
+        /// Its anomalies so far.
         errors: StreamErrors;
         /// The application's cutoff.
         cutoff: Cutoff;
@@ -283,20 +282,19 @@ impl<'a> StreamHandle<'a> {
         priority: u8;
         /// Chunk size.
         chunk_bytes: u32;
-        /// Bytes repeated from chunk to chunk.
+        /// Bytes repeated between consecutive chunks.
         overlap_bytes: u32;
-        /// How its bytes are put in order.
+        /// Its reassembly mode.
         mode: Mode;
-        /// Data events so far, the current one included.
+        /// Data events so far, including the current one.
         chunks: u64;
-        /// Nanoseconds spent in its data events so far, the current one not included.
+        /// Nanoseconds spent in its data events so far, excluding the current one.
         processing_time: u64;
-        /// A word of the application's own, 0 at first.
+        /// A word for the application's use, initially 0.
         user_state: u64;
     }
 
-    /// Everything about it as a value. Its uids are those of its engine
-    /// ([`StreamHandle::uid`] tells apart those of several).
+    /// A copy of its state. Uids in it are unique in its engine only; [`StreamHandle::uid`] is unique in the capture.
     pub fn snapshot(&self) -> StreamSnapshot {
         match &self.place {
             Place::Here(stream) => stream.get().snapshot(),
@@ -314,12 +312,12 @@ impl<'a> StreamHandle<'a> {
         self.apply(Command::SetCutoff(cutoff));
     }
 
-    /// Changes the priority; higher is more important.
+    /// Changes the priority; higher numbers are more important.
     pub fn set_priority(&mut self, priority: u8) {
         self.apply(Command::SetPriority(priority));
     }
 
-    /// Nothing more of it is wanted. Its statistics stay right, and its end is still told.
+    /// Discards the rest of the stream. Its statistics continue, and its end is still reported.
     pub fn discard(&mut self) {
         self.apply(Command::Discard);
     }
@@ -329,9 +327,9 @@ impl<'a> StreamHandle<'a> {
         self.apply(Command::SetParameter(parameter));
     }
 
-    /// During a data event: the next one delivers this chunk and the next, contiguous
-    /// ([`ChunkFlags::KEPT`]); alone where memory is short or bytes are missing in between. What is
-    /// kept is charged to the memory budget.
+    /// During a data event: keeps the chunk, so that the next event delivers it together with the next chunk,
+    /// contiguously ([`ChunkFlags::KEPT`]). If memory is short or bytes are missing in between, the next chunk is
+    /// delivered alone. Kept chunks are charged to the memory budget.
     pub fn keep_chunk(&mut self) {
         match &mut self.place {
             Place::Here(stream) => stream.keep(),
@@ -339,7 +337,7 @@ impl<'a> StreamHandle<'a> {
         }
     }
 
-    /// Does what a command says.
+    /// Executes a command.
     pub fn apply(&mut self, command: Command) {
         match &mut self.place {
             Place::Here(stream) => stream.apply(command),
@@ -347,8 +345,8 @@ impl<'a> StreamHandle<'a> {
         }
     }
 
-    /// Does what a command says for another stream, by its [`uid`](StreamHandle::uid): one that lives and whose
-    /// events come to this thread, such as the opposite direction.
+    /// Executes a command for another live stream, given by its [`uid`](StreamHandle::uid), whose events are handled
+    /// by this thread, such as the opposite direction.
     pub fn apply_to(&mut self, uid: u64, command: Command) {
         if uid == self.uid() {
             return self.apply(command);
@@ -469,7 +467,7 @@ impl<'a> Chunk<'a> {
         Chunk(Bytes::There(parcel, shown))
     }
 
-    /// The bytes, contiguous in memory. Where a hole is, zeros.
+    /// The bytes, contiguous in memory. Holes are filled with zeros.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match &self.0 {
@@ -478,14 +476,14 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// The bytes that no chunk before had: without overlap and what was kept.
+    /// The bytes that were not in a previous chunk, that is, without overlap and kept bytes.
     pub fn new_bytes(&self) -> &[u8] {
         self.bytes()
             .get(self.info().repeated as usize..)
             .unwrap_or(&[])
     }
 
-    /// What the chunk says of itself.
+    /// Properties of the chunk.
     pub fn info(&self) -> ChunkInfo {
         match &self.0 {
             Bytes::Here(chunk) => chunk.info(),
@@ -493,7 +491,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Position of the first byte in the stream, holes counted.
+    /// Stream offset of the first byte, including holes.
     pub fn offset(&self) -> u64 {
         self.info().offset
     }
@@ -503,12 +501,12 @@ impl<'a> Chunk<'a> {
         self.info().gap_before
     }
 
-    /// What else there is to say.
+    /// Its flags.
     pub fn flags(&self) -> ChunkFlags {
         self.info().flags
     }
 
-    /// Holes inside the chunk as positions in [`Chunk::bytes`] (of what was not kept).
+    /// Holes inside the chunk, as ranges of [`Chunk::bytes`] (without those of kept chunks).
     pub fn holes(&self) -> Vec<Range<u32>> {
         match &self.0 {
             Bytes::Here(chunk) => chunk.holes().to_vec(),
@@ -516,9 +514,9 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// The packets that brought it, as they came, where they are wanted
-    /// ([`EngineConfig::need_packets`](flowgauge_stream::engine::EngineConfig::need_packets), and
-    /// [`Application::need_packets`](crate::shared::Application::need_packets) where processes share).
+    /// Its packets in the order of capture, if requested by
+    /// [`EngineConfig::need_packets`](flowgauge_stream::engine::EngineConfig::need_packets), in a shared capture also
+    /// by [`Application::need_packets`](crate::shared::Application::need_packets).
     #[inline]
     pub fn packets(&self) -> Packets<'_> {
         Packets(match &self.0 {
@@ -528,9 +526,9 @@ impl<'a> Chunk<'a> {
         })
     }
 
-    /// The chunk out of the call. It stays charged to the memory budget until it is dropped; `None`
-    /// when it had to be copied and there is no room, and of a capture that processes share. (What [`StreamHandle::keep_chunk`] put before it
-    /// on a worker is not in it.)
+    /// Takes the chunk out of the call. It is charged to the memory budget until it is dropped. `None` if it would
+    /// have to be copied and there is no room, and in a shared capture. On a worker, it excludes the chunk kept by
+    /// [`StreamHandle::keep_chunk`].
     pub fn take(&mut self) -> Option<OwnedChunk> {
         match &mut self.0 {
             Bytes::Here(chunk) => chunk.take(),
@@ -541,7 +539,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// The packets of a chunk in the order they were captured.
+/// The packets of a chunk, in the order of capture.
 #[derive(Clone, Debug)]
 pub struct Packets<'a>(PacketsOf<'a>);
 

@@ -1,12 +1,11 @@
 //! Threads, cores and queues around the engines.
 //!
-//! The rooms below spawn no threads, read no clock and know no other core. Here packets and events
-//! get from one thread to another. [`Capture`] is what a program uses: it builds a capture with its applications and runs
-//! it, on as many threads as it is told to. Below it, [`divide`] gives the packets of one source to several workers,
-//! [`queue`] has the queues they travel through, [`threads`] starts them, each on its core if wanted, and names
-//! the one that failed.
+//! The crates below spawn no threads, read no clock and know of no other core; this one moves packets and events
+//! between threads. Programs use [`Capture`], which builds a capture with its applications and runs it on the
+//! configured number of threads. Below it, [`divide`] distributes the packets of a source to workers through the
+//! queues in [`queue`]; [`threads`] starts threads, optionally pinned to cores, and names the one that failed.
 //!
-//! Deliberately absent: what packets, flows and streams mean.
+//! Deliberately absent: the semantics of packets, flows and streams.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 // The page for those who write programs: its programs are run as tests.

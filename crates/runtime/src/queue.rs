@@ -1,9 +1,8 @@
-//! Bounded queues between two threads, and bells to sleep on.
+//! Bounded queues between two threads, and bells that wake waiting threads.
 //!
-//! A queue has one writer and one reader and takes no lock (crate `rtrb`). Who finds it empty, or
-//! full, looks again a few times and then sleeps on its [`Bell`] until the other side rings; several
-//! queues may ring one bell, so a thread can wait for all of them. While nobody sleeps, ringing is a
-//! fence and a load.
+//! A queue has one writer and one reader, and is lock-free (crate `rtrb`). A thread that finds it empty, or full,
+//! checks again a few times and then sleeps on its [`Bell`] until the other side rings it. Several queues may share a
+//! bell, so that a thread can wait for all of them. While no thread sleeps, ringing costs a fence and a load.
 
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +12,7 @@ use std::thread::{self, Thread};
 /// keeps another from working.
 const LOOKS: u32 = 64;
 
-/// Wakes the one thread that waits for something.
+/// Wakes a single waiting thread.
 #[derive(Debug, Default)]
 pub struct Bell {
     waiting: AtomicBool,
@@ -22,12 +21,12 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// A bell to share.
+    /// A new bell.
     pub fn new() -> Arc<Bell> {
         Arc::new(Bell::default())
     }
 
-    /// Something has changed: wakes who waits. What was written before is seen by it.
+    /// Wakes the waiting thread, which sees all preceding writes.
     #[inline]
     pub fn ring(&self) {
         // Either this sees that somebody waits, or who is about to sees what was written.
@@ -47,7 +46,7 @@ impl Bell {
         }
     }
 
-    /// Waits until `look` finds something. Only one thread may wait on a bell at a time.
+    /// Waits until `look` returns something. Only one thread at a time may wait on a bell.
     pub fn wait<R>(&self, mut look: impl FnMut() -> Option<R>) -> R {
         for _ in 0..LOOKS {
             if let Some(found) = look() {
@@ -93,7 +92,7 @@ pub struct Receiver<T> {
     other: Arc<Bell>,
 }
 
-/// A queue of at most `capacity` things. `writer` and `reader` are rung for the thread at each end.
+/// Creates a queue of at most `capacity` items. `writer` and `reader` are the bells of the threads at its ends.
 pub fn queue<T>(
     capacity: usize,
     writer: &Arc<Bell>,
@@ -117,10 +116,10 @@ pub fn queue<T>(
 }
 
 impl<T> Sender<T> {
-    /// Puts a thing into the queue, waiting while it is full.
+    /// Sends an item, and waits while the queue is full.
     ///
     /// # Errors
-    /// Gives the thing back when the reader is gone.
+    /// Returns the item if the reader is gone.
     pub fn send(&mut self, thing: T) -> Result<(), T> {
         let Err(thing) = self.try_send(thing) else {
             return Ok(());
@@ -141,10 +140,10 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Puts a thing into the queue if there is room.
+    /// Sends an item if there is room.
     ///
     /// # Errors
-    /// Gives the thing back when there is none, or the reader is gone.
+    /// Returns the item if there is no room, or the reader is gone.
     #[inline]
     pub fn try_send(&mut self, thing: T) -> Result<(), T> {
         if self.is_closed() {
@@ -164,19 +163,19 @@ impl<T> Sender<T> {
         self.link.reader_gone.load(Ordering::Acquire)
     }
 
-    /// Things that wait in the queue, at most.
+    /// Upper bound of the number of items in the queue.
     pub fn len(&self) -> usize {
         self.queue.buffer().capacity() - self.queue.slots()
     }
 
-    /// Whether nothing waits in it.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl<T> Receiver<T> {
-    /// The next thing, waiting for it; `None` when the writer is gone and nothing is left.
+    /// Waits for the next item; `None` if the queue is empty and the writer is gone.
     pub fn receive(&mut self) -> Option<T> {
         if let Some(thing) = self.try_receive() {
             return Some(thing);
@@ -192,7 +191,7 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// The next thing, if there is one.
+    /// The next item, if there is one.
     #[inline]
     pub fn try_receive(&mut self) -> Option<T> {
         let thing = self.queue.pop().ok()?;
@@ -202,12 +201,12 @@ impl<T> Receiver<T> {
         Some(thing)
     }
 
-    /// How many things may wait in it.
+    /// Maximum number of items.
     pub fn capacity(&self) -> usize {
         self.queue.buffer().capacity()
     }
 
-    /// Whether the writer is gone. What it had put into the queue before is still there.
+    /// Whether the writer is gone. Items that it sent remain in the queue.
     pub fn is_closed(&self) -> bool {
         self.link.writer_gone.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! Threads by name, each on its core.
+//! Named threads, pinned to cores.
 
 use std::any::Any;
 use std::io;
@@ -6,14 +6,14 @@ use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 use flowgauge_sys::affinity;
 
-/// Which cores threads are pinned to: one after the other of those this process may use, or none.
+/// The cores that threads are pinned to, in order; or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cores {
     cpus: Vec<usize>,
 }
 
 impl Cores {
-    /// Threads run wherever the system puts them.
+    /// Threads are not pinned.
     pub fn any() -> Cores {
         Cores::default()
     }
@@ -30,12 +30,12 @@ impl Cores {
         Cores { cpus }
     }
 
-    /// How many there are; 0 where threads are not pinned.
+    /// Number of cores; 0 if threads are not pinned.
     pub fn count(&self) -> usize {
         self.cpus.len()
     }
 
-    /// The core of thread `number`; they go round when there are more threads than cores.
+    /// The core of thread `number`; reused in turn if there are more threads than cores.
     pub fn of(&self, number: usize) -> Option<usize> {
         self.cpus.get(number.checked_rem(self.cpus.len())?).copied()
     }
@@ -45,7 +45,7 @@ impl Cores {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThreadFailure {
-    /// The system starts no further thread.
+    /// The system cannot start another thread.
     #[error("cannot start thread {name}: {source}")]
     NotStarted {
         /// Its name.
@@ -53,18 +53,18 @@ pub enum ThreadFailure {
         /// Why.
         source: io::Error,
     },
-    /// It panicked: a bug, or a handler of the user's that gave up.
+    /// The thread panicked, because of a bug or in a user's handler.
     #[error("thread {name} failed: {message}")]
     Panicked {
         /// Its name.
         name: String,
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
 }
 
 impl ThreadFailure {
-    /// The failure behind what [`ScopedJoinHandle::join`] or `catch_unwind` gives.
+    /// The failure for a panic's payload, as returned by [`ScopedJoinHandle::join`] or `catch_unwind`.
     pub fn panicked(name: &str, payload: &(dyn Any + Send)) -> ThreadFailure {
         let message = payload
             .downcast_ref::<&str>()
@@ -77,15 +77,14 @@ impl ThreadFailure {
     }
 }
 
-/// A started thread of a scope.
+/// A running thread of a scope.
 #[derive(Debug)]
 pub struct Running<'scope, T> {
     name: String,
     handle: ScopedJoinHandle<'scope, T>,
 }
 
-/// Starts a thread in a scope, on a core if one is given. A core that cannot be had is no reason not
-/// to run.
+/// Starts a thread in a scope, pinned to a core if given. It runs even if it cannot be pinned.
 ///
 /// # Errors
 /// [`ThreadFailure::NotStarted`].
@@ -107,7 +106,7 @@ pub fn start<'scope, T: Send + 'scope>(
     }
 }
 
-/// Starts a thread that is not bound to a scope.
+/// Starts a thread outside of any scope.
 ///
 /// # Errors
 /// [`ThreadFailure::NotStarted`].
@@ -131,7 +130,7 @@ fn pin(core: Option<usize>) {
 }
 
 impl<T> Running<'_, T> {
-    /// Waits for its end.
+    /// Waits for the thread to end.
     ///
     /// # Errors
     /// [`ThreadFailure::Panicked`].

@@ -1,4 +1,4 @@
-//! A capture under way, seen and changed from outside.
+//! Control of a running capture.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::capture::Capture;
 use crate::changes::{Change, Changes, Reader};
 use crate::outlet::Lost;
 
-/// Stops a capture and tells how it goes, from any thread. Cloning gives another handle.
+/// Stops, changes and observes a capture from any thread. Clones control the same capture.
 #[derive(Clone, Debug, Default)]
 pub struct Control {
     stop: Arc<AtomicBool>,
@@ -31,19 +31,19 @@ struct ShardProgress {
     lost: Lost,
 }
 
-/// Counters of a capture under way; some packets behind.
+/// Counters of a running capture; slightly out of date.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// Where the packets went.
+    /// What became of the packets.
     pub ledger: Ledger,
-    /// Counters of the engines, added up; without those of the layers below.
+    /// Sum of the engines' counters, without those of lower layers.
     pub statistics: EngineStatistics,
-    /// What did not reach the handlers: [`Outcome::lost`](crate::Outcome::lost) so far.
+    /// Events that did not reach the handlers: [`Outcome::lost`](crate::Outcome::lost) so far.
     pub lost: Lost,
 }
 
 impl Control {
-    /// A control that stops when `flag` is set, as signal handlers do.
+    /// A control that stops the capture when `flag` is set, for signal handlers.
     pub fn with_flag(flag: Arc<AtomicBool>) -> Control {
         Control {
             stop: flag,
@@ -51,25 +51,24 @@ impl Control {
         }
     }
 
-    /// Stops the capture: files at the next batch, interfaces once their rings are empty. All that was
-    /// captured is still handled.
+    /// Stops the capture: files at the next batch, interfaces once their rings are empty. Packets already captured
+    /// are still processed.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Whether it was stopped.
+    /// Whether the capture was stopped.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Changes what an application wants, counted in the order of [`Capture::application`], from
-    /// the next batch of packets on: `change` is called once for each engine. Its inactivity timeout
-    /// holds for all streams, everything else for those that begin from then on. False when too many
-    /// changes wait.
+    /// Changes the configuration of an application, numbered in the order of [`Capture::application`], from the next
+    /// batch of packets on. `change` is called once per engine. A new inactivity timeout applies to all streams,
+    /// other settings to streams created later. False if too many changes are pending.
     ///
-    /// In a shared capture filters, of classes, too, are to be of expressions
-    /// ([`stream_filter`](crate::stream_filter)); what cannot be is counted
-    /// ([`Lost::commands`](crate::Lost::commands)).
+    /// In a shared capture, filters, including those of classes, must be made from expressions
+    /// ([`stream_filter`](crate::stream_filter)); changes that are not are counted in
+    /// [`Lost::commands`](crate::Lost::commands).
     ///
     /// ```
     /// # use flowgauge_runtime::Control;
@@ -87,21 +86,19 @@ impl Control {
             .push(Change::Application(application, Arc::new(change)))
     }
 
-    /// Changes the base threshold ([`EngineConfig::base_threshold`]) from the next batch of packets on.
-    /// False when too many changes wait. In a shared capture it is a share of the client's own memory.
+    /// Changes the base threshold ([`EngineConfig::base_threshold`]) from the next batch of packets on. False if too
+    /// many changes are pending. In a shared capture, it is a share of the client's own memory.
     pub fn set_base_threshold(&self, share: f64) -> bool {
         self.changes.push(Change::BaseThreshold(share))
     }
 
-    /// Changes the overload cutoff ([`EngineConfig::overload_cutoff`]), as
-    /// [`Control::set_base_threshold`] does.
+    /// Changes the overload cutoff ([`EngineConfig::overload_cutoff`]), like [`Control::set_base_threshold`].
     pub fn set_overload_cutoff(&self, cutoff: Option<u64>) -> bool {
         self.changes.push(Change::OverloadCutoff(cutoff))
     }
 
-    /// Changes the overlap policies of streams that begin from the next batch of packets on
-    /// ([`Engine::set_policies`]). False when too many changes wait. A shared capture keeps that of the
-    /// capturing process.
+    /// Changes the overlap policies ([`Engine::set_policies`]) of streams created from the next batch of packets on.
+    /// False if too many changes are pending. A shared capture keeps the policies of the capturing process.
     pub fn set_policies(&self, policies: HostPolicies) -> bool {
         self.changes.push(Change::Policies(policies))
     }
@@ -116,7 +113,7 @@ impl Control {
         self.changes.register(readers)
     }
 
-    /// Counters so far.
+    /// The counters so far.
     pub fn progress(&self) -> Progress {
         let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
         let mut progress = Progress::default();
@@ -128,7 +125,8 @@ impl Control {
         progress
     }
 
-    /// Bytes of chunks that may wait for this client of a shared capture, a moment ago; none in a private one.
+    /// In a shared capture: bytes of chunks that may wait for this client, slightly out of date. `None` in a private
+    /// one.
     pub fn granted_memory(&self) -> Option<u64> {
         let granted = self.granted.load(Ordering::Relaxed);
         (granted > 0).then_some(granted)

@@ -1,4 +1,4 @@
-//! What a client wants of a shared capture.
+//! Applications of shared captures.
 
 use flowgauge_sensor_client::programs::{Capture, Thresholds};
 use flowgauge_stream::engine::{
@@ -9,64 +9,64 @@ use flowgauge_wire::Nanos;
 use super::asked;
 use super::error::Error;
 
-/// An application of a shared capture: an [`ApplicationConfig`] with filters as expressions, and
-/// what is lost when this process is too slow for it.
+/// An application of a shared capture: an [`ApplicationConfig`] with filters as expressions, and limits for the data
+/// that waits for this process.
 #[derive(Clone, Debug)]
 pub struct Application {
-    /// Shown where the users of a capture are listed, its first 64 bytes; the program's name when empty.
+    /// Name in listings, at most 64 bytes; default: the program's name.
     pub name: String,
-    /// Which streams, in pcap-filter syntax; all when empty.
+    /// Selects streams, in pcap-filter(7) syntax; empty: all.
     pub filter: String,
-    /// How TCP bytes are put in order.
+    /// Reassembly mode.
     pub mode: Mode,
-    /// Bytes wanted of a stream where nothing else is said.
+    /// Default cutoff of streams in bytes.
     pub cutoff: Cutoff,
-    /// Bytes wanted of the initiator's direction.
+    /// Cutoff of the initiator's direction.
     pub from_initiator: Option<Cutoff>,
-    /// Bytes wanted of the responder's direction.
+    /// Cutoff of the responder's direction.
     pub from_responder: Option<Cutoff>,
-    /// Bytes wanted of streams that match; the first that matches decides.
+    /// Cutoffs of streams that match a filter; the first match applies.
     pub cutoff_classes: Vec<(String, Cutoff)>,
     /// Chunk size, at most [`Application::LARGEST_CHUNK`]; 0: each segment is a chunk.
     pub chunk_bytes: u32,
-    /// Last bytes of a chunk that the next one repeats.
+    /// Bytes at the end of a chunk that the next one repeats.
     pub overlap_bytes: u32,
-    /// A chunk is delivered, full or not, when this has passed since its first byte.
+    /// Time after its first byte at which a partial chunk is delivered.
     pub flush_timeout: Option<Nanos>,
-    /// Priority where no class matches; higher is more important.
+    /// Default priority of streams; higher numbers are more important.
     pub priority: u8,
-    /// Priorities of streams that match; the first that matches decides.
+    /// Priorities of streams that match a filter; the first match applies.
     pub priority_classes: Vec<(String, u8)>,
-    /// A stream without packets for this long has ended. Of several clients that want it the one with
-    /// the longest decides; none: the service's.
+    /// Inactivity timeout of streams. If several clients have one for a stream, the longest applies. `None`: that of
+    /// the service.
     pub inactivity_timeout: Option<Nanos>,
-    /// Bytes of chunks that may wait for this process. Beyond, its events are lost, those of
-    /// other processes are not. Of what the service has left nobody gets more than half.
+    /// Bytes of chunks that may wait for this process. Beyond it, events are lost for this process only. A client
+    /// gets at most half of the memory that the service has left.
     pub memory_bytes: u64,
-    /// With how much less it makes do then; none: with nothing less.
+    /// The least amount of memory that is acceptable; `None`: the full amount.
     pub least_memory_bytes: Option<u64>,
     /// Share of `memory_bytes` below which nothing is lost.
     pub base_threshold: f64,
-    /// Beyond this in its stream a chunk goes first when memory is short.
+    /// When memory is short, chunks beyond this offset of their stream are dropped first.
     pub overload_cutoff: Option<u64>,
-    /// Whether packets are wanted beside chunks. They take of `memory_bytes`, and those who want none do not
-    /// have them: their chunks are others.
+    /// Whether chunks come with their packets, which count towards `memory_bytes`. Clients with and without packets
+    /// do not share chunks.
     pub need_packets: bool,
-    /// Whether data events are wanted; without them creations and terminations come alone.
+    /// Whether to deliver data events, or creations and terminations only.
     pub wants_data: bool,
 }
 
 impl Application {
-    /// The largest chunk: what partial chunks wait in is memory of all.
+    /// The largest chunk size; it is limited because partial chunks use the memory of all clients.
     pub const LARGEST_CHUNK: u32 = 1 << 20;
-    /// The least memory.
+    /// The minimum of [`Application::memory_bytes`].
     pub const LEAST_MEMORY: u64 = 1 << 20;
-    /// Classes of each kind at most.
+    /// Maximum number of classes of each kind.
     pub const MOST_CLASSES: usize = 64;
 }
 
 impl Default for Application {
-    /// Everything, in chunks of 16 KiB, with 64 MiB of memory.
+    /// All streams, in chunks of 16 KiB, with 64 MiB of memory.
     fn default() -> Application {
         Application {
             name: String::new(),

@@ -1,4 +1,4 @@
-//! A process that shares a capture.
+//! Clients of shared captures.
 
 use core::cell::{Cell, RefCell};
 use core::ops::Range;
@@ -26,8 +26,8 @@ use super::outbox::Outbox;
 use super::start::{self, ServiceProgram};
 use super::statistics;
 
-/// One application of a shared capture, in this process: with the process that connected it ends,
-/// and a forked child must not use its copy.
+/// An application of a shared capture, in this process. It ends with the process that connected it; a forked child
+/// must not use its copy.
 ///
 /// ```no_run
 /// use flowgauge_runtime::shared::{Application, Client, EventKind, Next, ServiceProgram};
@@ -123,42 +123,42 @@ pub(super) enum Heard {
     End(String),
 }
 
-/// What [`Client::next_event`] found.
+/// The result of [`Client::next_event`].
 // A box would be an allocation per event.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 pub enum Next<'a> {
     /// An event, borrowed until the next call.
     Event(SharedEvent<'a>),
-    /// The time is over, or a signal came.
+    /// Timeout, or a signal.
     Idle,
-    /// No event comes any more, and why.
+    /// There are no further events, for this reason.
     End(String),
 }
 
 /// An event of a shared capture.
 #[derive(Debug)]
 pub struct SharedEvent<'a> {
-    /// Whose it is.
+    /// The stream.
     pub stream: SharedStream<'a>,
     /// What happened.
     pub kind: EventKind<'a>,
 }
 
-/// What happened to a stream.
+/// The kind of an event.
 #[derive(Debug)]
 pub enum EventKind<'a> {
-    /// It was created.
+    /// The stream was created.
     Created,
-    /// Bytes of it are there.
+    /// Data of the stream.
     Data(SharedChunk<'a>),
-    /// It ended.
+    /// The stream ended.
     Terminated,
 }
 
 impl Client {
-    /// Joins the capture on `interface`: that of root if there is one that lets this process in,
-    /// else that of this user. Where there is none, `program` is started to be it.
+    /// Joins the capture on `interface`: that of root if it admits this process, else that of this user. If there is
+    /// none, starts `program` as the service.
     ///
     /// # Errors
     /// See [`Error`].
@@ -234,15 +234,15 @@ impl Client {
         })
     }
 
-    /// The next event. Waits for it, at most so long; the event before is over with this call.
+    /// Waits for the next event, at most this long. The call completes the previous event.
     ///
-    /// Each stream begins with a creation and ends with a termination. Where these were lost they are made up, a
-    /// creation before the first event that came, a termination when the stream's number is used again, or before the
-    /// end of all, also when the service died ([`StreamStatus::EndOfInput`](flowgauge_stream::StreamStatus::EndOfInput),
-    /// and what was last known).
+    /// Each stream starts with a creation and ends with a termination. If they were lost, the client synthesises
+    /// them: a creation before the stream's first event, a termination when its number is reused or at the end, also
+    /// if the service died ([`StreamStatus::EndOfInput`](flowgauge_stream::StreamStatus::EndOfInput), with the last
+    /// known state).
     ///
     /// # Errors
-    /// [`Error::Died`] when the service died: events that it had published come first.
+    /// [`Error::Died`] if the service died, after the events that it had published.
     pub fn next_event(&mut self, limit: Option<Duration>) -> Result<Next<'_>, Error> {
         self.finish_event();
         if self.aside.is_none() {
@@ -363,18 +363,18 @@ impl Client {
         self.local.command(uid, command);
     }
 
-    /// Bytes of chunks that may wait for this process: what the service grants. It may become more, never less.
+    /// Bytes of chunks that may wait for this process, as granted by the service. May increase, but never decreases.
     pub fn memory_bytes(&self) -> u64 {
         let [memory] = self.events.counters().read([statistics::MEMORY]);
         self.memory.max(memory)
     }
 
-    /// Changes what is wanted: the inactivity timeout of all streams, everything else of those that
-    /// begin when the service has heard of it. Filters, of classes, too, are to be of expressions
-    /// ([`stream_filter`](flowgauge_stream::stream_filter)): they are told to another process.
+    /// Changes the configuration: the inactivity timeout of all streams, other settings of streams created after the
+    /// service received the change. Filters, including those of classes, must be made from expressions
+    /// ([`stream_filter`](flowgauge_stream::stream_filter)), because they are sent to another process.
     ///
     /// # Errors
-    /// [`Error::Wanted`] where sizes are out of bounds, or filters cannot be told: then nothing changes.
+    /// [`Error::Wanted`] if sizes are out of bounds, or filters cannot be sent; nothing is changed.
     pub fn change(&mut self, change: impl FnOnce(&mut ApplicationConfig)) -> Result<(), Error> {
         let mut wanted = self.wanted.clone();
         change(&mut wanted);
@@ -394,13 +394,13 @@ impl Client {
         self.local.outbox.give_up(1);
     }
 
-    /// Changes [`Application::base_threshold`], of what waits for this client, at once.
+    /// Changes [`Application::base_threshold`] for this client's waiting data, immediately.
     pub fn set_base_threshold(&mut self, share: f64) {
         self.thresholds.base = application::share(share);
         self.say(&Request::Lose(self.thresholds));
     }
 
-    /// Changes [`Application::overload_cutoff`], as [`Client::set_base_threshold`] does.
+    /// Changes [`Application::overload_cutoff`], like [`Client::set_base_threshold`].
     pub fn set_overload_cutoff(&mut self, overload_cutoff: Option<u64>) {
         self.thresholds.overload_cutoff = overload_cutoff;
         self.say(&Request::Lose(self.thresholds));
@@ -411,9 +411,9 @@ impl Client {
         self.local.outbox.send(request);
     }
 
-    /// Asks the service to end this client's events: those that are there still come, then what its
-    /// streams have in partial chunks and their ends, then [`Next::End`]. From another thread:
-    /// [`Client::leaver`]. The service hears of it while events are taken.
+    /// Asks the service to end this client's events. Pending events are still delivered, then partial chunks and the
+    /// ends of its streams, then [`Next::End`]. The request is sent while events are read. See [`Client::leaver`] for
+    /// other threads.
     pub fn leave(&self) {
         self.say(&Request::Leave);
     }
@@ -423,20 +423,20 @@ impl Client {
         Leaver(Arc::clone(self.local.outbox.connection()))
     }
 
-    /// What this client got and what it lost, and where the packets of the capture went; a tenth of
-    /// a second old at most while packets come.
+    /// This client's statistics, including losses, and the ledger of the capture; at most a tenth of a second old
+    /// while packets arrive.
     pub fn statistics(&self) -> (ClientStatistics, Ledger) {
         let (mut own, ledger) = statistics::read(&self.events.counters());
         own.refused_commands += self.local.outbox.unsent();
         (own, ledger)
     }
 
-    /// What is captured.
+    /// The captured interface.
     pub fn interface(&self) -> &str {
         &self.local.interface
     }
 
-    /// The process that captures.
+    /// The number of the capturing process.
     pub fn service(&self) -> u32 {
         self.local.process
     }
@@ -503,7 +503,7 @@ impl Leaver {
     /// See [`Client::leave`].
     ///
     /// # Errors
-    /// The system's; none when the service is gone, which the client notices by itself.
+    /// A system error; none if the service is gone, which the client detects by itself.
     pub fn leave(&self) -> Result<(), Error> {
         let leave = serde_json::to_vec(&Request::Leave).unwrap_or_default();
         match self.0.send_patiently(&leave) {
@@ -602,8 +602,8 @@ impl Local {
     }
 }
 
-/// A stream of a shared capture, during an event. What is asked here reaches the service as fast as
-/// it can; events that are on their way are not affected.
+/// A stream of a shared capture, during an event. Requests are sent to the service immediately, but do not affect
+/// events that are already queued.
 #[derive(Debug)]
 pub struct SharedStream<'a> {
     snapshot: StreamSnapshot,
@@ -613,37 +613,37 @@ pub struct SharedStream<'a> {
 }
 
 impl SharedStream<'_> {
-    /// What is known of it.
+    /// A snapshot of its state.
     pub fn snapshot(&self) -> &StreamSnapshot {
         &self.snapshot
     }
 
-    /// Sets the application's own word for it, which later snapshots have.
+    /// Sets the word for the application's use in later snapshots.
     pub fn set_user_state(&self, state: u64) {
         self.local
             .with_state(self.snapshot.uid, |own| own.user_state = state);
     }
 
-    /// Changes how many of its bytes are wanted.
+    /// Changes the cutoff.
     pub fn set_cutoff(&self, cutoff: Cutoff) {
         self.command(Command::SetCutoff(cutoff));
     }
 
-    /// Changes its priority; higher is more important.
+    /// Changes the priority; higher numbers are more important.
     pub fn set_priority(&self, priority: u8) {
         self.command(Command::SetPriority(priority));
     }
 
-    /// Wants nothing more of it.
+    /// Discards the rest of the stream.
     pub fn discard(&self) {
         self.command(Command::Discard);
     }
 
-    /// Changes a parameter. The streams of a client may have 64 different sets of them; what is beyond is
-    /// counted ([`ClientStatistics::refused_commands`]).
+    /// Changes a parameter. The streams of a client may have at most 64 different sets of parameters; further changes
+    /// are refused and counted ([`ClientStatistics::refused_commands`]).
     ///
     /// # Errors
-    /// [`Error::Wanted`] for [`Parameter::Policy`]: it would hold for all clients.
+    /// [`Error::Wanted`] for [`Parameter::Policy`], which would apply to all clients.
     pub fn set_parameter(&self, parameter: Parameter) -> Result<(), Error> {
         if let Parameter::Policy(_) = parameter {
             return Err(Error::Wanted {
@@ -655,7 +655,8 @@ impl SharedStream<'_> {
         Ok(())
     }
 
-    /// During a data event: the next one delivers this chunk and the next, contiguous.
+    /// During a data event: keeps the chunk, so that the next event delivers it together with the next chunk,
+    /// contiguously.
     pub fn keep_chunk(&self) {
         self.local.keep.set(self.chunk);
     }
@@ -682,23 +683,22 @@ impl<'a> SharedChunk<'a> {
         self.bytes
     }
 
-    /// The bytes that no chunk before had.
+    /// The bytes that were not in a previous chunk.
     pub fn new_bytes(&self) -> &'a [u8] {
         self.bytes.get(self.info.repeated as usize..).unwrap_or(&[])
     }
 
-    /// What the chunk says of itself. Bytes that were lost because this process was too slow count
-    /// in `gap_before`.
+    /// Properties of the chunk. `gap_before` includes bytes lost because this process was too slow.
     pub fn info(&self) -> ChunkInfo {
         self.info
     }
 
-    /// Whether the bytes are in the shared pool, rather than joined to a kept chunk.
+    /// Whether the bytes are in the shared pool, instead of joined to a kept chunk.
     pub fn is_shared(&self) -> bool {
         !self.is_joined
     }
 
-    /// Holes inside the chunk, as positions in [`SharedChunk::bytes`].
+    /// Holes inside the chunk, as ranges of [`SharedChunk::bytes`].
     pub fn holes(&self) -> impl Iterator<Item = Range<u32>> {
         let shift = self.shift;
         self.content
@@ -706,7 +706,7 @@ impl<'a> SharedChunk<'a> {
             .map(move |hole| hole.start.saturating_add(shift)..hole.end.saturating_add(shift))
     }
 
-    /// The packets that brought it, if the application wants packets.
+    /// Its packets, if the application requested them.
     pub fn packets(&self) -> SharedPackets<'a> {
         self.content.packets()
     }

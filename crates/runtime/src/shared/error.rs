@@ -1,31 +1,31 @@
-//! Why sharing failed.
+//! Errors of shared captures.
 
 use std::io;
 
 use flowgauge_sensor_client::protocol::Refusal;
 
-/// Why a capture could not be shared, or is over. `Display` says what and where, [`Error::hint`]
-/// what to do about it.
+/// Why a capture could not be shared, or ended. `Display` tells what failed and where, [`Error::hint`] what to do
+/// about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was done.
+        /// The operation.
         action: &'static str,
         /// What it said.
         source: io::Error,
     },
-    /// The service could not be started. Likely `flowgauge` is not installed.
+    /// The service could not be started; probably, `flowgauge` is not installed.
     #[error("cannot start {program} to share the capture: {source}")]
     NotStarted {
-        /// The program that was to be it.
+        /// The program of the service.
         program: String,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// The service does not let this client join, or cannot capture.
+    /// The service refuses this client, or cannot capture.
     #[error("the shared capture on {interface} refuses: {}", .refusal.text())]
     Refused {
         /// The interface.
@@ -33,17 +33,17 @@ pub enum Error {
         /// What it said.
         refusal: Refusal,
     },
-    /// Another user's process holds the name of the service.
+    /// A process of another user occupies the service's address.
     #[error("process {process} of user {user} holds the name of the shared capture on {interface}")]
     Impostor {
         /// The interface.
         interface: String,
-        /// Its process, 0 if it is not visible.
+        /// Its process number, 0 if it is not visible.
         process: u32,
         /// Its user.
         user: u32,
     },
-    /// The service died. Streams that were open are lost; a new connection starts a new one.
+    /// The service died. Open streams are lost; a new connection starts a new service.
     #[error("the process that captures on {interface} (number {process}) died")]
     Died {
         /// The interface.
@@ -51,30 +51,30 @@ pub enum Error {
         /// Its process.
         process: u32,
     },
-    /// The capture is over.
+    /// The capture ended.
     #[error("the shared capture on {interface} is over: {reason}")]
     Ended {
         /// The interface.
         interface: String,
-        /// Why, as the service said.
+        /// The reason given by the service.
         reason: String,
     },
-    /// The service does not answer.
+    /// The service does not respond.
     #[error("the shared capture on {interface} does not answer")]
     Silent {
         /// The interface.
         interface: String,
     },
-    /// The service says what no service says.
+    /// The service violated the protocol.
     #[error("the shared capture does not keep to the protocol: {what}")]
     Protocol {
         /// What was wrong.
         what: &'static str,
     },
-    /// What the client wants is out of bounds.
+    /// The client's configuration is out of bounds.
     #[error("{what}")]
     Wanted {
-        /// What, and its bounds.
+        /// The setting and its bounds.
         what: String,
     },
 }
@@ -89,7 +89,7 @@ impl Error {
         matches!(self, Error::Refused { refusal, .. } if refusal.is_about_rights)
     }
 
-    /// What to do about it, where something general can be said.
+    /// What to do about it, if there is general advice.
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::System { source, .. } if source.kind() == io::ErrorKind::AddrInUse => Some(

@@ -1,8 +1,7 @@
-//! One capture for several processes.
+//! Captures shared by several processes.
 //!
-//! Processes that know nothing of each other and look at the same interface need not capture it
-//! twice: the packets come through one ring, flows are looked up and streams put together once, and
-//! a chunk that several want is in memory once.
+//! Independent processes that monitor the same interface do not each need a capture: packets come through one ring,
+//! flows are looked up and streams reassembled once, and a chunk that several processes want is in memory once.
 //!
 //! ```text
 //!                      sensor (a stack of its device)
@@ -15,44 +14,43 @@
 //! ```
 //!
 //! # Who runs it
-//! A sensor that captures the interface. Its [`Service`] has the engine and the memory, and is a component of a stack that runs while
-//! there are programs; it does no more than that has to: connections, requests ([`flowgauge_sensor_client::programs`]), rights and compiled filters are the sensor's.
+//! A sensor that captures the interface. Its [`Service`] owns the engine and the memory, and is a component of a
+//! stack that runs while there are clients. The sensor handles everything else: connections, requests
+//! ([`flowgauge_sensor_client::programs`]), rights and compiled filters.
 //!
-//! Where there is none, the first client takes the name that programs look for, an abstract socket address of the network
-//! namespace, and starts a program with that socket as its standard input ([`ServiceProgram`]);
-//! connections can wait there before the program runs. This sensor is nobody's child, has a session
-//! of its own, opens the interface, gives up root, and stays until the last client has been gone for
-//! some seconds. Nothing is left behind: names and memory go with the processes.
+//! If there is no sensor, the first client binds the abstract socket address of the service in the network namespace,
+//! and starts a program with that socket as standard input ([`ServiceProgram`]); connections can wait there before
+//! the program runs. This sensor is detached, with its own session. It opens the interface, drops root privileges,
+//! and exits some seconds after the last client has gone. Nothing is left behind: addresses and memory disappear with
+//! the processes.
 //!
 //! # Who may join
-//! Whom the sensor's policies let have the streams of the device, for as long as they do. A client checks in turn that the
-//! sensor is its own user's or root's.
+//! Users whom the sensor's policies grant the streams of the device, for as long as they do. Clients verify that the
+//! sensor runs as their own user or root.
 //!
 //! # What a client can do to others
-//! - *Die*: its connection ends with it, however it ends; what waited for it is given back.
-//! - *Stop, or be slow*: each client has memory of its own size for chunks that wait
-//!   ([`Application::memory_bytes`]) and a ring for events. What does not fit is lost for this client
-//!   and counted ([`ClientStatistics`]): chunks of low priority first, as the paper's prioritized
-//!   packet loss says; creations and terminations have places reserved. The service never waits.
-//! - *Lie*: chunks and events cannot be written by clients at all (sealed memory,
-//!   [`flowgauge_sys::shared`]); how far it claims to have read is believed if it can be so,
-//!   otherwise the client is dismissed. Each client has a bounded number of filters, sets of parameters, and one request at a
-//!   time that the device has to do. Nobody gets more than half of the memory that is left.
-//! - *Decide for others*: the overlap policy is that of the service. When silence ends a stream the client with the
-//!   longest inactivity timeout decides, of those who have it; a day is the longest.
+//! - *Die*: its connection ends with it in any case, and the memory of its waiting data is freed.
+//! - *Stop, or be slow*: each client has its own amount of memory for waiting chunks ([`Application::memory_bytes`])
+//!   and a ring for events. Data that does not fit is lost for this client and counted ([`ClientStatistics`]): chunks
+//!   of low priority first, as in the paper's prioritized packet loss. Slots are reserved for creations and
+//!   terminations. The service never waits.
+//! - *Lie*: clients cannot write chunks and events (sealed memory, [`flowgauge_sys::shared`]); a client that reports
+//!   an impossible read position is dismissed. The number of filters and parameter sets per client is bounded, and the
+//!   device handles one request of each client at a time. A client gets at most half of the remaining memory.
+//! - *Decide for others*: the overlap policy is that of the service. A stream times out after the longest inactivity
+//!   timeout of its clients, at most a day.
 //!
-//! What remains shared is the speed of the one engine: a client that wants bytes where others want
-//! statistics costs its work, and filters of all run for each new stream.
+//! The speed of the single engine remains shared: reassembly for one client slows down others that only want
+//! statistics, and the filters of all clients are evaluated for each new stream.
 //!
-//! When the service itself dies, clients read what was published, then get [`Error::Died`].
+//! If the service dies, clients read the published events, and then get [`Error::Died`].
 //!
-//! Packets stand beside the chunks of those clients that want some ([`Application::need_packets`]). Events come one by one ([`Client::next_event`]) or go to the same
-//! [`Handlers`](crate::Handlers) as those of a private capture ([`Client::run`]), on threads of the client's own, too
-//! ([`Client::run_on_workers`]).
+//! Clients can request packets with chunks ([`Application::need_packets`]). They read events one by one
+//! ([`Client::next_event`]), or pass them to the same [`Handlers`](crate::Handlers) as in a private capture
+//! ([`Client::run`]), optionally on worker threads ([`Client::run_on_workers`]).
 //!
 //! # Deliberately absent
-//! Filters in the kernel (the union of all clients' is
-//! whatever the last one brings); more than one capturing thread.
+//! Filters in the kernel, as each new client changes the union of all filters; more than one capturing thread.
 
 mod application;
 mod asked;

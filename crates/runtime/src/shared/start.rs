@@ -34,22 +34,22 @@ fn name(user: u32, interface: &str) -> String {
     format!("{PREFIX}{VERSION}/{user}/{interface}")
 }
 
-/// What is started to capture, with the listening socket as its standard input.
+/// The program to start for capturing, with the listening socket as standard input.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum ServiceProgram {
-    /// `flowgauge sensor run --inherited -i INTERFACE`: what `FLOWGAUGE_PROGRAM` says, else this program if
-    /// that is its name, else the one beside it or in `PATH`.
+    /// `flowgauge sensor run --inherited -i INTERFACE`, where `flowgauge` is given by `FLOWGAUGE_PROGRAM`, or is this
+    /// program if it has that name, or the one in its folder or in `PATH`.
     #[default]
     Flowgauge,
-    /// Another program, which serves whom the [inherited socket](inherited_listener) brings.
+    /// Another program, which serves clients of the [inherited socket](inherited_listener).
     Command {
         /// The program.
         program: OsString,
         /// Its arguments; the interface comes last.
         arguments: Vec<OsString>,
     },
-    /// None: only a service that runs is joined.
+    /// No program: only join a running service.
     None,
 }
 
@@ -94,21 +94,20 @@ fn flowgauge() -> OsString {
     NAME.into()
 }
 
-/// Takes the name of this user's service on an interface: for a program that is the service itself.
+/// Binds the address of this user's service on an interface, for a program that is the service itself.
 ///
 /// # Errors
-/// When there is one already, or the name is none of an interface.
+/// There is a service already, or the name of the interface is invalid.
 pub fn listen(interface: &str) -> Result<Listener, Error> {
     check_name(interface)?;
     let taken = Listener::bind(&name(process::user(), interface));
     taken.map_err(Error::system("take the name of the shared capture"))
 }
 
-/// The listening socket that [`Client::connect`](super::Client::connect) gave this program as its
-/// standard input.
+/// The listening socket that [`Client::connect`](super::Client::connect) passed to this program as standard input.
 ///
 /// # Errors
-/// When standard input is none.
+/// Standard input is not a listening socket.
 pub fn inherited_listener() -> Result<Listener, Error> {
     let not = Error::system("use standard input as the socket of a shared capture");
     let input = io::stdin().as_fd().try_clone_to_owned();
@@ -298,19 +297,19 @@ fn check_name(interface: &str) -> Result<(), Error> {
     }
 }
 
-/// A capture that is shared in this network namespace.
+/// A shared capture in this network namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SharedCapture {
     /// Its interface.
     pub interface: String,
-    /// Whose it is.
+    /// Its user.
     pub user: u32,
 }
 
-/// The captures that are shared in this network namespace now.
+/// The current shared captures in this network namespace.
 ///
 /// # Errors
-/// When the system does not list them.
+/// The system does not list them.
 pub fn shared_captures() -> Result<Vec<SharedCapture>, Error> {
     let prefix = format!("{PREFIX}{VERSION}/");
     let names = local::names(&prefix).map_err(Error::system("list the shared captures"))?;
@@ -327,10 +326,10 @@ pub fn shared_captures() -> Result<Vec<SharedCapture>, Error> {
 }
 
 impl SharedCapture {
-    /// How it stands, who uses it, and what they lost.
+    /// Its status, its users, and their losses.
     ///
     /// # Errors
-    /// When it does not let this process ask, or does not answer.
+    /// The service refuses this process, or does not respond.
     pub fn status(&self) -> Result<Status, Error> {
         let interface = &self.interface;
         let connection = reach(interface, self.user)?.ok_or_else(|| died(interface))?;

@@ -1,4 +1,4 @@
-//! What was delivered to a client, and what was lost because it was too slow.
+//! Statistics of clients: data delivered, and data lost because a client was too slow.
 
 use flowgauge_sensor_client::programs::{Chunks, ClientStatistics, ClientStatus};
 use flowgauge_sensor_client::protocol::DeviceStatus;
@@ -57,23 +57,23 @@ pub(super) fn read(counters: &Counters) -> (ClientStatistics, Ledger) {
     (own, Wire::take(&mut rest).unwrap_or_default())
 }
 
-/// How a shared capture stands.
+/// The status of a shared capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// The service's process.
+    /// The number of the service's process.
     pub process: u32,
-    /// Where the packets went so far.
+    /// What became of the packets so far.
     pub ledger: Ledger,
     /// Bytes of chunks in the pool.
     pub pool_in_use: u64,
-    /// Bytes of memory that the pool takes.
+    /// Size of the pool in bytes.
     pub pool_touched: u64,
-    /// Who uses it, in the order they came.
+    /// Its clients, in the order in which they joined.
     pub clients: Vec<ClientStatus>,
 }
 
 impl Status {
-    /// What the sensor says of a device, if its streams are those of this interface.
+    /// The sensor's status of the device with this interface's streams, if any.
     pub(super) fn of(process: u32, interface: &str, device: DeviceStatus) -> Option<Status> {
         let sharing = device.sharing.filter(|it| it.interface == interface)?;
         let mut ledger = Ledger::default();

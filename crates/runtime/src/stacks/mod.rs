@@ -1,13 +1,12 @@
-//! Stacks that run: on one core, or on several.
+//! Running stacks, on one or several cores.
 //!
-//! A [`Runner`] drives the stacks of a checked [`Program`](flowgauge_stack::Program) over the packets of
-//! a source, and those that begin with a source of their own.
+//! A [`Runner`] runs the stacks of a checked [`Program`](flowgauge_stack::Program) on the packets of a source, and
+//! stacks that start with their own source.
 //!
 //! # On one core
 //!
-//! The calling thread reads a batch, decodes and hashes it, unless no stack wants that, and takes it
-//! through all stacks. Components that several stacks begin with in the same way exist once: what
-//! comes out of them goes to what each stack goes on with.
+//! The calling thread reads a batch, decodes and hashes it if a stack needs that, and passes it through all stacks. A
+//! common prefix of several stacks exists once; its output goes to the rest of each stack.
 //!
 //! # On several
 //!
@@ -19,31 +18,29 @@
 //!                                      +-> worker 1: tcpscan - demux < >  --+
 //! ```
 //!
-//! Who reads, and how batches get to the workers: a pool (`crate::pool`), the same for captures with callbacks.
+//! Reading and the distribution of batches are those of a pool (`crate::pool`), as for captures with callbacks.
 //!
-//! Every worker gets every batch, and a selection of its own: all packets of a pair of addresses go to
-//! one, fragments and tunnels too. So each has the same capture clock, and each gives one message per
-//! batch to the next stage, which puts them together in an order that does not depend on the number of
-//! workers: packets by their place in the batch, chunks and records by time within the
-//! piece.
+//! Every worker gets every batch with its own selection: all packets of a pair of addresses, including fragments and
+//! tunnels, go to the same worker. All workers thus have the same capture clock. Each sends one message per batch to
+//! the next stage, which merges them in an order that does not depend on the number of workers: packets by their
+//! position in the batch, chunks and records by time within the piece.
 //!
-//! Of an interface each worker can have a ring of its own ([`Runner::fan_out`]): nobody reads for others
-//! then, and what the workers made is taken as it comes.
+//! With an interface, each worker can have its own ring ([`Runner::fan_out`]). Workers then read independently, and
+//! their output is merged as it arrives.
 //!
-//! The reader cuts batches in pieces where components look at the clock: some fifteen times a second of
-//! the capture, and where an interval ends. They do so between the same packets whatever the batches and
-//! the threads are, and so do keys end; a message says what came of each piece.
+//! The reader divides batches into pieces at ticks of the capture clock, about fifteen per second, and at the ends of
+//! intervals. Ticks, and ends of keys, thus fall between the same packets regardless of batches and threads; messages
+//! have the output of each piece.
 //!
-//! A component `thread` is such an end of a stage, too: with a queue of the length that its options say.
-//! All queues are bounded. Each carries one message per batch, in order, so that whoever waits, waits
-//! for somebody who goes on.
+//! A component `thread` also ends a stage, with a queue of the length given by its options. All queues are bounded.
+//! Each carries one message per batch, in order, which rules out deadlocks.
 //!
-//! A stack whose component fails or panics is over in all its parts; the others go on.
+//! If a component fails or panics, its stack ends in all of its parts; other stacks continue.
 //!
 //! # Stacks that come and go
 //!
-//! [`Runner::replace`] changes which stacks run between two batches: the threads that take packets come back with their parts,
-//! those of stacks that go on stay where they are, and all threads start again.
+//! [`Runner::replace`] changes the set of stacks between two batches: the threads that process packets return their
+//! parts, parts of continuing stacks stay in place, and all threads restart.
 
 mod board;
 mod crossing;

@@ -1,4 +1,4 @@
-//! What a program uses: [`Runner`].
+//! The [`Runner`] of stacks, for programs.
 
 mod change;
 mod made;
@@ -41,19 +41,19 @@ const LEAST_ON_A_WAY: u64 = 256 << 10;
 /// How long a snapshot waits for a thread that is busy.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// How stacks run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct RunnerOptions {
-    /// Threads that share the packets, where a stack allows it, the calling one, which reads, among
-    /// them; 1: all stacks run on the calling thread, as far as they have no component `thread`.
+    /// Number of threads that share the packets, if a stack allows it, including the calling thread, which reads.
+    /// With 1, all stacks run on the calling thread, except for parts after a component `thread`.
     pub workers: usize,
     /// Cores for the threads.
     pub cores: Cores,
-    /// The source of packets cannot wait: components that handle streams in chunks do so beside their engines.
+    /// Whether the source cannot wait. If so, components that process streams in chunks do it on separate threads.
     pub is_live: bool,
-    /// Each worker reads a source of its own ([`Runner::fan_out`]) until that ends, whatever stacks there are.
+    /// Whether each worker reads its own source ([`Runner::fan_out`]) until it ends, independent of the stacks.
     pub fans_out: bool,
-    /// Where it is told what the stacks want of flows, for each worker: what its packets come through.
+    /// Sinks for the stacks' verdicts on flows, one per worker, for the path of its packets.
     pub offload: Vec<Verdicts>,
 }
 
@@ -69,20 +69,20 @@ impl Default for RunnerOptions {
     }
 }
 
-/// Why a run cannot begin.
+/// Why a run cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// A component cannot work with its settings.
+    /// The settings of a component are invalid.
     #[error("{}", .0.message)]
     Setting(SettingError),
-    /// A component cannot begin.
+    /// A component cannot start.
     #[error("{}", .0.failure)]
     Start(StackFailure),
     /// A thread cannot be started.
     #[error("{0}")]
     Thread(ThreadFailure),
-    /// Threads have not read as much of the source as others: [`Runner::settle`] comes first.
+    /// Threads have not read equally far; call [`Runner::settle`] first.
     #[error("some threads have not read as much as others")]
     Unsettled,
 }
@@ -98,7 +98,7 @@ impl SetupError {
     }
 }
 
-/// Drives the stacks of a program. See the [module](super).
+/// Runs the stacks of a program. See the [module](super).
 pub struct Runner {
     stacks: Vec<Stack>,
     /// Their components as they were given.
@@ -185,7 +185,7 @@ enum Order {
 }
 
 impl Runner {
-    /// Makes and starts the components of all stacks; no thread runs before the first batch.
+    /// Creates and starts the components of all stacks. Threads start with the first batch.
     ///
     /// # Errors
     /// [`SetupError::Setting`], [`SetupError::Start`].
@@ -299,7 +299,7 @@ impl Runner {
         }
     }
 
-    /// Starts the threads. [`Runner::step`] and [`Runner::wait`] do it where it was not done.
+    /// Starts the threads, unless [`Runner::step`] or [`Runner::wait`] already did.
     ///
     /// # Errors
     /// [`SetupError::Thread`].
@@ -351,23 +351,22 @@ impl Runner {
         &self.stacks
     }
 
-    /// Whether a stack wants packets of a source.
+    /// Whether a stack needs packets of the run's source.
     pub fn wants_packets(&self) -> bool {
         let wants =
             |(member, stack): (&Member, &Stack)| !stack.has_source() && member.wants_input();
         self.members.iter().zip(&self.stacks).any(wants)
     }
 
-    /// Whether a stack has a source of its own that goes on.
+    /// Whether a stack has its own source that has not ended.
     pub fn has_sources(&self) -> bool {
         self.common.sources.load(Ordering::Acquire) > 0
     }
 
-    /// Takes a batch of a source through the stacks, or gives it to their threads; `None` at the end
-    /// of the input.
+    /// Reads a batch from a source, and processes it or passes it to the threads. `None` at the end of the input.
     ///
     /// # Errors
-    /// What is damaged in the source; the rest can be read.
+    /// Damage in the source; the rest can still be read.
     pub fn step<S: PacketSource + ?Sized>(
         &mut self,
         source: &mut S,
@@ -393,7 +392,7 @@ impl Runner {
         Ok(Some(shared.step))
     }
 
-    /// All threads take what was read.
+    /// Waits until all threads have received the packets read so far.
     fn catch_up(&mut self) {
         while let Some(shared) = self.pool.rest() {
             self.inline.shared(&shared);
@@ -407,7 +406,7 @@ impl Runner {
         }
     }
 
-    /// Waits until a stack ends or fails, or for so long: for where no packets are read.
+    /// Waits until a stack ends or fails, at most this long; for runs that read no packets.
     pub fn wait(&mut self, timeout: Duration) {
         if !self.waiting.is_empty() {
             self.spawn_or_fail();
@@ -418,7 +417,7 @@ impl Runner {
         });
     }
 
-    /// The stacks that failed since it was asked last.
+    /// The stacks that failed since the last call.
     pub fn failures(&self) -> Vec<StackFailure> {
         let failures = self.common.take_failures().into_iter();
         let known = failures.filter_map(|failure| {
@@ -440,19 +439,19 @@ impl Runner {
         self.places.sort_unstable();
     }
 
-    /// Results and counts of all components. Packets do not wait for it: what a thread cannot say at
-    /// once is as it was when it was asked before.
+    /// Results and counters of all components. Does not delay packets: if a thread is busy, its values are those of
+    /// the previous snapshot.
     pub fn snapshot(&self) -> Snapshot {
         self.ask(false)
     }
 
-    /// What components have counted, for who wants to know it often: that of other threads as it was when it was asked
-    /// before, and exact once they have ended. Of a component that several threads have there are several.
+    /// Counters of components, for frequent calls. Those of other threads are values as of the previous call, and
+    /// exact once the threads have ended. A component on several threads has several entries.
     pub fn numbers(&self, give: &mut dyn FnMut(Number)) {
         self.numbers_if(&|_| true, give);
     }
 
-    /// The same of one stack.
+    /// The same for one stack.
     pub fn numbers_of(&self, stack: usize, give: &mut dyn FnMut(Number)) {
         let Some(member) = self.members.get(stack) else {
             return;
@@ -484,7 +483,7 @@ impl Runner {
         }
     }
 
-    /// Which components are computed once for which stacks, on one of the workers that share the packets.
+    /// The components computed once for several stacks, on one of the workers.
     pub fn shared(&self) -> Vec<Shared> {
         let waiting = self.waiting.iter().flat_map(|it| it.work.shared());
         let threads = self.threads.iter().flat_map(|it| it.shared.iter().cloned());
@@ -494,26 +493,26 @@ impl Runner {
             .collect()
     }
 
-    /// Processor time that a stack has taken, in nanoseconds, by samples. What several stacks share is divided evenly between
-    /// them; that of threads that components have for themselves (writers of files) is not in it.
+    /// Processor time of a stack in nanoseconds, by sampling. Time of shared components is divided evenly among their
+    /// stacks; components' own threads, such as writers of files, are excluded.
     pub fn cost(&self, stack: usize) -> u64 {
         self.members.get(stack).map_or(0, Member::cost)
     }
 
-    /// Has a stack rest: it gets no packets until it is called again. One that shares an engine with others that do not rest
-    /// gets what comes of that all the same.
+    /// Pauses or resumes a stack, which gets no packets while paused. If it shares an engine with stacks that are not
+    /// paused, it still gets the engine's events.
     pub fn set_rests(&self, stack: usize, rests: bool) {
         if let Some(member) = self.members.get(stack) {
             member.set_rests(rests);
         }
     }
 
-    /// Packets that a stack did not get because it was to rest.
+    /// Number of packets that a stack missed while paused.
     pub fn missed(&self, stack: usize) -> u64 {
         self.members.get(stack).map_or(0, Member::missed)
     }
 
-    /// What is known of one stack, as in a [snapshot](Runner::snapshot).
+    /// The state of one stack, as in a [snapshot](Runner::snapshot).
     pub fn state(&self, stack: usize) -> Option<StackState> {
         let member = self.members.get(stack)?;
         let is_its = |it: &&Member| it.number == member.number;
@@ -541,8 +540,8 @@ impl Runner {
         Some(state)
     }
 
-    /// The result of a component, which forgets it: what comes later is in the next one. What a busy thread does not say within
-    /// a moment is in the next one, too.
+    /// Takes the result of a component, which is then reset; later values are in the next result, as are those of
+    /// threads that are busy at the moment.
     pub fn take(&mut self, stack: usize, id: NodeId) -> Option<ResultValue> {
         let number = self.members.get(stack)?.number;
         let mut result: Option<ResultValue> = None;
@@ -565,7 +564,7 @@ impl Runner {
         result
     }
 
-    /// Results and counts begin anew; returns what they were.
+    /// Resets results and counters, and returns their values.
     pub fn reset(&mut self) -> Snapshot {
         let before = self.snapshot();
         self.inline.reset();
@@ -595,7 +594,7 @@ impl Runner {
         snapshot
     }
 
-    /// The input is over, or the run is to end: what components keep comes out, and the threads end.
+    /// Ends the run: components emit the items they keep, and the threads end.
     pub fn finish(&mut self) {
         if core::mem::replace(&mut self.is_finished, true) {
             return;

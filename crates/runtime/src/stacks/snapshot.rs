@@ -1,33 +1,33 @@
-//! What is known of stacks that run.
+//! Snapshots of running stacks.
 
 use flowgauge_stack::{Account, NodeId, Passed, ResultValue, Stack, Table};
 
 use super::part::Count;
 
-/// What is known of running stacks.
+/// The state of running stacks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// In the order of the program.
     pub stacks: Vec<StackState>,
 }
 
-/// What is known of a running stack.
+/// The state of a running stack.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StackState {
     /// By [`NodeId`].
     pub components: Vec<ComponentState>,
 }
 
-/// What is known of a running component, over all threads.
+/// The state of a running component, over all threads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ComponentState {
-    /// What came to it.
+    /// Its input so far.
     pub passed: Passed,
     /// Its result, if it has one.
     pub result: Option<ResultValue>,
-    /// Its result for each key of the demultiplexer that it is in, where that is wanted: the largest.
+    /// Its results for keys of the enclosing demultiplexer, if requested: the largest ones.
     pub by_key: Option<Table>,
-    /// What it tells beside, if it does.
+    /// Its account, if it has one.
     pub account: Option<Box<Account>>,
 }
 
@@ -59,27 +59,27 @@ impl StackState {
         }
     }
 
-    /// A component's.
+    /// The state of a component.
     pub fn component(&self, id: NodeId) -> Option<&ComponentState> {
         self.components.get(id.index())
     }
 }
 
-/// Components that are computed once for some stacks, and what these go on with.
+/// Components computed once for several stacks, and those that follow them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shared {
-    /// Which of the stacks.
+    /// The stacks, by number.
     pub stacks: Vec<usize>,
-    /// The components, in each of them.
+    /// The components, by their ids in each stack.
     pub components: Vec<NodeId>,
-    /// Whether those that follow subscribe to one engine.
+    /// Whether the following components share an engine.
     pub is_engine: bool,
-    /// What follows them.
+    /// The following components.
     pub next: Vec<Shared>,
 }
 
 impl Shared {
-    /// The same with other numbers of stacks, some with several; without those that have none.
+    /// The same with other stack numbers: each number is replaced by any number of others.
     #[must_use]
     pub fn renumbered(self, numbers: &dyn Fn(usize) -> Vec<usize>) -> Shared {
         let next = self.next.into_iter();
