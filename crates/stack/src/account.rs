@@ -1,4 +1,4 @@
-//! What a component can tell of a run beside its result.
+//! Information about a run that a component provides in addition to its result.
 
 use core::fmt;
 use std::sync::Arc;
@@ -10,38 +10,38 @@ use flowgauge_wire::Ledger;
 
 use crate::component::Failure;
 
-/// What a component tells whoever runs it: where packets went that came to it, and what changes the
-/// meaning of what it gave on.
+/// A component's information for the program that runs it: what became of its packets, and notes that qualify its
+/// output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// The packets that came to it and where it refused some.
+    /// Its packets, including those it refused, and why.
     pub ledger: Ledger,
-    /// What a user should know of the input.
+    /// Notes about the input.
     pub findings: Findings,
-    /// Counters of flow tables and what is around them, one for each core.
+    /// Counters of flow tables and their surroundings, one per core.
     pub shards: Vec<ShardStatistics>,
-    /// What became of streams in chunks, where it delivers such.
+    /// Statistics of streams, if it delivers them in chunks.
     pub streams: Option<EngineStatistics>,
-    /// What came of it, as lines.
+    /// A summary, as lines of text.
     pub summary: Vec<String>,
-    /// Further counters, as lines.
+    /// Further counters, as lines of text.
     pub statistics: Vec<String>,
-    /// Further things that a user should know, as lines.
+    /// Further notes, as lines of text.
     pub notes: Vec<String>,
-    /// How many things something became of, on all cores together.
+    /// Counts for notes, over all cores.
     pub counted: Vec<Counted>,
-    /// What is still to be written.
+    /// Output to write at the end of the run.
     pub last: Option<LastWord>,
 }
 
-/// A number of things and what became of them: "3 files" "were not decoded".
+/// A count for a note: "3 files" "were not decoded".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// How many.
+    /// The number.
     pub count: u64,
-    /// Of what, one.
+    /// The thing, in the singular.
     pub thing: &'static str,
-    /// What became of them, behind "was" or "were".
+    /// The rest of the note, after "was" or "were".
     pub what: String,
 }
 
@@ -51,26 +51,25 @@ impl fmt::Display for Counted {
     }
 }
 
-/// What is known of a run when it is over.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunEnd<'a> {
-    /// Where all packets went.
+    /// What became of all packets.
     pub ledger: &'a Ledger,
-    /// What a user should know.
+    /// Notes for the user.
     pub notes: &'a [String],
 }
 
-/// What is written when all is known of a run, where its packets went, too.
+/// Output that needs the outcome of the whole run, including its ledger.
 pub trait WriteLast: Send + Sync {
     /// Writes it.
     ///
     /// # Errors
-    /// Why it cannot be written.
+    /// The reason why it cannot be written.
     fn write(&self, run: &RunEnd<'_>) -> Result<(), Failure>;
 }
 
-/// Of a component: what whoever runs it calls at the end, when nothing else of the stack works any
-/// more.
+/// A component's output at the end of the run, written when the rest of the stack has ended.
 #[derive(Clone)]
 pub struct LastWord(pub Arc<dyn WriteLast>);
 
@@ -89,7 +88,7 @@ impl fmt::Debug for LastWord {
 }
 
 impl Account {
-    /// Tells what became of things, if there are any.
+    /// Adds a count, unless it is 0.
     pub fn count(&mut self, count: u64, thing: &'static str, what: &str) {
         if count > 0 {
             let what = what.to_owned();
@@ -97,7 +96,7 @@ impl Account {
         }
     }
 
-    /// Adds that of the same component on another core.
+    /// Merges the account of the same component on another core.
     pub fn merge(&mut self, other: &Account) {
         self.ledger.merge(&other.ledger);
         self.findings.merge(&other.findings);

@@ -1,12 +1,11 @@
-//! What a component is: its description, and what it does with items.
+//! Components: their descriptions, and what they do with items.
 //!
-//! A component knows the items that it gets and nothing of its neighbours. It is described once, in
-//! a [`ComponentInfo`]; help, documentation, checker and programming interfaces come from that.
+//! A component knows its items, but not its neighbours. It is described once, in a [`ComponentInfo`], from which
+//! help, documentation, checker and programming interfaces are generated.
 //!
-//! It gets whole batches. Inside a demultiplexer there is one component too, not one per key: each
-//! item says to which key it belongs, as a small number ([`Packets::keys`]), and a component that
-//! remembers things keeps them per number ([`PerKey`]). A number is reused, but only after
-//! [`Component::close`] was called for it.
+//! Components process batches. A component inside a demultiplexer is a single instance, not one per key: each item
+//! carries the number of its key ([`Packets::keys`]), and stateful components keep their state per number
+//! ([`PerKey`]). Numbers are small, and reused after [`Component::close`] was called.
 
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -28,56 +27,58 @@ use crate::items::ItemType;
 use crate::settings::{OptionInfo, Settings};
 use crate::values::PacketValues;
 
-/// All that is known of a component without running it.
+/// The static description of a component.
 #[derive(Clone, Copy, Debug)]
 pub struct ComponentInfo {
     /// Its name in stacks, in lower case.
     pub name: &'static str,
     /// Other names, in lower case.
     pub aliases: &'static [&'static str],
-    /// What it does, in a line.
+    /// Its purpose in a line.
     pub summary: &'static str,
-    /// More, for its page.
+    /// Further help, for its page.
     pub help: &'static str,
-    /// What may stand in it.
+    /// Whether it contains other components.
     pub kind: ComponentKind,
-    /// What it takes.
+    /// Its input.
     pub input: Input,
-    /// What it gives on.
+    /// Its output.
     pub output: Output,
-    /// Which fields the records have that it makes, where its settings and what comes tell.
+    /// Fields of the records that it creates, if they are determined by its settings and input.
     pub fields: fn(&Settings) -> Option<Schema>,
-    /// Where the records that it makes are of several kinds: the fields of each.
+    /// If it creates records of several kinds: the fields of each kind.
     pub kinds: Option<fn() -> Vec<Schema>>,
-    /// Whether a stack may end with it: it writes, keeps or counts what it gets.
+    /// Whether a stack may end with it, because it writes, keeps or counts its items.
     pub is_end: bool,
-    /// Whether all chunks that it gives on are of one connection.
+    /// Whether all chunks that it emits belong to one connection.
     pub is_of_one: bool,
-    /// Why it must stand outside of demultiplexers; `None`: it need not.
+    /// The reason why it cannot be inside a demultiplexer; `None` if it can.
     pub outside: Option<&'static str>,
     /// Its options.
     pub options: &'static [OptionInfo],
-    /// What of it can be read while it runs.
+    /// The result that can be read while it runs.
     pub result: Option<ResultInfo>,
-    /// How it can run on several cores.
+    /// Whether and how it can run on several cores.
     pub parallel: Parallel,
-    /// Why one with these settings cannot run on several cores, although `parallel` says that others can.
+    /// The reason why it cannot run on several cores with these settings, despite `parallel`.
     pub sequential: fn(&Settings) -> Option<&'static str>,
-    /// Whether with these settings it takes frames as they are: it looks at [`Packets::batch`] alone, or at none of the
-    /// packets, and [`Packets::decoded`] may be empty. Where all that packets come to is so, they are not decoded.
+    /// Whether, with these settings, it needs no decoded headers: it uses only [`Packets::batch`], or no packets at
+    /// all, so that [`Packets::decoded`] may be empty. Packets are not decoded if this is true of all components that
+    /// get them.
     pub decodes: fn(&Settings) -> bool,
-    /// Of one that subscribes to flows and streams: the engine that it wants. Those of several stacks that stand in the
-    /// same place and want equal ones share it. With `None` for these settings it has one of another kind itself.
+    /// For components that subscribe to flows and streams: the engine they require. Components of several stacks
+    /// share an engine if their positions and requirements are equal. `None` if, with these settings, the component
+    /// has its own engine of another kind.
     pub engine: Option<RequireEngine>,
-    /// Whether with these settings it reads or writes something outside of the stack: a file, a socket. Two equal ones are then
-    /// two; of others that begin several stacks in the same way there is one.
+    /// Whether, with these settings, it has effects outside of the stack, such as files and sockets. Such components
+    /// are never shared between stacks; others are, if the stacks have an identical prefix.
     pub effects: fn(&Settings) -> bool,
-    /// Makes one. Opens nothing: what is outside is opened when the stack starts.
+    /// Creates the component. Files and sockets are opened later, when the stack starts.
     pub make: fn(&Settings) -> Result<Box<dyn Component>, SettingError>,
 }
 
 impl ComponentInfo {
-    /// What most components that take packets have in common: the rest of a description.
+    /// What most components that take packets have in common, as the base of a description.
     pub const OF_PACKETS: Self = Self {
         name: "",
         aliases: &[],
@@ -107,7 +108,7 @@ impl ComponentInfo {
         },
     };
 
-    /// Whether one that begins later does what one does that runs: it selects items however they come, and keeps nothing.
+    /// Whether it is stateless, so that an instance started later behaves like one that is running.
     pub fn keeps_nothing(&self) -> bool {
         self.kind == ComponentKind::Simple
             && self.parallel == Parallel::Anyhow
@@ -117,69 +118,69 @@ impl ComponentInfo {
     }
 }
 
-/// Which engine a component with these settings asks for.
+/// Returns the engine that a component with these settings requires.
 pub type RequireEngine = fn(&Settings) -> Result<Option<Required>, SettingError>;
 
-/// What may stand in a component.
+/// What a component contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComponentKind {
     /// Nothing.
     Simple,
-    /// Branches; each item goes to one of them, or on to what follows.
+    /// Branches; each item goes to one of them, or to the next component.
     Switch(Branches),
     /// A stack, once per key.
     Demux,
-    /// Nothing; what follows it runs on a thread of its own. It stands in the outermost row.
+    /// Nothing; the components after it run on a separate thread. It must be in the outermost sequence.
     Thread,
 }
 
-/// Which branches a switch has.
+/// The branches of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Branches {
     /// These, in this order.
     Fixed(&'static [&'static str]),
-    /// As many as are written; options of kind [`crate::OptionKind::Branch`] say what goes where.
+    /// Any number; options of kind [`crate::OptionKind::Branch`] select a branch.
     ByOptions,
-    /// As many as are written, all of the same kind.
+    /// Any number, all equivalent.
     Any,
-    /// As many as are written. Each gets what the switch says, and what follows it gets everything.
+    /// Any number. Each gets the items that the switch selects for it, and the next component gets all items.
     Copies,
 }
 
-/// What a component takes.
+/// The input of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Items of any type.
     Any,
     /// Items of one of these types.
     Of(&'static [ItemType]),
-    /// Nothing: it stands at the beginning of a stack.
+    /// None: it is a source, at the beginning of a stack.
     Nothing,
 }
 
-/// What a component gives on.
+/// The output of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// What it gets, or some of it.
+    /// Its input, or a subset.
     Same,
     /// Items of this type.
     Of(ItemType),
-    /// Items of the type that this option names.
+    /// Items of the type named by this option.
     Option(&'static str),
     /// Nothing.
     Nothing,
 }
 
-/// A result that can be read while a component runs.
+/// A result that can be read while the component runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResultInfo {
-    /// What it is, in a few words.
+    /// A short description.
     pub summary: &'static str,
-    /// Its unit, as "packets".
+    /// Its unit, such as "packets".
     pub unit: &'static str,
-    /// The columns of a table; none: it is a number.
+    /// The columns of a table; empty for a number.
     pub columns: &'static [TableColumn],
-    /// Whether each packet has a value of its own ([`Component::values`]).
+    /// Whether each packet has a value ([`Component::values`]).
     pub is_per_packet: bool,
 }
 
@@ -194,7 +195,7 @@ impl ResultInfo {
         }
     }
 
-    /// A number that each packet has.
+    /// A number per packet.
     pub const fn per_packet(summary: &'static str, unit: &'static str) -> ResultInfo {
         ResultInfo {
             is_per_packet: true,
@@ -211,7 +212,7 @@ impl ResultInfo {
     }
 }
 
-/// Declares the columns of a table of results: name, kind of value, how rows of several cores are joined, help.
+/// Declares the columns of a result table: name, kind of value, how to merge rows of several cores, help.
 ///
 /// ```
 /// flowgauge_stack::columns! {
@@ -233,27 +234,27 @@ macro_rules! columns {
 /// How a component can run on several cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parallel {
-    /// However its items are divided.
+    /// For any distribution of its items.
     Anyhow,
-    /// As long as what belongs to one connection, both directions, is on one core.
+    /// If all items of a connection, in both directions, are on the same core.
     ByFlow,
-    /// On one core, because of this.
+    /// Not at all, for this reason.
     Never(&'static str),
 }
 
-/// An option's value that a component cannot work with.
+/// An invalid value of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingError {
-    /// Which option; `None`: all together.
+    /// The option; `None` if it is a combination of several.
     pub option: Option<&'static str>,
-    /// What is wrong.
+    /// The message.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
 }
 
 impl SettingError {
-    /// Of one option.
+    /// An error in one option.
     pub fn of(option: &'static str, message: impl Into<String>) -> SettingError {
         SettingError {
             option: Some(option),
@@ -262,7 +263,7 @@ impl SettingError {
         }
     }
 
-    /// Of all together.
+    /// An error in the combination of options.
     pub fn of_all(message: impl Into<String>) -> SettingError {
         SettingError {
             option: None,
@@ -270,67 +271,67 @@ impl SettingError {
         }
     }
 
-    /// With what to do about it.
+    /// Adds what to do about it.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> SettingError {
         self.hinted(Some(hint.into()))
     }
 
-    /// With what to do about it, if that is known.
+    /// Adds what to do about it, if known.
     #[must_use]
     pub fn hinted(self, hint: Option<String>) -> SettingError {
         SettingError { hint, ..self }
     }
 }
 
-/// What [`Component::receive`] came back with.
+/// The result of [`Component::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// Items were given to the outlet, or the time went on: the capture clock of what comes stands
-    /// here now.
+    /// Items were emitted, or time has passed; the capture clock of the source is now here.
     Until(Nanos),
-    /// Nothing came within the wait.
+    /// There were no items within the time.
     Nothing,
-    /// Nothing will come any more.
+    /// There will be no more items.
     End,
 }
 
-/// What [`Outlet::settle`] came back with.
+/// The result of [`Outlet::settle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Settled {
-    /// What was given would outlive this process, but for the state of components that count and compare.
+    /// All emitted items are stored outside of the process, except for the state of counting and comparing
+    /// components.
     Yes,
-    /// Not yet: what was sent has not arrived.
+    /// Not yet: sent items have not arrived.
     Later,
-    /// It cannot be known: another thread has it.
+    /// Unknown: another thread has the items.
     Unknown,
 }
 
-/// Packets of one batch, on their way through a stack.
+/// Packets of a batch in a stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Packets<'a> {
-    /// Where their bytes are.
+    /// The batch with their bytes.
     pub batch: &'a Batch<'a>,
     /// Their headers.
     pub decoded: &'a DecodedBatch,
-    /// Which of [`Batch::packets`] are meant; the same place in [`DecodedBatch::packets`] has the
-    /// headers. A component that lets only some through takes the others out.
+    /// The selected packets, as indices into [`Batch::packets`] and [`DecodedBatch::packets`]. Components that filter
+    /// packets remove them from the selection.
     pub selected: Selection,
-    /// The key of each packet in the innermost demultiplexer, by its place in
-    /// [`DecodedBatch::packets`]; 0 outside of all demultiplexers.
+    /// The key of each packet in the innermost demultiplexer, by its index in [`DecodedBatch::packets`]; 0 outside of
+    /// all demultiplexers.
     pub keys: &'a [u32],
-    /// Of packets that a component made: from which place in the batch of the source each comes, by
-    /// its place here. Empty: these are the source's. What several cores made is put in order by it.
+    /// For packets created by a component: the index of the original packet in the source's batch, by which output of
+    /// several cores is ordered. Empty for packets of the source.
     pub origins: &'a [u16],
-    /// How many packets of the source came before the batch.
+    /// Number of packets of the source before this batch.
     pub before: u64,
-    /// What filters of its thread know of the batch and of `decoded`, where they share it.
+    /// Field values of the batch that filters of this thread share.
     pub columns: Option<&'a RefCell<Columns>>,
 }
 
 impl<'a> Packets<'a> {
-    /// All packets of a batch, outside of all demultiplexers. Where `decoded` is empty they are not
-    /// decoded, and for components that do it themselves ([`ComponentInfo::decodes`]).
+    /// All packets of a batch, outside of all demultiplexers. `decoded` may be empty for components that do not need
+    /// it ([`ComponentInfo::decodes`]).
     pub fn new(batch: &'a Batch<'a>, decoded: &'a DecodedBatch) -> Packets<'a> {
         Packets {
             batch,
@@ -343,8 +344,8 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// The position in the source, from 1, of the packet at a place; of one that a component made, that
-    /// of the packet that completed it.
+    /// The number in the source, starting at 1, of the packet at an index; for a packet created by a component, that
+    /// of the packet which completed it.
     pub fn position(&self, index: usize) -> u64 {
         let place = match self.origins.get(index) {
             Some(&origin) => usize::from(origin),
@@ -356,7 +357,7 @@ impl<'a> Packets<'a> {
         self.before + place as u64 + 1
     }
 
-    /// The selected ones: place, headers.
+    /// The selected packets, with their indices.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (usize, &'a Decoded)> + use<'a> {
         let packets = &self.decoded.packets;
@@ -365,8 +366,8 @@ impl<'a> Packets<'a> {
             .filter_map(move |index| Some((index, packets.get(index)?)))
     }
 
-    /// Gives the places of the selected ones key by key, those of a key in order: for a component that
-    /// does better with all packets of a key at once. `order` is memory that serves again.
+    /// Passes the indices of the selected packets grouped by key, in order within a key, for components that are
+    /// faster this way. `order` is a buffer to reuse.
     pub fn by_key(&self, order: &mut Vec<u64>, mut give: impl FnMut(u32, &[u64])) {
         order.clear();
         let places = self.selected.iter();
@@ -387,24 +388,24 @@ impl<'a> Packets<'a> {
         self.decoded.bytes(self.batch, packet)
     }
 
-    /// The key of the packet at a place.
+    /// The key of the packet at an index.
     #[inline]
     pub fn key(&self, index: usize) -> u32 {
         self.keys.get(index).copied().unwrap_or(0)
     }
 }
 
-/// What takes packets out of a stack, in place of a component that would keep them
-/// ([attached](crate::Settings::attach) as a [`SharedSink`]).
+/// Takes packets out of a stack, instead of the component that would keep them ([attached](crate::Settings::attach)
+/// as a [`SharedSink`]).
 pub trait PacketSink: Send + Sync {
-    /// Takes the selected ones, `snap` bytes at most of each.
+    /// Takes the selected packets, at most `snap` bytes of each.
     fn packets(&self, packets: &Packets<'_>, snap: usize);
 }
 
-/// A sink that several components may have.
+/// A sink that components can share.
 pub type SharedSink = Arc<dyn PacketSink>;
 
-/// Rows of a component's result that somebody takes, whom the source of its packets may wait for
+/// Flow control for a reader that takes the rows of a component's result; the source of its packets may wait for it
 /// ([attached](crate::Settings::attach) as [`SharedRows`]).
 #[derive(Debug, Default)]
 pub struct TakenRows {
@@ -412,14 +413,15 @@ pub struct TakenRows {
     is_full: AtomicBool,
 }
 
-/// Rows that several instances of a component may have.
+/// Flow control that instances of a component can share.
 pub type SharedRows = Arc<TakenRows>;
 
 impl TakenRows {
-    /// Rows that a component keeps at most, as what was on its way when the source began to wait still comes.
+    /// Maximum number of rows kept; packets in flight when the source starts to wait can still add rows.
     pub const MOST: usize = 32 << 10;
 
-    /// Of a component that has `kept` rows and keeps `most` otherwise: whether one more is kept without the oldest being lost.
+    /// For a component with `kept` rows and a normal limit of `most`: whether another row fits without losing the
+    /// oldest.
     pub fn keep(&self, kept: usize, most: usize) -> bool {
         if kept < most {
             return true;
@@ -428,12 +430,12 @@ impl TakenRows {
         self.is_waited_for.load(Ordering::Relaxed) && kept < TakenRows::MOST
     }
 
-    /// Of a component: its rows were taken.
+    /// Called by the component when its rows were taken.
     pub fn take(&self) {
         self.is_full.store(false, Ordering::Relaxed);
     }
 
-    /// Of the source: whether it waits for whoever takes them.
+    /// Called by the source: whether it waits for the reader.
     pub fn wait(&self, waits: bool) {
         self.is_waited_for.store(waits, Ordering::Relaxed);
     }
@@ -444,24 +446,24 @@ impl TakenRows {
     }
 }
 
-/// What is known of one direction of a connection.
+/// One direction of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamInfo {
-    /// Who sends: address and port.
+    /// Address and port of the sender.
     pub source: (Address, u16),
-    /// Who receives.
+    /// Address and port of the receiver.
     pub destination: (Address, u16),
     /// 4 or 6.
     pub version: u8,
-    /// Whether the connection's initiator sends it, as far as its first packets told.
+    /// Whether the sender initiated the connection, as far as its first packets show.
     pub from_initiator: bool,
     /// Time of the connection's first packet.
     pub start: Nanos,
     /// Time of the SYN of this direction, if it was captured.
     pub syn: Option<Nanos>,
-    /// Of the initiator's direction: time of the packet that completed the handshake.
+    /// In the initiator's direction: time of the packet that completed the handshake.
     pub established: Option<Nanos>,
-    /// Bytes that had been seen before: retransmissions.
+    /// Retransmitted bytes.
     pub retransmitted: u64,
 }
 
@@ -472,18 +474,19 @@ pub struct StreamChunk<'a> {
     pub key: u32,
     /// The stream.
     pub stream: &'a StreamInfo,
-    /// The bytes; empty only at the end.
+    /// Its bytes; empty only at the end of the stream.
     pub bytes: &'a [u8],
-    /// Position of the first byte in the stream, holes counted. Where it is 0 a stream begins, be it
-    /// under the key of one before.
+    /// Stream offset of the first byte, including holes. 0 marks the start of a stream, possibly with the key of an
+    /// earlier one.
     pub offset: u64,
-    /// Bytes missing right before it; at the end those that are known to be missing there.
+    /// Bytes missing right before it; at the end of the stream, bytes known to be missing there.
     pub gap_before: u64,
     /// Capture time of the packet that completed it.
     pub time: Nanos,
-    /// When its bytes were there: the same, but of bytes behind a hole that was given up when they were captured.
+    /// Time at which its bytes were available. Differs from `time` for bytes after a hole that was given up: the time
+    /// of their capture.
     pub captured: Nanos,
-    /// The stream is over: how it ended. Each stream that began has one such chunk.
+    /// How the stream ended, in its last chunk. Every stream has exactly one such chunk.
     pub end: Option<StreamEnd>,
 }
 
@@ -491,28 +494,27 @@ pub struct StreamChunk<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum StreamEnd {
-    /// Its sender closed it, and everything before its FIN was given out or is known to be missing.
+    /// The sender closed it, and all data before the FIN was delivered or is known to be missing.
     Fin,
     /// The connection was reset.
     Rst,
-    /// Nothing came any more, or the key ended for another reason.
+    /// Timeout, or another end of its key.
     Timeout,
 }
 
 impl StreamEnd {
-    /// In records.
+    /// Its name in records.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// A record on its way through a stack. What it is made of is borrowed: a component that keeps it
-/// makes an [`flowgauge_record::OwnedRecord`] of it.
+/// A record in a stack. It is borrowed: to keep it, convert it to an [`flowgauge_record::OwnedRecord`].
 #[derive(Clone, Copy)]
 pub struct RecordItem<'a> {
     /// Its key in the innermost demultiplexer.
     pub key: u32,
-    /// Capture time at which it came to be.
+    /// Capture time of its creation.
     pub time: Nanos,
     /// The record.
     pub record: &'a dyn AnyRecord,
@@ -527,7 +529,7 @@ impl core::fmt::Debug for RecordItem<'_> {
     }
 }
 
-/// Items that go from one component to the next.
+/// Items passed from one component to the next.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Items<'a> {
@@ -540,7 +542,7 @@ pub enum Items<'a> {
 }
 
 impl Items<'_> {
-    /// How many.
+    /// Number of items.
     pub fn len(&self) -> usize {
         match self {
             Items::Packets(packets) => packets.selected.len(),
@@ -549,7 +551,7 @@ impl Items<'_> {
         }
     }
 
-    /// Takes all of them out.
+    /// Removes all items.
     pub fn clear(&mut self) {
         match self {
             Items::Packets(packets) => packets.selected = Selection::NONE,
@@ -558,7 +560,7 @@ impl Items<'_> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no items.
     pub fn is_empty(&self) -> bool {
         match self {
             Items::Packets(packets) => packets.selected.is_empty(),
@@ -568,89 +570,89 @@ impl Items<'_> {
     }
 }
 
-/// The way out of a component.
+/// The output of a component, and its access to the stack.
 pub trait Outlet {
-    /// Gives items to what follows.
+    /// Passes items to the next component.
     fn emit(&mut self, items: Items<'_>);
 
-    /// The component cannot go on: a full disk, a peer that went away. The stack ends with the batch.
+    /// Reports that the component cannot continue, because of a full disk or a lost peer. The stack ends after the
+    /// batch.
     fn fail(&mut self, failure: Failure);
 
-    /// Nobody wants what the component gives any more, or it has what it waited for: the stack ends with
-    /// the batch as if the input was over, and nothing is wrong.
+    /// Ends the stack after the batch, without an error, as if the input had ended: the reader of the output has
+    /// gone, or an awaited event has occurred.
     fn end(&mut self);
 
-    /// The component needs no further input: the stack's input ends with the batch as if it were over,
-    /// and what all components keep comes out.
+    /// Ends the stack's input after the batch: the component needs no more. All components still emit the items they
+    /// keep.
     fn enough(&mut self) {}
 
-    /// Of a source: when components look at the capture clock next. What is of that time or later is to
-    /// come behind [`Outlet::advance`].
+    /// For sources: the capture time of the components' next tick. Call [`Outlet::advance`] before emitting items of
+    /// that time or later.
     fn next_look(&self) -> Nanos {
         Nanos(u64::MAX)
     }
 
-    /// Of a source: the capture clock goes on to `now`, and components look at it.
+    /// For sources: advances the capture clock to `now`, with the components' ticks.
     fn advance(&mut self, _now: Nanos) {}
 
-    /// Of a source: has what follows it bring out of memory what it was given so far ([`Component::settle`]).
+    /// For sources: makes the following components store everything emitted so far outside of the process
+    /// ([`Component::settle`]).
     fn settle(&mut self) -> Settled {
         Settled::Yes
     }
 
-    /// The key of the innermost demultiplexer is finished, as a connection that has closed: it ends
-    /// behind the items under way, as if by timeout. One outside of all demultiplexers is ignored.
+    /// Ends a key of the innermost demultiplexer, for example because its connection was closed. Takes effect after
+    /// the current items, like a timeout. Ignored outside of demultiplexers.
     fn end_key(&mut self, _key: u32) {}
 
-    /// What a key is, in words without blanks or slashes: of demultiplexers in one another each has a
-    /// name, the outermost first. None outside of all of them.
+    /// The names of a key, without blanks and slashes: one per enclosing demultiplexer, the outermost first.
     fn key_names(&self, _key: u32) -> Vec<String> {
         Vec::new()
     }
 
-    /// The result, as it is now, of the component that an option names ([`crate::OptionKind::Reference`]).
+    /// The current result of the component named by an option ([`crate::OptionKind::Reference`]).
     fn result(&self, _option: &str) -> Option<ResultValue> {
         None
     }
 
-    /// The results of all components that an option names ([`crate::OptionKind::References`]), with
-    /// their labels.
+    /// The results of all components named by an option ([`crate::OptionKind::References`]), with their labels.
     fn results(&self, _option: &str) -> Vec<(String, ResultValue)> {
         Vec::new()
     }
 
-    /// What the component that an option names has found for each packet of the batch at work.
+    /// The values of the component named by an option, for each packet of the current batch.
     fn values(&self, _option: &str) -> Option<&PacketValues> {
         None
     }
 
-    /// The same of all components that an option names.
+    /// The same for all components named by an option.
     fn all_values(&self, _option: &str) -> Vec<Option<&PacketValues>> {
         Vec::new()
     }
 
-    /// The number of the batch at work: [`PacketValues::begin`] wants it.
+    /// The number of the current batch, for [`PacketValues::begin`].
     fn batch(&self) -> u64 {
         0
     }
 }
 
-/// Why a component cannot begin, or go on.
+/// Why a component cannot start or continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What is wrong, and with what.
+    /// What failed, and where.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
 }
 
 impl Failure {
-    /// Without a hint.
+    /// A failure without a hint.
     pub fn new(message: impl Into<String>) -> Failure {
         Failure::of(message.into(), None)
     }
 
-    /// Of an error, with what to do about it.
+    /// A failure from an error, with what to do about it.
     pub fn of(error: impl core::fmt::Display, hint: Option<String>) -> Failure {
         Failure {
             message: error.to_string(),
@@ -658,7 +660,7 @@ impl Failure {
         }
     }
 
-    /// With what to do about it.
+    /// Adds what to do about it.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Failure {
         Failure {
@@ -668,185 +670,183 @@ impl Failure {
     }
 }
 
-/// What a component does.
+/// The behaviour of a component.
 ///
-/// One that lets items through, or holds some back, changes `items` in [`Component::process`]: what is
-/// left of it goes on. One that makes items of another type gives them to the [`Outlet`] and leaves
-/// nothing in `items` ([`Output::Same`] tells which of the two it is).
+/// A component that passes on or filters items ([`Output::Same`]) modifies `items` in [`Component::process`]; the
+/// rest goes to the next component. One that creates other items emits them to the [`Outlet`] and clears `items`.
 pub trait Component: Send {
-    /// Opens what is outside: files, sockets. Called once, before anything else.
+    /// Opens files and sockets. Called once, before anything else.
     ///
     /// # Errors
-    /// Why the stack cannot run.
+    /// The reason why the stack cannot run.
     fn start(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Of a source ([`Input::Nothing`]): waits at most `wait` for items, gives what there is to
-    /// `out`, and says how far the capture clock has come. It is called again and again, on a thread
-    /// of its stack's own, until it says [`Received::End`] or the run is to end; then
-    /// [`Component::finish`] follows. Keep to `wait`: a run that is to end waits for it. Packets are
-    /// decoded and hashed by it ([`Packets::new`], `hash_batch`).
+    /// For sources ([`Input::Nothing`]): waits at most `wait` for items, emits them, and returns the capture clock.
+    /// Called repeatedly on a separate thread until it returns [`Received::End`] or the run ends, followed by
+    /// [`Component::finish`]. The end of a run is delayed by up to `wait`. Sources decode and hash packets themselves
+    /// ([`Packets::new`], `hash_batch`).
     fn receive(&mut self, _out: &mut dyn Outlet, _wait: Duration) -> Received {
         Received::End
     }
 
-    /// Takes items; without it they go on. Not called of a source, and of what subscribes to an engine.
+    /// Processes items; the default passes them on. Not called for sources and engine subscribers.
     fn process(&mut self, _items: &mut Items<'_>, _out: &mut dyn Outlet) {}
 
-    /// Of what subscribes to an engine ([`ComponentInfo::engine`]): a step begins, with the engine's clock at `clock`.
+    /// For engine subscribers ([`ComponentInfo::engine`]): a step starts, with the engine's clock at `clock`.
     fn begin_step(&mut self, _step: &Step<'_, '_>, _clock: Nanos) {}
 
-    /// Of what subscribes to an engine: takes what comes of it ([`Feed::to`]). This, not [`Component::process`] and
-    /// [`Component::tick`], has packets and the clock go through it.
+    /// For engine subscribers: processes the engine's events ([`Feed::to`]), instead of [`Component::process`] and
+    /// [`Component::tick`].
     fn take(&mut self, _feed: Feed<'_, '_>, _out: &mut dyn Outlet) {}
 
-    /// Tells from now on what it wants of flows, and returns that it does. What does not wants all packets; the engine that it
-    /// subscribes to tells it otherwise.
+    /// Makes the component report which packets of flows it needs, and returns true if it does. Otherwise it gets all
+    /// packets, unless its engine reports for it.
     fn set_offload(&mut self, _verdicts: &Verdicts) -> bool {
         false
     }
 
-    /// Of what subscribes to an engine: whether it counts packets itself, so that all of them have to come.
+    /// For engine subscribers: whether it counts packets itself and therefore needs all of them.
     fn counts_packets(&self) -> bool {
         false
     }
 
-    /// Of what subscribes to an engine: the step is over, and what waits is given on. `None`: it has an engine of
-    /// another kind itself.
+    /// For engine subscribers: ends the step and emits pending items. `engine` is `None` for a component with its own
+    /// engine of another kind.
     fn end_step(&mut self, _step: &Step<'_, '_>, _engine: Option<&Shard>, _out: &mut dyn Outlet) {}
 
-    /// Of a switch: says for each selected packet to which branch it goes. What is put into none of
-    /// `branches` goes on to what follows.
+    /// For switches: assigns each selected packet to a branch. Packets in none of `branches` go to the next
+    /// component.
     fn route(&mut self, _packets: &Packets<'_>, _branches: &mut [Selection]) {}
 
-    /// Of a demultiplexer: gives each selected packet that has one the number of its key, and returns
-    /// which have; the others go on to what follows. Equal keys in the same instance of what is
-    /// around have the same number ([`crate::KeyTable`]).
+    /// For demultiplexers: sets the key number of each selected packet that has a key, and returns those packets;
+    /// others go to the next component. Equal keys in the same instance of the enclosing demultiplexer have the same
+    /// number ([`crate::KeyTable`]).
     fn demultiplex(&mut self, _packets: &Packets<'_>, _keys: &mut [u32], _now: Nanos) -> Selection {
         Selection::NONE
     }
 
-    /// The same for a chunk of a stream: the number of its key; `None`: it goes on.
+    /// The same for a chunk of a stream: the number of its key, or `None` to pass it to the next component.
     fn demultiplex_chunk(&mut self, _chunk: &StreamChunk<'_>) -> Option<u32> {
         None
     }
 
-    /// Of a demultiplexer: the numbers of keys that have ended since it was asked last, by timeout at
-    /// the time `now` or for another reason. They may be given to other keys once it is asked again.
+    /// For demultiplexers: numbers of the keys that ended since the last call, by timeout at `now` or for another
+    /// reason. They may be reused after the next call.
     fn ended(&mut self, _now: Nanos, _ended: &mut Vec<u32>) {}
 
-    /// Of a demultiplexer: to which key of what is around a key belongs.
+    /// For demultiplexers: the key of the enclosing demultiplexer that a key belongs to.
     fn outer(&self, _key: u32) -> u32 {
         0
     }
 
-    /// Of a demultiplexer: what a key is, in words without blanks or slashes. A key that has ended has
-    /// its name until the number is another's.
+    /// For demultiplexers: the name of a key, without blanks and slashes. An ended key keeps its name until its
+    /// number is reused.
     fn key_name(&self, _key: u32) -> Option<String> {
         None
     }
 
-    /// Of a demultiplexer: a component inside says that a key is finished ([`Outlet::end_key`]).
+    /// For demultiplexers: a component inside ended a key ([`Outlet::end_key`]).
     fn end_key(&mut self, _key: u32) {}
 
-    /// Of a demultiplexer: the input is over, all keys end.
+    /// For demultiplexers: the input ended, and with it all keys.
     fn end_all(&mut self) {}
 
-    /// The key of this number has ended: what is kept for it is given out and forgotten. A
-    /// demultiplexer ends all its keys that belong to it.
+    /// The key of this number ended: emits and frees its state. Demultiplexers end all keys inside it.
     fn close(&mut self, _key: u32, _out: &mut dyn Outlet) {}
 
-    /// The keys of these numbers have ended: [`Component::close`] of each. Of a component that keeps
-    /// nothing for keys that costs nothing.
+    /// The keys of these numbers ended: calls [`Component::close`] for each. Free of cost for components without
+    /// state.
     fn close_all(&mut self, keys: &[u32], out: &mut dyn Outlet) {
         for &key in keys {
             self.close(key, out);
         }
     }
 
-    /// A copy that goes on from here ([`forked!`](crate::forked)): where several stacks share it, each that is removed while
-    /// the others run gets what it would get at the end of the input. `None`: that one does not get what is kept here.
+    /// Copies the component with its state ([`forked!`](crate::forked)), so that a stack that shares it can be
+    /// removed while others continue, and still gets the items of the end of its input. With `None`, these items are
+    /// lost to that stack.
     fn fork(&self) -> Option<Box<dyn Component>> {
         None
     }
 
-    /// Packets will be of these link types: what it compiles for each is compiled now. Where it cannot be, that is found with
-    /// the first packet.
+    /// Announces the link types of packets, so that filters can be compiled early. Errors are reported with the first
+    /// packet.
     fn expect(&mut self, _links: &[LinkType]) {}
 
-    /// Whether it lets none of these packets through and does nothing else with them, if that is known for less than
-    /// [`Component::process`] takes.
+    /// Whether it would discard all of these packets without any other effect, if that is cheaper to find out than
+    /// with [`Component::process`].
     fn refuses(&mut self, _packets: &Packets<'_>) -> bool {
         false
     }
 
-    /// Once it has refused packets: where the columns of its thread say whether it refuses others, which then do not come to it.
+    /// After it refused packets: which columns of its thread tell whether it refuses others, which are then not
+    /// passed to it.
     fn refusal(&self) -> Option<Refusal> {
         None
     }
 
-    /// Whether [`Component::tick`] is wanted; it is by those that work in intervals.
+    /// Whether it needs [`Component::tick`], as components that work in intervals do.
     fn has_timer(&self) -> bool {
         self.interval().is_some()
     }
 
-    /// The capture clock has gone on, where [`Component::has_timer`] says that this is wanted: some
-    /// sixteen times a second, at the ends of intervals ([`Component::interval`]), and at the end of the
-    /// input; always between two packets, and at the same packets whatever the batches are.
+    /// The capture clock advanced. Called if [`Component::has_timer`], about sixteen times per second of capture
+    /// time, at the ends of intervals ([`Component::interval`]), and at the end of the input; always between the same
+    /// two packets, regardless of batches.
     fn tick(&mut self, _now: Nanos, _out: &mut dyn Outlet) {}
 
-    /// The intervals in which it works, which begin at multiples of their length. A [`Component::tick`]
-    /// comes before the first packet and at the end of each: when all packets of the interval have gone
-    /// through the stack, and none of the next. Of components with a timer only.
+    /// The length of its intervals, which start at multiples of it. [`Component::tick`] is called before the first
+    /// packet and at the end of each interval, after all of its packets and before those of the next. Only for
+    /// components with a timer.
     fn interval(&self) -> Option<Nanos> {
         None
     }
 
-    /// Brings out of memory what it was given to write or send, so that it would outlive this process: a source then tells
-    /// those that it has it from that it need not come again. False: that has to wait.
+    /// Stores items that it is to write or send outside of the process, so that a source can acknowledge them.
+    /// Returns false if that must wait.
     fn settle(&mut self, _out: &mut dyn Outlet) -> bool {
         true
     }
 
-    /// The input is over: what components before it keep comes, and then [`Component::finish`]. Nothing is captured meanwhile for which
-    /// it must not wait.
+    /// The input ended. Items kept by preceding components follow, then [`Component::finish`]. It may block from now
+    /// on, as nothing is captured any more.
     fn begin_finish(&mut self) {}
 
-    /// The input is over: gives out what is kept outside of keys.
+    /// The input ended: emits items kept outside of keys.
     fn finish(&mut self, _out: &mut dyn Outlet) {}
 
-    /// Its result, where it has one.
+    /// Its result, if it has one.
     fn result(&self) -> Option<ResultValue> {
         None
     }
 
-    /// Of one whose result is a table that is taken as it grows: its rows. It is asked often.
+    /// If its result is a table whose rows are taken as it grows: the number of rows. Called often.
     fn rows(&self) -> Option<usize> {
         None
     }
 
-    /// What else it has to tell of the run: packets that it refused, and what changes the meaning of its
-    /// results. It is asked rarely.
+    /// Further information about the run: packets that it refused, and notes that qualify its results. Called rarely.
     fn account(&self) -> Option<Box<Account>> {
         None
     }
 
-    /// Its result where it is made of the results of those that its options name, when it is read.
+    /// Its result, if it is computed from results of the components that its options name.
     fn derived(&self, _of: &dyn Fn(&str) -> Option<ResultValue>) -> Option<ResultValue> {
         None
     }
 
-    /// What it has found for each packet of the last batch, where it does.
+    /// Its values for the packets of the last batch, if it has any.
     fn values(&self) -> Option<&PacketValues> {
         None
     }
 
-    /// Forgets its result.
+    /// Resets its result.
     fn reset(&mut self) {}
 }
 
-/// [`Component::fork`] of a component that can be cloned.
+/// Implements [`Component::fork`] for a component that can be cloned.
 #[macro_export]
 macro_rules! forked {
     () => {
@@ -860,18 +860,18 @@ macro_rules! forked {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ResultValue {
-    /// A count, or a sum; those of several cores are added.
+    /// A count or sum; values of several cores are added.
     Sum(u64),
-    /// The last of something; that of the other core is taken.
+    /// A last value; that of the other core is taken.
     Last(u64),
-    /// A difference; those of several cores are added.
+    /// A difference; values of several cores are added.
     Difference(i64),
-    /// More than a number; rows are joined as their columns say.
+    /// A table; rows of several cores are merged as declared for its columns.
     Table(Table),
 }
 
 impl ResultValue {
-    /// Takes in the result of the same component on another core.
+    /// Merges the result of the same component on another core.
     pub fn merge(&mut self, other: &ResultValue) {
         match (&mut *self, other) {
             (ResultValue::Sum(mine), ResultValue::Sum(theirs)) => {
@@ -885,7 +885,7 @@ impl ResultValue {
         }
     }
 
-    /// A number as a whole number; `None` of a table.
+    /// The number; `None` for a table.
     pub fn number(&self) -> Option<i128> {
         match self {
             ResultValue::Sum(value) | ResultValue::Last(value) => Some(i128::from(*value)),
@@ -894,7 +894,7 @@ impl ResultValue {
         }
     }
 
-    /// A number as the value of a field; [`Cell::None`] of a table.
+    /// The number as a field value; [`Cell::None`] for a table.
     pub fn cell(&self) -> Cell {
         match self {
             ResultValue::Sum(value) | ResultValue::Last(value) => Cell::Unsigned(*value),
@@ -914,7 +914,7 @@ impl core::fmt::Display for ResultValue {
     }
 }
 
-/// What a component keeps per key.
+/// The state of a component, per key.
 #[derive(Clone, Debug)]
 pub struct PerKey<S> {
     states: Vec<Option<S>>,
@@ -927,7 +927,7 @@ impl<S> Default for PerKey<S> {
 }
 
 impl<S: Default> PerKey<S> {
-    /// That of a key, made if it is not there.
+    /// The state of a key, created if it does not exist.
     #[inline]
     pub fn of(&mut self, key: u32) -> &mut S {
         let index = key as usize;
@@ -937,30 +937,30 @@ impl<S: Default> PerKey<S> {
         self.states[index].get_or_insert_with(S::default)
     }
 
-    /// That of a key, if it is there.
+    /// The state of a key, if it exists.
     #[inline]
     pub fn get(&self, key: u32) -> Option<&S> {
         self.states.get(key as usize)?.as_ref()
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     #[inline]
     pub fn get_mut(&mut self, key: u32) -> Option<&mut S> {
         self.states.get_mut(key as usize)?.as_mut()
     }
 
-    /// Takes that of a key out.
+    /// Removes the state of a key.
     pub fn take(&mut self, key: u32) -> Option<S> {
         self.states.get_mut(key as usize)?.take()
     }
 
-    /// All that are there, to be changed.
+    /// All keys with their state, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut S)> {
         let states = (0..).zip(&mut self.states);
         states.filter_map(|(key, state)| Some((key, state.as_mut()?)))
     }
 
-    /// All that are there.
+    /// All keys with their state.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &S)> {
         let states = (0..).zip(&self.states);
         states.filter_map(|(key, state)| Some((key, state.as_ref()?)))

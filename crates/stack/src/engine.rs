@@ -1,9 +1,9 @@
-//! The engine of flows and streams, and what its subscribers get of it.
+//! The engine for flows and streams, and the events of its subscribers.
 //!
-//! A component around flows owns no engine. Its description says which one it wants
-//! ([`ComponentInfo::engine`](crate::ComponentInfo::engine)), and the graph takes packets through that: one packet is decoded, verified,
-//! looked up and put in order once, whoever subscribes. A lone subscriber hands its [`Handler`] to the engine, so that what it
-//! does is compiled into the engine's passes; several get the same events one by one.
+//! Components that work on flows do not own an engine. Their description names the engine they require
+//! ([`ComponentInfo::engine`](crate::ComponentInfo::engine)), and the graph passes packets through it: each packet is
+//! decoded, verified, looked up and reassembled once for all subscribers. A single subscriber hands its [`Handler`]
+//! to the engine and is compiled into the engine's passes; several subscribers get the same events one by one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use parking_lot::Mutex;
 use crate::account::Account;
 use crate::component::Packets;
 
-/// Applications of [streams in chunks](chunks::Engine) that take packets with the subscribers of an engine.
+/// Applications of [streams in chunks](chunks::Engine) that share an engine with its subscribers.
 pub trait Applications: Send {
-    /// They, on the engine's shard, and who gets their events.
+    /// The applications on the engine's shard, and the receiver of their events.
     fn parts(&mut self) -> (&mut chunks::Engine, &mut dyn chunks::Events);
 
-    /// Whether there are any; if they are `shared` with subscribers.
+    /// Whether there are any, given whether the engine is `shared` with subscribers.
     fn are_there(&mut self, shared: bool) -> bool;
 }
 
-/// Applications, for who else speaks for them.
+/// A shared reference to applications.
 #[derive(Clone)]
 pub struct SharedApplications(pub Arc<Mutex<dyn Applications>>);
 
@@ -45,25 +45,25 @@ impl SharedApplications {
     }
 }
 
-/// The engine that a component asks for.
+/// The engine that a component requires.
 #[derive(Clone, Debug)]
 pub struct Required {
     /// Its configuration.
     pub config: ShardConfig,
-    /// Whether streams are wanted, not flows alone.
+    /// Whether it needs streams, in addition to flows.
     pub streams: bool,
-    /// Applications that are to have the engine with its subscribers.
+    /// Applications that share the engine.
     pub applications: Option<SharedApplications>,
 }
 
 impl Required {
-    /// Whether one engine does for both, and neither sees that.
+    /// Whether both can share an engine without any difference.
     pub fn is_shared_with(&self, other: &Required) -> bool {
         self.config == other.config
     }
 }
 
-/// An engine that takes packets in a stack.
+/// An engine in a stack.
 #[derive(Clone, Debug)]
 pub struct Engine {
     shard: Box<Shard>,
@@ -74,7 +74,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The clock of the stack leads it: that sees all packets, also those that other cores have.
+    /// Creates an engine that follows the clock of the stack, which includes packets on other cores.
     pub fn new(required: Required) -> Engine {
         let mut config = required.config;
         config.flow.led_clock = true;
@@ -86,8 +86,8 @@ impl Engine {
         }
     }
 
-    /// Whether it does for the subscribers of another one that has not begun; once it `runs` it cannot begin to put
-    /// streams in order.
+    /// Whether it can serve the subscribers of another engine that has not started. Once it `runs`, it cannot start
+    /// to reassemble streams.
     pub fn does_for(&self, other: &Engine, runs: bool) -> bool {
         let has_streams = self.streams || !other.streams || !runs;
         let mut applications = self.applications.iter().chain(&other.applications);
@@ -97,7 +97,7 @@ impl Engine {
         has_streams && self.shard.config() == other.shard.config()
     }
 
-    /// It does for the subscribers of another one, which has not begun.
+    /// Takes over the subscribers of another engine, which has not started.
     pub fn take_over(&mut self, other: &Engine) {
         self.streams |= other.streams;
         if other.applications.is_some() {
@@ -105,27 +105,27 @@ impl Engine {
         }
     }
 
-    /// What its only subscriber wants of streams, where that is less than all.
+    /// The parts of streams that its only subscriber wants, if not everything.
     pub fn wanted(&self) -> impl Iterator<Item = Want> + '_ {
         self.shard.wanted()
     }
 
-    /// Has this read of a stream from here on.
+    /// Sets the wanted part of a stream from now on.
     pub fn want(&mut self, want: Want) {
         let nothing = |_: Event<'_>, _: &mut VecDeque<Want>| {};
         let mut nobody = Events::<_, true, false>::new(false, nothing);
         self.shard.want(want, &mut nobody);
     }
 
-    /// Nobody reads streams any more: what is kept of them goes, and the engine puts none in order.
+    /// Stops reassembly, and frees its memory, when there are no readers of streams left.
     pub fn forget_streams(&mut self) {
         if core::mem::take(&mut self.streams) && self.applications.is_none() {
             self.shard.forget_streams();
         }
     }
 
-    /// Takes a step. Where packets have brought its clock to the time of a tick already, or to within a tick of
-    /// the flow table, there is nothing to do.
+    /// Processes a step. A tick is skipped if packets have already advanced the clock to its time, or to within a
+    /// tick of the flow table.
     pub fn take<H: Handler>(&mut self, step: &Step<'_, '_>, handler: &mut H) {
         match *step {
             Step::Packets(packets) => self.shard.process(&self.chosen.of(packets), handler),
@@ -139,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// The same for applications, too, if there are some: with the handler of its subscribers, where it is `shared`.
+    /// The same, including applications if there are any; with the subscribers' handler if the engine is `shared`.
     pub fn take_for_all<H: Handler>(&mut self, step: &Step<'_, '_>, shared: bool, handler: &mut H) {
         let Some(SharedApplications(applications)) = self.applications.clone() else {
             return self.take(step, handler);
@@ -164,12 +164,12 @@ impl Engine {
         });
     }
 
-    /// The same where only applications have it.
+    /// The same, for an engine that only applications use.
     pub fn take_for_applications(&mut self, step: &Step<'_, '_>) {
         self.take_for_all(step, false, &mut chunks::Nobody);
     }
 
-    /// Does something with its applications, if there are some.
+    /// Calls a function with its applications, if there are any.
     pub fn for_applications(
         &mut self,
         act: impl FnOnce(&mut chunks::Engine, &mut dyn chunks::Events),
@@ -181,7 +181,7 @@ impl Engine {
         }
     }
 
-    /// Ends what has timed out. To be called before [`Engine::show_open`].
+    /// Ends flows that timed out. Must be called before [`Engine::show_open`].
     pub fn end_due<H: Handler>(&mut self, handler: &mut H) {
         if self.applications.is_none() {
             return self.shard.end_due(handler);
@@ -189,22 +189,22 @@ impl Engine {
         self.for_applications(|engine, events| engine.end_due_for(events, handler));
     }
 
-    /// Gives what is open to a handler as if the input was over, and goes on as if it was not.
+    /// Passes open flows and streams to a handler as at the end of the input, and then continues unchanged.
     pub fn show_open<H: Handler>(&mut self, handler: &mut H) {
         self.shard.show_open(handler);
     }
 
-    /// Tells from now on what is wanted of flows.
+    /// Reports from now on which packets of flows are needed.
     pub fn set_offload(&mut self, verdicts: &Verdicts) {
         self.shard.set_offload(verdicts);
     }
 
-    /// The engine of one core itself, to look at.
+    /// The underlying engine of a core.
     pub fn shard(&self) -> &Shard {
         &self.shard
     }
 
-    /// What is to be told of it to one of several subscribers ([`Shard::account`]).
+    /// Its account for one of several subscribers ([`Shard::account`]).
     pub fn account(&self, streams: bool, bad: &BadPayload) -> Account {
         let (ledger, statistics, findings) = self.shard.account(streams, bad);
         Account {
@@ -216,19 +216,19 @@ impl Engine {
     }
 }
 
-/// What is next for an engine, whoever its handler is.
+/// A step of an engine.
 #[derive(Clone, Copy, Debug)]
 pub enum Step<'a, 'b> {
-    /// Packets have come.
+    /// Packets arrived.
     Packets(&'a Packets<'b>),
-    /// The clock has gone on.
+    /// The clock advanced.
     Tick(Nanos),
-    /// The input is over.
+    /// The input ended.
     Finish,
 }
 
 impl Step<'_, '_> {
-    /// How far it brings an engine's clock that stands at `clock`.
+    /// The time after the step, for an engine whose clock is at `clock`.
     pub fn time(&self, clock: Nanos) -> Nanos {
         match self {
             Step::Packets(packets) => {
@@ -242,19 +242,19 @@ impl Step<'_, '_> {
     }
 }
 
-/// What a subscriber takes next.
+/// The next input of a subscriber.
 #[derive(Debug)]
 pub enum Feed<'a, 'b> {
-    /// The whole step, of the engine that it has for itself; `None`: it wants none of the graph's.
+    /// A whole step of an engine that it does not share; `None` if it uses no engine of the graph.
     Step(Option<&'a mut Engine>, Step<'a, 'b>),
-    /// One event of an engine that it shares, and where what it wants then goes.
+    /// An event of a shared engine, and the place to store what it wants next.
     Event(Event<'a>, &'a mut Vec<Want>),
-    /// Nothing: it is asked which events it wants.
+    /// No event; the subscriber is asked which events it wants.
     Wants(&'a mut Wants),
 }
 
 impl Feed<'_, '_> {
-    /// Hands it to a handler.
+    /// Passes it to a handler.
     #[inline]
     pub fn to<H: Handler>(self, handler: &mut H) {
         match self {
@@ -269,7 +269,7 @@ impl Feed<'_, '_> {
     }
 }
 
-/// Which events a subscriber wants.
+/// The kinds of events that a subscriber wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// [`Handler::STREAMS`].
@@ -289,7 +289,7 @@ impl Wants {
         }
     }
 
-    /// What both want.
+    /// The union of both.
     #[must_use]
     pub const fn or(self, other: Wants) -> Wants {
         Wants {
@@ -300,7 +300,7 @@ impl Wants {
     }
 }
 
-/// One call of a [`Handler`], as the method of the same name has it.
+/// A call of the [`Handler`] method with this name.
 #[derive(Clone, Copy, Debug)]
 #[expect(
     missing_docs,
@@ -334,7 +334,7 @@ impl Event<'_> {
         }
     }
 
-    /// The stream that it is of.
+    /// Its stream.
     #[inline]
     pub fn stream(&self) -> Option<&Stream<'_>> {
         match self {
@@ -347,7 +347,7 @@ impl Event<'_> {
         }
     }
 
-    /// The number of the stream that it is of.
+    /// The number of its stream.
     #[inline]
     pub fn stream_id(&self) -> Option<u32> {
         match self {
@@ -356,7 +356,7 @@ impl Event<'_> {
         }
     }
 
-    /// Whether it is among the events that are wanted.
+    /// Whether it is among the wanted events.
     #[inline]
     pub fn is_wanted(&self, wants: Wants) -> bool {
         match self {
@@ -368,8 +368,8 @@ impl Event<'_> {
     }
 }
 
-/// Hands the events of an engine to a function, one by one: to all subscribers of it. What these want together it
-/// gives back.
+/// Passes the events of an engine to a function, one by one, for all subscribers. The function returns what the
+/// subscribers want together.
 #[derive(Debug)]
 pub struct Events<F, const STREAMS: bool, const REMARKS: bool> {
     to: F,
@@ -380,7 +380,7 @@ pub struct Events<F, const STREAMS: bool, const REMARKS: bool> {
 impl<F: FnMut(Event<'_>, &mut VecDeque<Want>), const STREAMS: bool, const REMARKS: bool>
     Events<F, STREAMS, REMARKS>
 {
-    /// To this function; records of flows only where they are wanted.
+    /// Events for this function; flow records only if wanted.
     pub fn new(flows: bool, to: F) -> Self {
         Events {
             to,
@@ -449,14 +449,14 @@ impl<F: FnMut(Event<'_>, &mut VecDeque<Want>), const STREAMS: bool, const REMARK
     }
 }
 
-/// A batch that only moves the clock.
+/// An empty batch that advances the clock.
 pub fn idle(now: Nanos) -> Batch<'static> {
     let mut idle = Batch::new(&[], &[]);
     idle.now = Some(now);
     idle
 }
 
-/// What is to be told of an engine.
+/// The account of an engine.
 pub fn account(shard: &Shard) -> Account {
     Account {
         ledger: shard.ledger().clone(),
@@ -473,13 +473,13 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// The packets of the batch where those selected stand side by side, else a list of them. Their headers are
-    /// not looked at: the engine decodes them itself.
+    /// The selected packets: part of the batch if they are contiguous, else a list. Their decoded headers are not
+    /// used, as the engine decodes packets itself.
     pub fn of<'a>(&'a mut self, packets: &Packets<'a>) -> Batch<'a> {
         self.selected(packets.batch, packets.selected)
     }
 
-    /// The same of a batch that nobody has decoded.
+    /// The same for a batch that is not decoded.
     pub fn selected<'a>(&'a mut self, batch: &Batch<'a>, selected: Selection) -> Batch<'a> {
         let all = batch.packets;
         if let Some(run) = selected.run()

@@ -1,7 +1,7 @@
-//! From syntax to text, in one way of writing.
+//! The formatter, from syntax to text in the standard layout.
 //!
-//! What fits on a line stands on one; what does not is broken at its outermost level first. A blank
-//! line separates sections. Formatting what was formatted changes nothing.
+//! Text that fits on a line is not broken; longer text is broken at its outermost level first. Sections are separated
+//! by a blank line. Formatting is idempotent.
 
 use crate::syntax::{
     Assignment, Body, Comments, Document, Item, Node, OptionSection, Shape, StackKind,
@@ -35,7 +35,7 @@ pub fn format(document: &Document) -> String {
     out.text
 }
 
-/// A stack as one line, comments left out.
+/// A stack on one line, without comments.
 pub fn format_line(body: &Body) -> String {
     let nodes: Vec<String> = body.nodes.iter().map(node_line).collect();
     nodes.join(" ")

@@ -1,11 +1,10 @@
-//! A stack that runs, on one core.
+//! A running stack on one core.
 //!
-//! Items go through the components of a row one after the other; what is left of a batch of packets
-//! is a smaller selection of the same batch. A switch divides the selection over its branches and
-//! goes on with what they and it leave of it. A demultiplexer puts a column of key numbers beside the
-//! packets and sends the whole batch through the components inside, which exist once. Items that a
-//! component makes go down the rest of its row, and then up, from the end of each row to what
-//! follows the container.
+//! Items pass through the components of a sequence one after the other; filtering a batch of packets shrinks the
+//! selection of the same batch. A switch distributes the selection to its branches and continues with the packets
+//! that the branches pass on and those in no branch. A demultiplexer adds a column of key numbers to the packets, and
+//! passes the whole batch through the components inside, which exist once. Items created by a component pass through
+//! the rest of its sequence, and from its end to the component after the container.
 //!
 //! ```text
 //!   tcpscan - tcpcnxdemux < tcpreseq - search > output
@@ -41,31 +40,31 @@ use crate::component::{
 use crate::engine::{self, Engine, Step};
 use crate::program::{Inner, NodeId, Stack};
 
-/// How often components look at the capture clock: 2^26 ns, some fifteen times a second.
+/// The interval of ticks of the capture clock: 2^26 ns, about fifteen per second.
 pub const TICK: Nanos = Nanos(1 << 26);
 
-/// What comes behind the last component of a graph: where a stack is cut in parts, the next one.
+/// The receiver of a graph's output: the next part of a stack that is split.
 pub trait Tail: Send {
-    /// Takes items that come out of the end, at the time `now`. `maker` is the component that made
-    /// them; `None`: they are what is left of a batch.
+    /// Receives items at capture time `now`. `maker` is the component that created them, or `None` if they are the
+    /// rest of a batch.
     fn take(&mut self, now: Nanos, maker: Option<NodeId>, items: Items<'_>);
 
-    /// Components look at the clock, which has come to `now`.
+    /// A tick: the clock advanced to `now`.
     fn begin_tick(&mut self, _now: Nanos) {}
 
-    /// Components have looked at the clock: those behind do so now.
+    /// A tick of the components is complete; the next part follows.
     fn end_tick(&mut self, _now: Nanos) {}
 
-    /// What was given is brought out of memory.
+    /// Stores the received items outside of the process.
     fn settle(&mut self) -> Settled {
         Settled::Yes
     }
 
-    /// The results, as they are now, that components behind use.
+    /// The current results that later components use.
     fn results(&mut self, _results: &[(NodeId, ResultValue)]) {}
 }
 
-/// Nothing comes behind: what is left goes nowhere.
+/// No receiver: the output is discarded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTail;
 
@@ -73,7 +72,7 @@ impl Tail for NoTail {
     fn take(&mut self, _: Nanos, _: Option<NodeId>, _: Items<'_>) {}
 }
 
-/// Running components: those of a stack, or of a part of one.
+/// The running components of a stack, or of a part of one.
 pub struct Graph<T = NoTail> {
     nodes: Vec<Running>,
     /// `None`: it has no components.
@@ -197,24 +196,24 @@ struct Stopwatch {
 /// What went through a component.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
-    /// Items that came in.
+    /// Number of items.
     pub items: u64,
-    /// Batches in which they came.
+    /// Number of batches.
     pub batches: u64,
 }
 
-/// A component failed; its stack is over.
+/// The failure of a component, which ends its stack.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the component {label} failed: {}", .failure.message)]
 pub struct ComponentFailure {
     /// Its label.
     pub label: String,
-    /// What it said.
+    /// The failure.
     pub failure: Failure,
 }
 
 impl Graph {
-    /// Makes the components of a checked stack.
+    /// Creates the components of a checked stack.
     ///
     /// # Errors
     /// A component that cannot be made of its settings.
@@ -224,8 +223,8 @@ impl Graph {
 }
 
 impl<T: Tail> Graph<T> {
-    /// Makes the components of a part of a checked stack: those of its outermost row from `from` up to
-    /// and without `until`, with all that is in them. What comes out of the last goes to `tail`.
+    /// Creates the components of a part of a checked stack: those of its outermost sequence from `from` up to, but
+    /// excluding, `until`, with their contents. The output goes to `tail`.
     ///
     /// # Errors
     /// A component that cannot be made of its settings.
@@ -299,7 +298,7 @@ impl<T: Tail> Graph<T> {
         })
     }
 
-    /// Nothing but what comes behind components.
+    /// A graph without components.
     pub fn of_tail(tail: T) -> Graph<T> {
         Graph {
             nodes: Vec::new(),
@@ -327,10 +326,10 @@ impl<T: Tail> Graph<T> {
         self.entry.is_none()
     }
 
-    /// Opens what components need. To be called before anything else.
+    /// Starts the components, which open files and sockets. Must be called before anything else.
     ///
     /// # Errors
-    /// A component cannot begin.
+    /// A component cannot start.
     pub fn start(&mut self) -> Result<(), ComponentFailure> {
         self.guarded(|graph| {
             for id in (0..graph.nodes.len() as u32).map(NodeId) {
@@ -343,7 +342,7 @@ impl<T: Tail> Graph<T> {
         })
     }
 
-    /// Takes a batch through the stack, and the capture clock to `now`.
+    /// Processes a batch, and advances the capture clock to `now`.
     ///
     /// # Errors
     /// A component failed or panicked. The stack does nothing any more.
@@ -389,7 +388,7 @@ impl<T: Tail> Graph<T> {
         })
     }
 
-    /// Takes items through. The capture clock stands still; [`Graph::advance`] lets it go on.
+    /// Processes items, without advancing the capture clock; see [`Graph::advance`].
     ///
     /// # Errors
     /// A component failed or panicked. The stack does nothing any more.
@@ -397,8 +396,7 @@ impl<T: Tail> Graph<T> {
         self.guarded(|graph| graph.enter(items))
     }
 
-    /// Lets the source that the stack begins with take what there is, or wait for it, and the capture
-    /// clock go on as far as it says.
+    /// Lets the stack's source receive or wait for items, and advances the capture clock as it says.
     ///
     /// # Errors
     /// A component failed or panicked. The stack does nothing any more.
@@ -426,7 +424,7 @@ impl<T: Tail> Graph<T> {
         }
     }
 
-    /// Takes packets through if its first component lets any of them through; else they have come to it, and that is all.
+    /// Processes packets, unless the first component is known to refuse all of them; then they are only counted.
     ///
     /// # Errors
     /// As [`Graph::feed`].
@@ -483,14 +481,14 @@ impl<T: Tail> Graph<T> {
         refuses
     }
 
-    /// The input is over: what components of this part, and of others before it, keep comes.
+    /// The input ended: items kept by components of this and preceding parts follow.
     pub fn begin_finish(&mut self) {
         let components = self.nodes.iter_mut();
         let components = components.filter_map(|node| node.component.as_mut());
         components.for_each(|component| component.begin_finish());
     }
 
-    /// The input is over: what components keep comes out.
+    /// The input ended: components emit the items they keep.
     ///
     /// # Errors
     /// A component failed or panicked.
@@ -517,7 +515,7 @@ impl<T: Tail> Graph<T> {
         &mut self.tail
     }
 
-    /// The components forget their results.
+    /// Resets the results of all components.
     pub fn reset(&mut self) {
         for node in &mut self.nodes {
             node.passed = Passed::default();
@@ -530,12 +528,12 @@ impl<T: Tail> Graph<T> {
         }
     }
 
-    /// Whether the stack does nothing any more: a component failed, or nobody wants its results.
+    /// Whether the stack has ended, because a component failed, or its output is not needed any more.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Whether it is to be finished because a component needs no further input.
+    /// Whether a component needs no further input, so that the stack should be finished.
     pub fn has_enough(&self) -> bool {
         self.has_enough
     }
@@ -547,23 +545,22 @@ impl<T: Tail> Graph<T> {
             .map_or(Passed::default(), |node| node.passed)
     }
 
-    /// Keys of a demultiplexer that have ended so far.
+    /// Number of keys of a demultiplexer that have ended.
     pub fn keys_ended(&self, id: NodeId) -> u64 {
         self.nodes.get(id.index()).map_or(0, |it| it.keys_ended)
     }
 
-    /// From now on it is measured what a clock goes on while each component works, without what follows
-    /// it and what is in it.
+    /// Measures, from now on, the time of each component by this clock, excluding components inside and after it.
     pub fn measure(&mut self, clock: fn() -> u64) {
         self.stopwatch = Some(Stopwatch { clock, within: 0 });
     }
 
-    /// What a component took, on the clock of [`Graph::measure`].
+    /// The time that a component took, by the clock of [`Graph::measure`].
     pub fn spent(&self, id: NodeId) -> u64 {
         self.nodes.get(id.index()).map_or(0, |node| node.spent)
     }
 
-    /// What went through each component, and its result.
+    /// Reads the input counters and the result of each component.
     pub fn read(&self, give: &mut dyn FnMut(NodeId, Passed, Option<ResultValue>)) {
         for (id, node) in (0..).map(NodeId).zip(&self.nodes) {
             if node.component.is_some() || node.is_left {
@@ -572,8 +569,8 @@ impl<T: Tail> Graph<T> {
         }
     }
 
-    /// Items that came to each component, its result where that is a number, else how many rows it has, where the component
-    /// tells: cheap enough to be asked often.
+    /// Reads, cheaply, the number of items of each component, and its result if that is a number, or else its number
+    /// of rows, if known.
     pub fn numbers(&self, give: &mut dyn FnMut(NodeId, u64, Option<ResultValue>, usize)) {
         for (id, node) in (0..).map(NodeId).zip(&self.nodes) {
             if node.component.is_some() || node.is_left {
@@ -587,7 +584,8 @@ impl<T: Tail> Graph<T> {
         }
     }
 
-    /// A component's result, which it forgets. `None`: it is not here, or has none.
+    /// Takes the result of a component, which is then reset. `None` if the component is not in this graph, or has no
+    /// result.
     pub fn take(&mut self, id: NodeId) -> Option<ResultValue> {
         let result = self.result(id)?;
         let component = self.nodes.get_mut(id.index())?.component.as_mut()?;
@@ -595,7 +593,7 @@ impl<T: Tail> Graph<T> {
         Some(result)
     }
 
-    /// What a component tells beside its result, with what is told of its engine.
+    /// The account of a component, including that of its engine.
     pub fn account(&self, id: NodeId) -> Option<Box<Account>> {
         let node = self.nodes.get(id.index())?;
         let own = node.component.as_ref()?.account();
@@ -848,7 +846,7 @@ impl<T: Tail> Graph<T> {
         }
     }
 
-    /// Brings out of memory what components were given; see [`Component::settle`].
+    /// Settles all components; see [`Component::settle`].
     pub fn settle_all(&mut self) -> Settled {
         let mut settled = self.tail.settle();
         for index in 0..self.nodes.len() {

@@ -1,21 +1,21 @@
-//! What `include` brings in.
+//! Included files.
 
 use crate::diagnostic::Diagnostic;
 use crate::parse::parse;
 use crate::source::{FileId, Sources};
 use crate::syntax::{Document, Item};
 
-/// How many files a stack may be in.
+/// Maximum number of files of a stack.
 pub const MAX_FILES: usize = 256;
 
-/// Reads a file that another one includes: the name of the including file and the path as written
-/// go in, the name to show and the text come out.
+/// Reads an included file. The arguments are the name of the including file and the path as written; the result is
+/// the name for messages and the text.
 pub type ReadInclude<'a> = dyn FnMut(&str, &str) -> Result<(String, String), String> + 'a;
 
-/// Reads a file and what it includes, which takes the place of the `include`.
+/// Parses a file, and replaces each `include` by the contents of the included file.
 ///
 /// # Errors
-/// The first text that is no stack file, or cannot be read.
+/// The first syntax error, or a file that cannot be read.
 pub fn parse_all(
     sources: &mut Sources,
     file: FileId,

@@ -1,12 +1,12 @@
-//! What travels between components.
+//! Types of the items that components exchange.
 
 use core::fmt;
 
 use flowgauge_record::schema::Schema;
 
-/// The type of a port: what kind of item goes through it.
+/// The type of items at a port.
 ///
-/// Some types are also others: what takes packets takes segments, too.
+/// Some types are subtypes of others: a component that takes packets also takes segments.
 ///
 /// ```text
 /// packet <- datagram <- segment          record <- message
@@ -30,7 +30,7 @@ use flowgauge_record::schema::Schema;
 pub enum ItemType {
     /// A captured frame, its headers decoded.
     Packet,
-    /// A whole IP datagram: no fragment.
+    /// A complete IP datagram, not a fragment.
     Datagram,
     /// A TCP segment.
     Segment,
@@ -40,7 +40,7 @@ pub enum ItemType {
     Message,
     /// A request with its reply.
     Transaction,
-    /// Anything that has fields.
+    /// Any record with fields.
     Record,
     /// A flow's record.
     Flow,
@@ -50,12 +50,12 @@ impl ItemType {
     /// All of them.
     pub const ALL: &[ItemType] = <ItemType as strum::VariantArray>::VARIANTS;
 
-    /// In messages and listings.
+    /// Its name in messages and listings.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The type of a name.
+    /// Finds a type by name.
     pub fn named(name: &str) -> Option<ItemType> {
         (ItemType::ALL.iter().copied()).find(|item| item.name() == name)
     }
@@ -75,7 +75,7 @@ impl ItemType {
         self == other || self.parent().is_some_and(|parent| parent.is_a(other))
     }
 
-    /// The nearest type that both are, if there is one.
+    /// The nearest common supertype, if there is one.
     pub fn common(self, other: ItemType) -> Option<ItemType> {
         if other.is_a(self) {
             return Some(self);
@@ -84,14 +84,14 @@ impl ItemType {
     }
 }
 
-/// What comes into a component or out of it.
+/// The input or output of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
     /// Nothing.
     Nothing,
     /// Items of a type.
     Items(ItemType),
-    /// Items of types that have nothing in common.
+    /// Items of unrelated types.
     Mixed,
 }
 

@@ -1,12 +1,11 @@
-//! The keys of a demultiplexer: which number each has, and when it ends.
+//! The keys of a demultiplexer: their numbers and timeouts.
 //!
-//! Numbers are small and dense, so that components keep what they know of a key in a vector. A key
-//! ends when nothing was seen of it for the timeout on the capture clock, when the demultiplexer says
-//! so, or when the key of the demultiplexer around it ends. With the table full the one that was idle
-//! longest (to one tick of the wheel) makes room.
+//! Numbers are small and dense, so that components can keep state per key in a vector. A key ends when it was idle
+//! for the timeout of capture time, when the demultiplexer ends it, or when its key in the enclosing demultiplexer
+//! ends. When the table is full, the key that was idle longest (to one tick of the wheel) is evicted.
 //!
-//! Timeouts are lazy: a packet only writes when its key was last seen. A key is in the list of the
-//! tick at which it could end; when that comes, it ends or goes to the list of its new tick.
+//! Timeouts are lazy: a packet only updates the time at which its key was last seen. A key is in the list of the tick
+//! at which it could end; at that tick, it ends or moves to the list of a later one.
 
 use core::hash::{BuildHasher, Hash};
 
@@ -81,7 +80,7 @@ struct Links {
 }
 
 impl<K: Copy + Eq + Hash> KeyTable<K> {
-    /// At most `max_keys` at once, each ended `timeout` after it was last seen.
+    /// A table of at most `max_keys` keys, which end `timeout` after they were last seen.
     pub fn new(timeout: Nanos, max_keys: usize) -> KeyTable<K> {
         let lists = TICKS as usize + 2;
         KeyTable {
@@ -106,33 +105,33 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
         }
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.live
     }
 
-    /// Whether there is none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.live == 0
     }
 
-    /// Keys that had to make room for others.
+    /// Number of keys evicted from the full table.
     pub fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// How many keys there have been.
+    /// Number of keys created so far.
     pub fn made(&self) -> u64 {
         self.made
     }
 
-    /// Asks for what is needed to look for a key with this hash ...
+    /// Prefetches the index for a key with this hash ...
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.index.prefetch(tag_of(hash));
     }
 
-    /// ... and, when that has come, for the key that it most likely is.
+    /// ... and, afterwards, the most likely key.
     #[inline]
     pub fn prefetch_key(&self, hash: u64) {
         let number = self.index.candidate(tag_of(hash));
@@ -156,7 +155,7 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
         }
     }
 
-    /// The number that a key has, if it is there.
+    /// The number of a key, if it exists.
     pub fn find(&self, outer: u32, key: K) -> Option<u32> {
         let tag = tag_of(self.hasher.hash_one((outer, key)));
         self.index.find(tag, |number| {
@@ -165,13 +164,13 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
         })
     }
 
-    /// The number of a key within one of the instances around, seen at `now`; made if it is new.
+    /// The number of a key with this key of the enclosing demultiplexer, seen at `now`; creates the key if it is new.
     pub fn number(&mut self, outer: u32, key: K, now: Nanos) -> u32 {
         let hash = self.hasher.hash_one((outer, key));
         self.number_hashed(outer, key, hash, now)
     }
 
-    /// As [`KeyTable::number`], by a hash of the key that is known already.
+    /// Like [`KeyTable::number`], with a known hash of the key.
     #[inline]
     pub fn number_hashed(&mut self, outer: u32, key: K, hash: u64, now: Nanos) -> u32 {
         let entries = &self.entries;
@@ -266,12 +265,12 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
         }
     }
 
-    /// The key of a number; of one that has ended until it is another's.
+    /// The key with this number; ended keys are kept until the number is reused.
     pub fn key(&self, number: u32) -> Option<&K> {
         self.entries.get(number).map(|entry| &entry.key)
     }
 
-    /// The outer key of a key.
+    /// The key of the enclosing demultiplexer.
     pub fn outer(&self, number: u32) -> u32 {
         self.entries.get(number).map_or(0, |entry| entry.outer)
     }
@@ -294,7 +293,7 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
         self.ended.push(number);
     }
 
-    /// Ends all keys of an outer key.
+    /// Ends all keys with this key of the enclosing demultiplexer.
     pub fn end_outer(&mut self, outer: u32) {
         if !self.is_nested {
             self.nest();
@@ -307,7 +306,7 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
         }
     }
 
-    /// Ends all keys, the longest idle first, to a tick.
+    /// Ends all keys, those idle longest first, to a tick.
     pub fn end_all(&mut self) {
         let lists = self.wheel.len() as u64;
         // Twice around: one that was seen since it was entered goes to a later list.
@@ -341,8 +340,8 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
         self.first_of_outer.fill(NONE);
     }
 
-    /// Ends what was not seen for the timeout, and hands out the numbers of all keys that ended since
-    /// this was asked last. From now on those handed out the last time may be given to other keys.
+    /// Ends keys that timed out, and returns the numbers of all keys that ended since the last call. The numbers
+    /// returned by the last call may be reused from now on.
     pub fn take_ended(&mut self, now: Nanos, ended: &mut Vec<u32>) {
         self.free.append(&mut self.released);
         self.expire(now);

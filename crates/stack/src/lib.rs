@@ -1,8 +1,8 @@
-//! Stacks: monitoring tasks written as components in a row.
+//! Stacks: monitoring tasks written as sequences of components.
 //!
-//! The language is that of Pandora (Patarin and Makpangou, USENIX 2000). A component takes items
-//! (packets, segments, chunks of streams, records) and gives items on. A *switch* has branches in
-//! round brackets, a *demultiplexer* has a stack in angle brackets that exists once per key:
+//! The language is that of Pandora (Patarin and Makpangou, USENIX 2000). A component takes items (packets, segments,
+//! chunks of streams, records) and passes items on. A *switch* has branches in parentheses, a *demultiplexer* has a
+//! stack in angle brackets that is instantiated per key:
 //!
 //! ```text
 //! [stack]
@@ -25,7 +25,7 @@
 //! );
 //! ```
 //!
-//! What is wrong is said with its place:
+//! Errors are reported with their position:
 //!
 //! ```
 //! use flowgauge_stack::{Sources, parse};

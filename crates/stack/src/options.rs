@@ -1,4 +1,4 @@
-//! From options as written to the settings of a component.
+//! Converts the options in a stack's text to the settings of components.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::source::Span;
 use crate::syntax::Assignment;
 use crate::value::OptionKind;
 
-/// The option that gives a component a label; every component has it.
+/// The option that sets a component's label; every component has it.
 pub const LABEL_OPTION: &str = "as";
 
-/// The option of demultiplexers that says of how many keys the results of what is inside are given.
+/// The option of demultiplexers for the number of keys whose results are reported.
 pub const RESULTS_OPTION: &str = "results";
 
 /// An option as written for a component, and how near to it: what is nearer wins.

@@ -1,4 +1,4 @@
-//! From text to syntax.
+//! The parser, from text to syntax.
 //!
 //! ```text
 //! file      ::= (include | section)*
@@ -15,8 +15,8 @@
 //! name      ::= [A-Za-z0-9_] [A-Za-z0-9_.]*
 //! ```
 //!
-//! `#` begins a comment, in a value only behind a blank. Within quotes `\"`, `\\`, `\n`, `\t` and
-//! `\r` are escapes. The grammar of the paper (figures 2, 4 and 5) is a part of this one.
+//! `#` starts a comment; within a value, only after a blank. In quotes, `\"`, `\\`, `\n`, `\t` and `\r` are escapes.
+//! The grammar of the paper (figures 2, 4 and 5) is a subset.
 
 use crate::cursor::Cursor;
 use crate::diagnostic::Diagnostic;
@@ -26,24 +26,24 @@ use crate::syntax::{
     StackKind, StackSection, Value,
 };
 
-/// How deep components may stand in each other.
+/// Maximum nesting depth of components.
 pub const MAX_DEPTH: usize = 64;
 
-/// How many components a file may have.
+/// Maximum number of components in a file.
 pub const MAX_COMPONENTS: usize = 16_384;
 
-/// Reads a file.
+/// Parses a file.
 ///
 /// # Errors
-/// The first place at which the text is no stack file.
+/// The first syntax error.
 pub fn parse(sources: &Sources, file: FileId) -> Result<Document, Box<Diagnostic>> {
     Parser::new(sources, file).document().map_err(Box::new)
 }
 
-/// Reads a stack without its header, as given on a command line: `tcpscan - count`.
+/// Parses a stack without its header, as on a command line: `tcpscan - count`.
 ///
 /// # Errors
-/// The first place at which the text is no stack.
+/// The first syntax error.
 pub fn parse_stack(sources: &Sources, file: FileId) -> Result<Body, Box<Diagnostic>> {
     let mut parser = Parser::new(sources, file);
     parser.whole_stack().map_err(Box::new)

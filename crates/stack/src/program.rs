@@ -1,4 +1,4 @@
-//! A stack that was checked: components and how they hang together.
+//! Checked stacks: components and their connections.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ pub struct Program {
 pub struct Stack {
     /// Its name, if it has one.
     pub name: Option<String>,
-    /// Its components, containers before what is in them; copies of a stack have the same.
+    /// Its components, containers before their contents; shared by copies of a stack.
     pub nodes: Arc<[Node]>,
-    /// Where it begins.
+    /// Its first component.
     pub entry: NodeId,
 }
 
-/// A component's place in [`Stack::nodes`].
+/// Index of a component in [`Stack::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
@@ -44,46 +44,45 @@ impl NodeId {
 /// A component in a stack.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What it is.
+    /// Its description.
     pub info: &'static ComponentInfo,
-    /// Its name in this stack: given with `as`, or made of its component's name, as `output(1)` where
-    /// there are several.
+    /// Its label in this stack: given with `as`, or derived from the component's name, such as `output(1)` if there
+    /// are several.
     pub label: String,
     /// Its options.
     pub settings: Settings,
     /// Options that name other components.
     pub references: Vec<(&'static str, NodeId)>,
-    /// What comes in.
+    /// Its input.
     pub input: Port,
-    /// What it gives on.
+    /// Its output.
     pub output: Port,
-    /// What is in it.
+    /// Its contents.
     pub inner: Inner,
-    /// What follows. `None`: it is the last, and what it gives on comes out of the switch or
-    /// demultiplexer that it is in.
+    /// The next component. `None` for the last one, whose output is that of the enclosing switch or demultiplexer.
     pub next: Option<NodeId>,
-    /// The switch or demultiplexer that it is in.
+    /// The enclosing switch or demultiplexer.
     pub parent: Option<NodeId>,
-    /// Where it is written.
+    /// Its position in the source text.
     pub span: Span,
 }
 
-/// A part of a stack that runs on a thread of its own: some of its outermost row, with all that is in
-/// them.
+/// A part of a stack that runs on its own thread: consecutive components of the outermost sequence, with their
+/// contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// The first component; `None`: there is none, it only puts together what several threads made.
+    /// The first component; `None` for a stage that only merges the output of several threads.
     pub from: Option<NodeId>,
-    /// The one behind the last.
+    /// The component after the last one.
     pub until: Option<NodeId>,
-    /// Whether there may be several of it, each with its share of the packets.
+    /// Whether it can run several times, each with a share of the packets.
     pub is_parallel: bool,
-    /// The component that the stage was cut for, which is its first.
+    /// The first component, if the stage was split off because of it.
     pub thread: Option<NodeId>,
 }
 
 impl Stage {
-    /// One without components.
+    /// A stage without components.
     pub const fn nothing(is_parallel: bool) -> Stage {
         Stage {
             from: None,
@@ -94,19 +93,19 @@ impl Stage {
     }
 }
 
-/// Why a stack, from a component on, does not run on several cores.
+/// The reason why a stack, from a component on, cannot run on several cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequential {
-    /// The component of the outermost row.
+    /// The component in the outermost sequence.
     pub from: NodeId,
-    /// The component that is the reason: that one, or one in it.
+    /// The component that is the cause: that one, or one inside it.
     pub reason: NodeId,
-    /// What the reason is.
+    /// The reason.
     pub because: &'static str,
 }
 
 impl Node {
-    /// Whether it is another one's component, with the same options and the same places in it.
+    /// Whether it is the same component as another, with equal options and equally structured contents.
     pub fn does_as(&self, other: &Node) -> bool {
         let settings = self.settings.iter().zip(other.settings.iter());
         core::ptr::eq(self.info, other.info)
@@ -118,7 +117,7 @@ impl Node {
     }
 }
 
-/// What is in a component.
+/// The contents of a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inner {
     /// Nothing.
@@ -135,24 +134,24 @@ impl Stack {
         &self.nodes[id.index()]
     }
 
-    /// All components with their places.
+    /// All components with their indices.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         (0..).map(NodeId).zip(self.nodes.iter())
     }
 
-    /// A component by its label.
+    /// Finds a component by label.
     pub fn find(&self, label: &str) -> Option<NodeId> {
         self.iter()
             .find(|(_, node)| node.label.eq_ignore_ascii_case(label))
             .map(|(id, _)| id)
     }
 
-    /// The components of a row that begins with this one.
+    /// The components of a sequence, starting with this one.
     pub fn row(&self, first: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         core::iter::successors(Some(first), |&id| self.node(id).next)
     }
 
-    /// A component of a row and all that is in it.
+    /// A component and all of its contents.
     pub fn subtree(&self, id: NodeId) -> Range<u32> {
         let mut ends = id;
         loop {
@@ -169,7 +168,7 @@ impl Stack {
         }
     }
 
-    /// Whether another one has the same name, the same components and the same options.
+    /// Whether another stack has the same name, components and options.
     pub fn does_as(&self, other: &Stack) -> bool {
         let mut nodes = self.nodes.iter().zip(other.nodes.iter());
         self.name == other.name
@@ -184,17 +183,17 @@ impl Stack {
                 }))
     }
 
-    /// Whether it begins with a component that is its own source.
+    /// Whether it starts with a source component.
     pub fn has_source(&self) -> bool {
         self.node(self.entry).info.input == Input::Nothing
     }
 
-    /// Whether that captures on an interface.
+    /// Whether that source captures on an interface.
     pub fn captures(&self) -> bool {
         self.has_source() && self.node(self.entry).settings.text("interface").is_some()
     }
 
-    /// From where on it cannot run on several cores; `None`: all of it can.
+    /// The component from which on it cannot run on several cores; `None` if all of it can.
     pub fn sequential(&self) -> Option<Sequential> {
         if self.has_source() {
             return Some(Sequential {
@@ -229,15 +228,14 @@ impl Stack {
         self.is_referenced(id).then_some("others use its result")
     }
 
-    /// Whether another component uses a component's result.
+    /// Whether another component refers to this component's result.
     pub fn is_referenced(&self, id: NodeId) -> bool {
         let mut references = self.nodes.iter().flat_map(|node| &node.references);
         references.any(|(_, used)| *used == id)
     }
 
-    /// Of how many keys the results of a component are wanted, where it is inside a demultiplexer that
-    /// says so ([`RESULTS_OPTION`]). What packets have each is no result of a key, and of a component that
-    /// reads or writes something outside there is one only.
+    /// Number of keys whose results are reported, for a component inside a demultiplexer with [`RESULTS_OPTION`].
+    /// Values per packet are not results of keys, and a component with side effects has a single result.
     pub fn shown_keys(&self, id: NodeId) -> Option<usize> {
         let node = self.node(id);
         let is_wanted = |result: ResultInfo| match result.columns {
@@ -253,7 +251,7 @@ impl Stack {
         usize::try_from(most).ok().filter(|&most| most > 0)
     }
 
-    /// Whether what of it can run on several cores needs the packets of a connection on one of them.
+    /// Whether its parallel part needs all packets of a connection on the same core.
     pub fn is_by_flow(&self) -> bool {
         let until = self.sequential().map_or(u32::MAX, |found| found.from.0);
         let before = self.iter().take_while(|(id, _)| id.0 < until);
@@ -261,8 +259,7 @@ impl Stack {
         parallel.any(|parallel| parallel != Parallel::Anyhow)
     }
 
-    /// The parts that it runs in, on one core or on `several`. Each gives what comes out of it to
-    /// the next.
+    /// Its stages, on one core or on `several`. The output of each is the input of the next.
     pub fn stages(&self, several: bool) -> Vec<Stage> {
         let mut stages = Vec::new();
         let mut from = Some(self.entry);
@@ -292,8 +289,8 @@ impl Stack {
         stages
     }
 
-    /// Tells the components that run on each of several cores that there are so many of each, and all whether their packets come
-    /// from a source that cannot wait, as that of the run is if it `is_live`.
+    /// Tells parallel components the number of their copies, and all components whether their packets come from a
+    /// source that cannot wait, like the run's source if it `is_live`.
     pub fn place(&mut self, workers: usize, is_live: bool) {
         let is_live = is_live && !self.has_source() || self.captures();
         let nodes = Arc::make_mut(&mut self.nodes).iter_mut();
@@ -314,11 +311,11 @@ impl Stack {
         }
     }
 
-    /// Makes its components now, where it does not matter how long that takes, for the run that it is [placed](Stack::place) for,
-    /// of packets of these link types. They are for the first run of this stack or of a copy.
+    /// Creates its components ahead of time, for the run it is [placed](Stack::place) for and packets of these link
+    /// types. The first run of this stack or a copy uses them.
     ///
     /// # Errors
-    /// A component that cannot be made of its settings.
+    /// The settings of a component are invalid.
     pub fn prepare(&mut self, links: &[LinkType]) -> Result<(), SettingError> {
         for node in Arc::make_mut(&mut self.nodes) {
             let made = (0..node.settings.copies()).map(|_| {
@@ -332,7 +329,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Whether it needs the headers of packets, or decodes those it wants itself.
+    /// Whether it needs decoded headers of packets.
     pub fn needs_decoded(&self) -> bool {
         let takes_packets = |port: Port| match port {
             Port::Items(item) => item.is_a(ItemType::Packet),

@@ -1,4 +1,4 @@
-//! Which components there are.
+//! The registry of components.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Of these components.
+    /// A registry of these components.
     ///
     /// # Panics
-    /// If two have the same name, or a name is not in lower case: that is a mistake in the program.
+    /// Two components have the same name, or a name is not in lower case, which is a bug in the program.
     pub fn new(infos: impl IntoIterator<Item = &'static ComponentInfo>) -> Registry {
         let mut registry = Registry::default();
         for info in infos {
@@ -33,7 +33,7 @@ impl Registry {
         registry
     }
 
-    /// The component of a name or alias, whatever its case.
+    /// Finds a component by name or alias, ignoring case.
     pub fn find(&self, name: &str) -> Option<&'static ComponentInfo> {
         let name = name.to_ascii_lowercase();
         self.by_name
@@ -41,12 +41,12 @@ impl Registry {
             .map(|&index| self.infos[index])
     }
 
-    /// All of them, in the order in which they were given.
+    /// All components, in their original order.
     pub fn iter(&self) -> impl Iterator<Item = &'static ComponentInfo> + '_ {
         self.infos.iter().copied()
     }
 
-    /// Names that look like this one.
+    /// Names similar to this one.
     pub fn near(&self, name: &str) -> Vec<&'static str> {
         near(name, self.by_name.keys().copied())
     }

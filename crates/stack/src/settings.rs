@@ -1,4 +1,4 @@
-//! The options of one component, read and completed with defaults.
+//! The options of a component, parsed and completed with defaults.
 
 use core::any::Any;
 use core::time::Duration;
@@ -12,23 +12,23 @@ use crate::items::Port;
 use crate::source::Span;
 use crate::value::{OptionKind, OptionValue};
 
-/// An option that a component has.
+/// The description of an option.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OptionInfo {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What it takes.
+    /// The kind of its value.
     pub kind: OptionKind,
-    /// Its value where none is given, as it would be written. `None`: it stays unset.
+    /// Its default, as written in a stack. `None` if it has no default.
     pub default: Option<&'static str>,
-    /// Whether it must be given.
+    /// Whether it is mandatory.
     pub is_required: bool,
     /// A line of help.
     pub help: &'static str,
 }
 
 impl OptionInfo {
-    /// An option that may be left out.
+    /// An optional option without default.
     pub const fn new(name: &'static str, kind: OptionKind, help: &'static str) -> OptionInfo {
         OptionInfo {
             name,
@@ -39,7 +39,7 @@ impl OptionInfo {
         }
     }
 
-    /// With a value where none is given.
+    /// Sets the default.
     #[must_use]
     pub const fn or(self, default: &'static str) -> OptionInfo {
         OptionInfo {
@@ -48,7 +48,7 @@ impl OptionInfo {
         }
     }
 
-    /// That must be given.
+    /// Makes it mandatory.
     #[must_use]
     pub const fn required(self) -> OptionInfo {
         OptionInfo {
@@ -58,9 +58,9 @@ impl OptionInfo {
     }
 }
 
-/// What the value of an option is read as.
+/// A type that the value of an option can be read as.
 pub trait OptionType: Sized {
-    /// The value of this option; `None`: it is of another kind.
+    /// Converts the value; `None` if it is of another kind.
     fn of(value: &OptionValue, option: &OptionInfo) -> Option<Self>;
 }
 
@@ -102,10 +102,10 @@ option_types! {
     &'static str: OptionValue::Text(text), OptionKind::Choice(words) => words.iter().find(|word| **word == *text).copied();
 }
 
-/// Declares the options of a component, once each: name, kind, default or `required`, help. From that come the list for its
-/// [`ComponentInfo`](crate::ComponentInfo), `ALL`, and a struct with the values, which `read` makes of [`Settings`]. An
-/// option without a default is an `Option`; `as` names another type than the kind's own ([`OptionType`]). In square brackets
-/// stand options that are declared elsewhere, and read there.
+/// Declares the options of a component: name, kind, default or `required`, help. Generates the list for its
+/// [`ComponentInfo`](crate::ComponentInfo), `ALL`, and a struct of the values, which `read` creates from
+/// [`Settings`]. Options without a default are of type `Option`; `as` selects another type than the kind's own
+/// ([`OptionType`]). Options in square brackets are declared and read elsewhere.
 ///
 /// ```
 /// flowgauge_stack::options! {
@@ -119,7 +119,7 @@ option_types! {
 /// assert_eq!((options.rows, options.interval), (10, None));
 /// ```
 ///
-/// Options that several components have are constants, read by name:
+/// Options shared by several components are constants, and read by name:
 ///
 /// ```
 /// flowgauge_stack::options! {
@@ -198,7 +198,7 @@ macro_rules! options {
     (@read $value:expr, $default:tt) => { $value.unwrap_or_default() };
 }
 
-/// A name that may be a raw identifier, without its mark.
+/// Strips the prefix of a raw identifier.
 #[doc(hidden)]
 pub const fn bare_name(name: &'static str) -> &'static str {
     match name.as_bytes() {
@@ -207,16 +207,16 @@ pub const fn bare_name(name: &'static str) -> &'static str {
     }
 }
 
-/// One option's value.
+/// The value of an option.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// Which option.
+    /// The name of the option.
     pub option: &'static OptionInfo,
     /// Its value.
     pub value: OptionValue,
-    /// Evaluated once, not for each instance that a demultiplexer makes.
+    /// Whether it is evaluated once, instead of for each instance in a demultiplexer.
     pub is_static: bool,
-    /// Where it was given; `None`: it is the default.
+    /// Where it was given; `None` for defaults.
     pub span: Option<Span>,
 }
 
@@ -301,7 +301,7 @@ impl FromIterator<Setting> for Settings {
 }
 
 impl Settings {
-    /// From what was read.
+    /// Settings with these values.
     pub fn new(settings: Vec<Setting>) -> Settings {
         Settings {
             settings,
@@ -309,8 +309,7 @@ impl Settings {
         }
     }
 
-    /// With what comes into the component, which fields that has, and the demultiplexers around it, the
-    /// innermost first.
+    /// Adds the input of the component, its fields, and the enclosing demultiplexers, the innermost first.
     #[must_use]
     pub fn placed(
         self,
@@ -326,24 +325,24 @@ impl Settings {
         }
     }
 
-    /// With the kinds of records that may come into the component, where they are several.
+    /// Adds the kinds of records in the component's input, if there are several.
     #[must_use]
     pub fn of_kinds(self, kinds: Vec<Schema>) -> Settings {
         Settings { kinds, ..self }
     }
 
-    /// That so many components are made of these settings, one for each core.
+    /// Sets the number of components created from these settings, one per core.
     pub fn set_copies(&mut self, number: usize) {
         self.copies.number = number.max(1);
     }
 
-    /// How many components are made of these settings: on several cores there is one on each, and each
-    /// gets its share of the items and of what an option bounds.
+    /// Number of components created from these settings, one per core. Each gets a share of the items and of limits
+    /// given by options.
     pub fn copies(&self) -> usize {
         self.copies.number
     }
 
-    /// That packets come from a source that cannot wait, or from another.
+    /// Sets whether packets come from a source that cannot wait.
     pub fn set_live(&mut self, is_live: bool) {
         self.is_live = is_live;
     }
@@ -353,7 +352,7 @@ impl Settings {
         self.is_live
     }
 
-    /// Changes the value of an option that is a text.
+    /// Changes the value of a text option.
     pub fn set_text(&mut self, option: &str, text: String) {
         let mut settings = self.settings.iter_mut();
         if let Some(setting) = settings.find(|setting| setting.option.name == option) {
@@ -361,12 +360,12 @@ impl Settings {
         }
     }
 
-    /// Gives the component something that no option can say, as what takes its packets.
+    /// Attaches an object that cannot be expressed as an option, such as a sink for its packets.
     pub fn attach<T: Any + Send + Sync>(&mut self, what: T) {
         self.attached = Attached(Some(Arc::new(what)));
     }
 
-    /// Whether the same, or nothing, was [attached](Settings::attach) to both.
+    /// Whether the same object, or none, was [attached](Settings::attach) to both.
     pub fn has_same_attached(&self, other: &Settings) -> bool {
         match (&self.attached.0, &other.attached.0) {
             (Some(mine), Some(theirs)) => Arc::ptr_eq(mine, theirs),
@@ -374,27 +373,27 @@ impl Settings {
         }
     }
 
-    /// What was [attached](Settings::attach), if it is that.
+    /// The [attached](Settings::attach) object, if it has this type.
     pub fn attached<T: Any>(&self) -> Option<&T> {
         self.attached.0.as_deref()?.downcast_ref()
     }
 
-    /// Keeps components that were made of these settings, for [`Settings::take_spare`].
+    /// Stores components created from these settings, for [`Settings::take_spare`].
     pub(crate) fn keep(&mut self, made: Vec<Box<dyn Component>>) {
         self.spare = Spare(Some(Arc::new(Made(Mutex::new(made)))));
     }
 
-    /// A component that was made of these settings beforehand, if there is one left.
+    /// Takes a component created ahead of time, if there is one left.
     pub(crate) fn take_spare(&self) -> Option<Box<dyn Component>> {
         let spare = self.spare.0.as_ref()?.0.lock();
         spare.unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    /// What all components made of these settings have in common: the first makes it. It lives as
-    /// long as one of them holds it.
+    /// The state shared by all components created from these settings. The first call creates it; it lives as long as
+    /// one of them holds it.
     ///
     /// # Errors
-    /// That of `make`.
+    /// The error of `make`.
     pub fn shared<T: Any + Send + Sync>(
         &self,
         make: impl FnOnce() -> Result<T, SettingError>,
@@ -411,24 +410,23 @@ impl Settings {
         Ok(made)
     }
 
-    /// The demultiplexers around the component, the innermost first: that is whose keys its items
-    /// have.
+    /// The enclosing demultiplexers, the innermost first, whose keys the items have.
     pub fn around(&self) -> &[&'static str] {
         &self.around
     }
 
-    /// What comes into the component: the checker knows it.
+    /// The input of the component, as determined by the checker.
     pub fn input(&self) -> Option<Port> {
         self.input
     }
 
-    /// The fields of the records that come into the component, where that is known beforehand.
+    /// The fields of the records in the component's input, if known in advance.
     pub fn schema(&self) -> Option<Schema> {
         self.schema
     }
 
-    /// The fields of each kind of record that may come into the component: one where [`Settings::schema`] is known, none
-    /// where nothing is.
+    /// The fields of each kind of record in the component's input: one kind if [`Settings::schema`] is known, none if
+    /// nothing is known.
     pub fn kinds(&self) -> &[Schema] {
         match &self.schema {
             Some(schema) => core::slice::from_ref(schema),
@@ -436,14 +434,14 @@ impl Settings {
         }
     }
 
-    /// The setting of an option, given or by default.
+    /// The setting of an option, given or default.
     pub fn setting(&self, option: &str) -> Option<&Setting> {
         self.settings
             .iter()
             .find(|setting| setting.option.name == option)
     }
 
-    /// The value of an option, given or by default.
+    /// The value of an option, given or default.
     pub fn value<T: OptionType>(&self, option: &OptionInfo) -> Option<T> {
         match self.setting(option.name) {
             Some(setting) => T::of(&setting.value, option),
@@ -451,7 +449,7 @@ impl Settings {
         }
     }
 
-    /// The value of one of these options. Its name may be a raw identifier.
+    /// The value of one of these options, whose name may be a raw identifier.
     #[doc(hidden)]
     pub fn named<T: OptionType>(&self, options: &[OptionInfo], name: &'static str) -> Option<T> {
         let name = bare_name(name);
@@ -480,7 +478,7 @@ impl Settings {
         }
     }
 
-    /// Whether a flag is set; unset is no.
+    /// Whether a flag is set; no by default.
     pub fn flag(&self, option: &str) -> bool {
         matches!(
             self.setting(option).map(|setting| &setting.value),
@@ -488,7 +486,7 @@ impl Settings {
         )
     }
 
-    /// A time span in nanoseconds.
+    /// A duration in nanoseconds.
     pub fn duration(&self, option: &str) -> Option<u64> {
         match self.setting(option)?.value {
             OptionValue::Duration(nanos) => Some(nanos),
@@ -496,7 +494,7 @@ impl Settings {
         }
     }
 
-    /// Bytes.
+    /// A size in bytes.
     pub fn size(&self, option: &str) -> Option<u64> {
         match self.setting(option)?.value {
             OptionValue::Size(bytes) => Some(bytes),
@@ -504,7 +502,7 @@ impl Settings {
         }
     }
 
-    /// A text, a word, a file's name, a filter, a reference.
+    /// A text, word, file name, filter or reference.
     pub fn text(&self, option: &str) -> Option<&str> {
         match &self.setting(option)?.value {
             OptionValue::Text(text) => Some(text),

@@ -1,26 +1,26 @@
-//! The texts that a stack is read from, and places in them.
+//! The source texts of a stack, and positions in them.
 
 use std::fmt::Write as _;
 
 use flowgauge_record::text::harmless;
 
-/// Which of the [`Sources`] a place is in.
+/// A file in [`Sources`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u16);
 
-/// Some characters of a file, as offsets in bytes.
+/// A range of bytes in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
     /// The file.
     pub file: FileId,
-    /// The first byte.
+    /// Offset of the first byte.
     pub start: u32,
-    /// One past the last; equal to `start` at the end of the text.
+    /// Offset after the last byte; equal to `start` at the end of the text.
     pub end: u32,
 }
 
 impl Span {
-    /// From the beginning of this to the end of `other`, which lies in the same file behind it.
+    /// From the start of this span to the end of `other`, which follows it in the same file.
     #[must_use]
     pub fn to(self, other: Span) -> Span {
         Span {
@@ -39,7 +39,7 @@ pub struct Position {
     pub column: usize,
 }
 
-/// The files read so far: the main one, and what it includes.
+/// The files read so far: the main file and included ones.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     files: Vec<SourceFile>,
@@ -52,8 +52,8 @@ struct SourceFile {
 }
 
 impl Sources {
-    /// Adds a file by the name that messages are to show. `None` where it is longer than 4 GiB or
-    /// there are 65,536 files already.
+    /// Adds a file, with its name for messages. `None` if it is longer than 4 GiB, or if there are already 65,536
+    /// files.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> Option<FileId> {
         let text = text.into();
         u32::try_from(text.len()).ok()?;
@@ -77,7 +77,7 @@ impl Sources {
             .map_or("", |file| &file.name)
     }
 
-    /// Where a span begins.
+    /// The position of the start of a span.
     pub fn position(&self, span: Span) -> Position {
         let text = self.text(span.file);
         let before = text.get(..span.start as usize).unwrap_or(text);
@@ -88,7 +88,7 @@ impl Sources {
         }
     }
 
-    /// The line in which a span begins, with the span underlined:
+    /// The line in which a span starts, with the span underlined:
     ///
     /// ```text
     ///   3 | tcpscan > output

@@ -1,6 +1,6 @@
-//! A stack file as it is written: what the parser makes and the formatter prints.
+//! The syntax tree of a stack file, which the parser creates and the formatter prints.
 //!
-//! Comments are kept with what they stand before or behind, so that formatting loses none.
+//! Comments are kept with the adjacent element, so that formatting does not lose them.
 
 use crate::source::Span;
 
@@ -9,12 +9,12 @@ use crate::source::Span;
 pub struct Document {
     /// In the order of the file.
     pub items: Vec<Item>,
-    /// Comments behind the last item.
+    /// Comments after the last item.
     pub comments: Vec<String>,
 }
 
 impl Document {
-    /// Of one stack without a name.
+    /// A file with a single stack without a name.
     pub fn of(body: Body) -> Document {
         let section = StackSection {
             kind: StackKind::Stack,
@@ -30,7 +30,7 @@ impl Document {
     }
 }
 
-/// What a file is made of.
+/// An item of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// `include "file"`
@@ -55,9 +55,9 @@ pub struct Include {
 /// A stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackSection {
-    /// Whether it runs, or is a component of others.
+    /// Whether it is a stack or a sub-stack.
     pub kind: StackKind,
-    /// Its name; a sub-stack has one.
+    /// Its name, mandatory for sub-stacks.
     pub name: Option<Name>,
     /// Its components.
     pub body: Body,
@@ -67,16 +67,16 @@ pub struct StackSection {
     pub comments: Comments,
 }
 
-/// Components in a row.
+/// A sequence of components.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Body {
-    /// At least one.
+    /// The components, at least one.
     pub nodes: Vec<Node>,
-    /// Comments behind the last.
+    /// Comments after the last one.
     pub trailing: Vec<String>,
 }
 
-/// Which kind of stack a section has.
+/// The kind of a stack section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackKind {
     /// `[stack]`: runs.
@@ -85,13 +85,12 @@ pub enum StackKind {
     Substack,
 }
 
-/// Options of one component or of all with a name.
+/// Options of one component, or of all components with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionSection {
     /// The component.
     pub component: Name,
-    /// Which of the components with this name in the stack, from 0 in the order of appearance;
-    /// `None`: all.
+    /// Index among the components with this name, in the order of appearance; `None`: all of them.
     pub instance: Option<(u32, Span)>,
     /// The options.
     pub assignments: Vec<Assignment>,
@@ -104,11 +103,11 @@ pub struct OptionSection {
 /// `option = value` or `static option = value`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    /// The option; `None` where a value stands alone in braces, and its place says which it is.
+    /// The option; `None` for a lone value in braces, whose position determines the option.
     pub option: Option<Name>,
     /// Its value.
     pub value: Value,
-    /// Evaluated once, not for each instance that a demultiplexer makes.
+    /// Whether it is evaluated once, instead of for each instance in a demultiplexer.
     pub is_static: bool,
     /// Comments around it.
     pub comments: Comments,
@@ -119,13 +118,13 @@ pub struct Assignment {
 pub struct Node {
     /// Which component.
     pub name: Name,
-    /// Options in braces behind the name.
+    /// Options in braces after the name.
     pub options: Vec<Assignment>,
     /// Comments before the closing brace.
     pub option_comments: Vec<String>,
-    /// What is in it.
+    /// Its contents.
     pub shape: Shape,
-    /// Whether a `-` follows, which changes nothing.
+    /// Whether a `-` follows, which has no meaning.
     pub has_dash: bool,
     /// From the name to the closing bracket.
     pub span: Span,
@@ -133,7 +132,7 @@ pub struct Node {
     pub comments: Comments,
 }
 
-/// What a component contains.
+/// The contents of a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Nothing.
@@ -144,7 +143,7 @@ pub enum Shape {
     Switch(Vec<Body>),
 }
 
-/// A name and where it stands. Names of components and options ignore case.
+/// A name and its position. Names of components and options are case-insensitive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// As written.
@@ -160,23 +159,22 @@ impl Name {
     }
 }
 
-/// The value of an option as written; what it means depends on the option.
+/// The value of an option as written; its meaning depends on the option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// Without quotes, escapes resolved.
+    /// The text, without quotes and escapes.
     pub text: String,
-    /// Whether it was in quotes: then it is a text, even if it looks like a number.
+    /// Whether it was in quotes, and thus is a text even if it looks like a number.
     pub is_quoted: bool,
     /// Where, quotes included.
     pub span: Span,
 }
 
-/// Comments of one thing, without `#` and the spaces behind it.
+/// Comments of an element, without `#` and following spaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comments {
-    /// On lines of their own before it; an empty text is a blank line between comments, a blank one a
-    /// comment that says nothing.
+    /// Comments on lines before it. An empty text is a blank line between comments, a blank text an empty comment.
     pub before: Vec<String>,
-    /// Behind it on its line.
+    /// A comment after it on the same line.
     pub behind: Option<String>,
 }

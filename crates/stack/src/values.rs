@@ -1,4 +1,4 @@
-//! A value for each packet of a batch.
+//! Values of the packets of a batch.
 
 use core::ptr;
 
@@ -6,10 +6,9 @@ use flowgauge_wire::{BATCH_SIZE, Selection};
 
 use crate::component::{Outlet, Packets};
 
-/// What a component has found for each packet of a batch, for components that come later.
+/// A component's values for the packets of a batch, for later components.
 ///
-/// It is of use while the same batch goes through the stack: packets that were put together from
-/// fragments since then have no values.
+/// They are valid while the same batch is processed. Packets reassembled from fragments afterwards have no values.
 #[derive(Clone, Debug)]
 pub struct PacketValues {
     batch: u64,
@@ -31,14 +30,14 @@ impl Default for PacketValues {
 }
 
 impl PacketValues {
-    /// Forgets all values; those of `packets` come now.
+    /// Clears all values, before those of `packets` are set.
     pub fn begin(&mut self, packets: &Packets<'_>, out: &dyn Outlet) {
         self.batch = out.batch();
         self.packets = ptr::from_ref(packets.decoded).addr();
         self.valid = Selection::NONE;
     }
 
-    /// The value of the packet at a place.
+    /// Sets the value of the packet at an index.
     #[inline]
     pub fn set(&mut self, index: usize, value: u64) {
         if let Some(slot) = self.values.get_mut(index) {
@@ -47,7 +46,7 @@ impl PacketValues {
         }
     }
 
-    /// The values of those of `packets` that have one: place, value.
+    /// The values of `packets` that have one, with their indices.
     pub fn of<'a>(
         &'a self,
         packets: &Packets<'_>,
@@ -57,7 +56,7 @@ impl PacketValues {
         selected.iter().map(|index| (index, self.values[index]))
     }
 
-    /// That of the packet at a place of `packets`.
+    /// The value of the packet at an index of `packets`.
     pub fn at(&self, packets: &Packets<'_>, index: usize, out: &dyn Outlet) -> Option<u64> {
         let is_there = self.valid(packets, out).contains(index);
         is_there.then(|| self.values[index])

@@ -1,9 +1,9 @@
-//! The checker: from syntax to a program, and all that is wrong with it.
+//! The checker, from syntax to a program or errors.
 //!
-//! Everything is looked at before anything runs: whether components and options exist and make sense,
-//! whether each component can take what the one before it gives, whether every branch can be
-//! reached and every stack ends in something that uses what it gets, and whether two components want
-//! the same file. All that is found is reported, not only the first.
+//! All checks are done before a stack runs: whether components and options exist and are valid, whether each
+//! component accepts the output of the preceding one, whether every branch is reachable and every stack ends with a
+//! component that uses its items, and whether two components use the same file. All errors are reported, not only the
+//! first.
 
 mod ends;
 mod references;
@@ -24,16 +24,16 @@ use crate::settings::Settings;
 use crate::source::Span;
 use crate::syntax::{self, Body, Document, Item, OptionSection, Shape, StackKind, StackSection};
 
-/// What the checker found.
+/// The result of the checker.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
-    /// The stacks, where there is no error.
+    /// The stacks, if there are no errors.
     pub program: Option<Program>,
     /// Errors and warnings, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Checks a file whose includes were taken in ([`crate::parse_all`]).
+/// Checks a file with its includes ([`crate::parse_all`]).
 pub fn check(document: &Document, registry: &Registry) -> Checked {
     let mut checker = Checker::new(document, registry);
     let mut stacks = Vec::new();
