@@ -1,4 +1,4 @@
-//! Options of streams in chunks, and what they ask for: how much of which stream, in what order, in which memory.
+//! Options of components that deliver streams in chunks, and the configuration they stand for.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use flowgauge_stream::stream_filter;
 use flowgauge_sys::files;
 use flowgauge_wire::Nanos;
 
-/// Largest file of policies that is read.
+/// Size limit of policy files.
 const LARGEST_FILE: u64 = 16 << 20;
 
 options! {
@@ -51,7 +51,7 @@ options! {
     OVERLOAD_CUTOFF = overload_cutoff: Size,
         "under overload, first drop data beyond this many bytes of its stream";
 }
-/// The options that have streams delivered in chunks.
+/// The options that enable delivery in chunks.
 static OPTIONS: [&OptionInfo; 12] = [
     &MODE,
     &HOST_POLICY,
@@ -67,28 +67,28 @@ static OPTIONS: [&OptionInfo; 12] = [
     &OVERLOAD_CUTOFF,
 ];
 
-/// The largest chunk.
+/// The largest chunk size.
 const MAX_CHUNK: u64 = 1 << 28;
 
-/// Whether any of the options was given, of those that the component has.
+/// Whether any of these options was given.
 pub fn are_wanted(settings: &Settings) -> bool {
     let given = |option: &&&OptionInfo| settings.setting(option.name).is_some();
     OPTIONS.iter().any(|option| given(&option))
 }
 
-/// How chunks are made where the options say nothing.
+/// Defaults of the options.
 #[derive(Clone, Copy, Debug)]
 pub struct Usual {
     /// Their size.
     pub chunk_bytes: u32,
-    /// They are delivered, full or not, after so long.
+    /// Time after which a partial chunk is delivered.
     pub flush_timeout: Option<Nanos>,
 }
 
-/// What the options ask for.
+/// The configuration given by the options.
 ///
 /// # Errors
-/// What is wrong with which option.
+/// An option is invalid.
 pub fn application(settings: &Settings, chunks: Usual) -> Result<ApplicationConfig, SettingError> {
     let usual = ApplicationConfig::default();
     let size = |option: &'static str, usual: u32| match settings.size(option) {
@@ -133,10 +133,10 @@ pub fn application(settings: &Settings, chunks: Usual) -> Result<ApplicationConf
     Ok(config)
 }
 
-/// How much of which stream the options ask for.
+/// The cutoffs given by the options.
 ///
 /// # Errors
-/// A class has no value or a wrong filter.
+/// A class has no value or an invalid filter.
 pub fn cutoffs(settings: &Settings) -> Result<Cutoffs, SettingError> {
     let cutoff = |option: &str| settings.size(option).map(Cutoff);
     Ok(Cutoffs {
@@ -155,7 +155,7 @@ pub fn cutoffs(settings: &Settings) -> Result<Cutoffs, SettingError> {
     })
 }
 
-/// Values for streams that filters match: a line each.
+/// Values of streams that match filters, one per line.
 fn classes<T>(
     settings: &Settings,
     option: &'static str,
@@ -183,10 +183,10 @@ fn classes<T>(
     Ok(classes)
 }
 
-/// A policy for all hosts, or the name of a file with policies of subnets.
+/// The policy for all hosts, or the policies of subnets in a file of this name.
 ///
 /// # Errors
-/// It is neither, or what is wrong with which line.
+/// The text is neither, or a line is invalid.
 pub fn policies(text: &str) -> Result<HostPolicies, SettingError> {
     if let Ok(policy) = text.parse::<OverlapPolicy>() {
         return Ok(HostPolicies::new(policy));

@@ -1,13 +1,13 @@
-//! Which TCP connections have closed.
+//! Detection of closed TCP connections.
 
 use std::collections::HashMap;
 
 use flowgauge_wire::{Decoded, Direction, TcpFlags};
 
-/// Connections of which a FIN or RST was seen, by the numbers of their keys.
+/// Connections with a FIN or RST, by key number.
 ///
-/// A connection has closed when the FINs of both directions were acknowledged, or it was reset. Those
-/// that live on are not looked at: a bit says which began to close.
+/// A connection is closed when both FINs were acknowledged, or it was reset. For open connections, only a bit is
+/// checked.
 #[derive(Clone, Debug, Default)]
 pub struct Closing {
     /// A bit by number.
@@ -26,8 +26,8 @@ struct State {
 }
 
 impl Closing {
-    /// Takes a packet of a connection. Returns whether it belongs to that: it does not if the
-    /// connection had closed, and this one opens another.
+    /// Processes a packet of a connection. Returns false if it does not belong to it, because the connection was
+    /// closed and the packet opens a new one.
     #[inline]
     pub(crate) fn goes_on(&mut self, number: u32, packet: &Decoded) -> bool {
         const ENDS: TcpFlags = TcpFlags::FIN.with(TcpFlags::RST);
@@ -69,7 +69,7 @@ impl Closing {
         true
     }
 
-    /// These numbers are others' from now on.
+    /// Frees these numbers for reuse.
     pub(crate) fn forget(&mut self, ended: &[u32]) {
         for number in ended {
             if let Some(word) = self.marked.get_mut(*number as usize / 64)

@@ -1,4 +1,4 @@
-//! Options of components that subscribe to an engine, and the engine that they ask for.
+//! Options of components that subscribe to an engine, and the engine they stand for.
 
 use flowgauge_reassembly::{OverlapPolicy, UnknownPolicy};
 use flowgauge_stack::engine::Required;
@@ -50,10 +50,10 @@ options! {
     COMMUNITY_ID_SEED = community_id_seed: Integer(0, 65_535) = "0", "seed of the Community ID";
 }
 
-/// What [`CHECKSUMS`] says.
+/// The value of [`CHECKSUMS`].
 ///
 /// # Errors
-/// It says nothing that is known.
+/// The value is unknown.
 pub fn checksums(settings: &Settings) -> Result<ChecksumPolicy, SettingError> {
     let policy = settings.text("checksums").unwrap_or("auto");
     policy
@@ -69,7 +69,7 @@ fn policy(settings: &Settings) -> Result<OverlapPolicy, SettingError> {
         .map_err(|error: UnknownPolicy| SettingError::of("overlap_policy", error.to_string()))
 }
 
-/// The engine that these options ask for, where memory is wanted for `needs`, too.
+/// The engine for these options; part of the memory is for `needs`.
 ///
 /// # Errors
 /// As those of [`configuration`].
@@ -83,15 +83,15 @@ pub fn required(settings: &Settings, needs: Needs) -> Result<Option<Required>, S
     }))
 }
 
-/// The engine's configuration by these options, where memory is wanted for `needs`, too.
+/// The engine's configuration for these options; part of the memory is for `needs`.
 ///
 /// # Errors
-/// An option says nothing that is known, or `memory` is too little.
+/// The value of an option is unknown, or `memory` is too small.
 pub fn configuration(settings: &Settings, needs: Needs) -> Result<ShardConfig, SettingError> {
     configuration_in(settings, settings.size("memory"), needs)
 }
 
-/// The same with this bound for memory, in bytes: what is left of the option `memory`.
+/// The same with this amount of memory in bytes, the remainder of the option `memory`.
 ///
 /// # Errors
 /// As those of [`configuration`].

@@ -1,5 +1,5 @@
-//! Names of files that are made of the time and of keys: of the component `output`, and, of the time alone, of
-//! those that write one file.
+//! File names made of time and keys, for the component `output`; and of time only, for components that write a single
+//! file.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use flowgauge_stack::{Failure, SettingError, Settings};
 use flowgauge_sys::files;
 use flowgauge_wire::Nanos;
 
-/// A name with fields: `%{key}`, `%{number}` and those of strftime.
+/// A file name with fields: `%{key}`, `%{number}` and those of strftime.
 #[derive(Clone, Debug)]
 pub struct Name {
     pieces: Vec<Piece>,
@@ -26,7 +26,7 @@ enum Piece {
 }
 
 impl Name {
-    /// From the value of an option.
+    /// Reads it from an option.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -104,7 +104,7 @@ impl Name {
         Ok(name)
     }
 
-    /// The same of a component that writes one file, whatever the keys.
+    /// The same for a component that writes a single file for all keys.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -126,10 +126,10 @@ impl Name {
         pieces.any(|piece| !matches!(piece, Piece::Text(_)))
     }
 
-    /// Whether files can be made by this name: the folder is there, as far as the name tells.
+    /// Checks that the folder exists, as far as the name determines it.
     ///
     /// # Errors
-    /// It is not.
+    /// It does not exist.
     pub fn check_folder(&self) -> Result<(), Failure> {
         let folder = self.folder();
         match files::named().is_folder(Path::new(folder)) {
@@ -141,7 +141,7 @@ impl Name {
         }
     }
 
-    /// The name where it has no fields.
+    /// The name, if it has no fields.
     pub fn constant(&self) -> Option<String> {
         match self.pieces.as_slice() {
             [Piece::Text(text)] if !text.replace("%%", "").contains('%') => {
@@ -165,7 +165,7 @@ impl Name {
         }
     }
 
-    /// The name for an instance that begins at `time`, the `number`th from 1 on.
+    /// The name for instance `number`, counted from 1, which starts at `time`.
     pub fn evaluate(
         &mut self,
         time: Nanos,

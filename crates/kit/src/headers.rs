@@ -1,4 +1,4 @@
-//! Headers of IP, TCP and UDP for packets that are made of what a stream delivers.
+//! IP, TCP and UDP headers for packets made from stream data.
 
 use flowgauge_stream::StreamIdentity;
 use flowgauge_wire::checksum::Checksum;
@@ -10,15 +10,14 @@ pub const PUSH: u8 = 8;
 /// TCP's flag ACK.
 pub const ACK: u8 = 16;
 
-/// The headers of one packet, from the IP header on. Checksums are 0.
+/// The headers of a packet, from the IP header on. Checksums are 0.
 pub struct Headers {
     bytes: [u8; MOST],
     length: usize,
 }
 
 impl Headers {
-    /// Of a packet with so many bytes of payload. Positions are those of TCP: of the first byte, and what is
-    /// acknowledged.
+    /// Headers of a packet with this length of payload, sequence number and acknowledgement number.
     pub fn new(
         of: &StreamIdentity,
         (sequence, acknowledged): (u32, u32),
@@ -58,7 +57,7 @@ impl Headers {
         headers
     }
 
-    /// With the checksums of IP and TCP, in front of this payload.
+    /// Sets the IP and TCP checksums for this payload.
     #[must_use]
     pub fn with_checksums(mut self, payload: &[u8]) -> Headers {
         let sum = |parts: &[&[u8]]| {
@@ -85,7 +84,7 @@ impl Headers {
         self
     }
 
-    /// From the IP header on.
+    /// The bytes, from the IP header on.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What demultiplexers have in common: a table of keys, and a way from a packet to its key.
+//! The common part of demultiplexers: a table of keys, and the mapping from packets to keys.
 
 use core::hash::Hash;
 use core::net::SocketAddr;
@@ -11,7 +11,7 @@ use flowgauge_wire::{Address, BATCH_SIZE, Decoded, FlowKey, Nanos};
 
 use crate::closing::Closing;
 
-/// The description of a demultiplexer, its names and `make` still to be filled in.
+/// The description of a demultiplexer, without its names and `make`.
 pub const DEMULTIPLEXER: ComponentInfo = ComponentInfo {
     kind: ComponentKind::Demux,
     options: &[TIMEOUT, KEYS, RESULTS],
@@ -33,7 +33,7 @@ options! {
         those with the most items";
 }
 
-/// A demultiplexer by the key that `key` makes of a packet; packets without one go on.
+/// A demultiplexer by the key that `key` returns for a packet; packets without a key go to the next component.
 pub fn by<K, F>(settings: &Settings, key: F) -> Box<dyn Component>
 where
     K: Copy + Eq + Hash + KeyName + Send + 'static,
@@ -42,7 +42,7 @@ where
     until_closed(settings, None, key)
 }
 
-/// As [`by`]; with `closing` a key of a TCP connection ends when that has closed, too.
+/// Like [`by`]; with `closing`, the key of a TCP connection also ends when the connection is closed.
 pub fn until_closed<K, F>(
     settings: &Settings,
     closing: Option<Closing>,
@@ -55,7 +55,7 @@ where
     keying(settings, Keyed { key, closing })
 }
 
-/// A demultiplexer by what `keying` says.
+/// A demultiplexer with this mapping from items to keys.
 pub fn keying<B: Keying>(settings: &Settings, keying: B) -> Box<dyn Component> {
     Box::new(Demultiplexer {
         keys: Keys {
@@ -71,12 +71,12 @@ pub fn keying<B: Keying>(settings: &Settings, keying: B) -> Box<dyn Component> {
     })
 }
 
-/// The way from what comes to a key.
+/// The mapping from items to keys.
 pub trait Keying: Clone + Send + 'static {
-    /// What packets or chunks are told apart by.
+    /// The type of keys.
     type Key: Copy + Eq + Hash + KeyName + Send + 'static;
 
-    /// As [`Component::demultiplex`].
+    /// See [`Component::demultiplex`].
     fn demultiplex(
         &mut self,
         _keys: &mut Keys<Self::Key>,
@@ -86,7 +86,7 @@ pub trait Keying: Clone + Send + 'static {
         Selection::NONE
     }
 
-    /// As [`Component::demultiplex_chunk`].
+    /// See [`Component::demultiplex_chunk`].
     fn demultiplex_chunk(
         &mut self,
         _keys: &mut Keys<Self::Key>,
@@ -95,22 +95,22 @@ pub trait Keying: Clone + Send + 'static {
         None
     }
 
-    /// These numbers are others' from now on.
+    /// Frees these numbers for reuse.
     fn forget(&mut self, _ended: &[u32]) {}
 }
 
 /// The keys of a demultiplexer.
 #[derive(Clone)]
 pub struct Keys<K> {
-    /// All of them, with their numbers.
+    /// All keys, with their numbers.
     pub table: KeyTable<K>,
-    /// Keys that have finished, and end once the clock goes on.
+    /// Finished keys, which end when the clock advances.
     pub finished: Vec<u32>,
 }
 
-/// A key in words, without blanks or slashes.
+/// The name of a key, without blanks and slashes.
 pub trait KeyName {
-    /// The words.
+    /// The name.
     fn name(&self) -> String;
 }
 

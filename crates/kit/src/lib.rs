@@ -1,7 +1,7 @@
-//! What components of stacks have in common, whichever crate they are in.
+//! Code shared by the components of stacks in all crates.
 //!
-//! A module is here when components of `flowgauge-components` and of `flowgauge-conversations` use it; one that only
-//! those of one use stays there.
+//! Modules used by both `flowgauge-components` and `flowgauge-conversations` are here; others are in the crate that
+//! uses them.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

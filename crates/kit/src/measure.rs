@@ -1,5 +1,4 @@
-//! What components that look at another one's result have in common: when it is read, and in which
-//! intervals.
+//! The common part of components that read another component's result at intervals.
 
 use flowgauge_stack::{
     Cell, Component, Items, OptionKind, OptionValue, Outlet, ResultValue, Settings, Table, options,
@@ -18,7 +17,7 @@ options! {
 /// The least interval at which results are read.
 const LEAST: u64 = 1_000;
 
-/// The beginnings of intervals on the capture clock: multiples of their length.
+/// Intervals of the capture clock, which start at multiples of their length.
 #[derive(Clone, Copy, Debug)]
 pub struct Intervals {
     length: u64,
@@ -27,7 +26,7 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    /// Of so many nanoseconds each; not begun yet.
+    /// Intervals of this length in nanoseconds, not started yet.
     pub fn new(length: u64) -> Intervals {
         Intervals {
             length: length.max(LEAST),
@@ -40,7 +39,7 @@ impl Intervals {
         self.start.map(Nanos)
     }
 
-    /// When the present one ends; at first, before the first packet.
+    /// The end of the current interval; initially, before the first packet.
     pub fn end(&self) -> Nanos {
         Nanos(
             self.start
@@ -48,8 +47,8 @@ impl Intervals {
         )
     }
 
-    /// Goes to the interval of `now`. Says how many ended since then, and where the first of them began;
-    /// `None` at first.
+    /// Advances to the interval of `now`. Returns the start of the first interval that ended, and how many ended;
+    /// initially `None`.
     pub fn advance(&mut self, now: Nanos) -> Option<(Nanos, u64)> {
         let at = now.0 - now.0 % self.length;
         let before = self.start?;
@@ -58,7 +57,7 @@ impl Intervals {
         Some((Nanos(before), ended))
     }
 
-    /// Begins, unless it has.
+    /// Starts with the interval of `now`, unless already started.
     pub fn begin(&mut self, now: Nanos) -> bool {
         let is_first = self.start.is_none();
         if is_first {
@@ -67,26 +66,26 @@ impl Intervals {
         is_first
     }
 
-    /// Begins in the interval of `now`, whatever was before.
+    /// Restarts with the interval of `now`.
     pub fn restart(&mut self, now: Nanos) {
         self.start = None;
         self.begin(now);
     }
 
-    /// The length of one, in nanoseconds.
+    /// The length of an interval in nanoseconds.
     pub fn length(&self) -> u64 {
         self.length
     }
 }
 
-/// A result as it grows: what came since it was read last.
+/// The growth of a result between two reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Growth {
     last: i128,
 }
 
 impl Growth {
-    /// What was added to a sum since then; of other results the value itself.
+    /// The increase of a sum since the last call; for other results, the value itself.
     pub fn since(&mut self, result: &ResultValue) -> i128 {
         let value = result.number().unwrap_or(0);
         match result {
@@ -104,19 +103,19 @@ impl Growth {
     }
 }
 
-/// What values are summed up in.
+/// A summary of values.
 pub trait Summary: Send {
-    /// Takes one.
+    /// Adds a value.
     fn add(&mut self, value: i128);
 
-    /// All so far.
+    /// The summary so far.
     fn table(&self) -> Table;
 
-    /// Forgets them.
+    /// Clears it.
     fn clear(&mut self);
 }
 
-/// Sums up the values of another component: of each packet where it has them, else what was added in each interval.
+/// Summarizes the values of another component: those of packets if it has any, else its growth per interval.
 #[derive(Debug)]
 pub struct Measured<S> {
     summary: S,
@@ -129,7 +128,7 @@ pub struct Measured<S> {
 }
 
 impl<S: Summary> Measured<S> {
-    /// As the options [`OF`] and [`EVERY`] say.
+    /// Created from the options [`OF`] and [`EVERY`].
     pub fn new(settings: &Settings, summary: S) -> Measured<S> {
         Measured {
             summary,
@@ -207,7 +206,7 @@ impl<S: Summary> Component for Measured<S> {
     }
 }
 
-/// A whole number in a table.
+/// A whole number as a cell of a table.
 pub fn cell(value: i128) -> Cell {
     match (u64::try_from(value), i64::try_from(value)) {
         (Ok(value), _) => Cell::Unsigned(value),
@@ -216,10 +215,10 @@ pub fn cell(value: i128) -> Cell {
     }
 }
 
-/// A number with `k`, `M`, `G`, or a time span (`ns us ms s m h`) in nanoseconds.
+/// Parses a number with `k`, `M` or `G`, or a duration (`ns us ms s m h`) in nanoseconds.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// The message, if it is invalid.
 pub fn amount(text: &str) -> Result<u64, String> {
     let is_count = |last: char| last.is_ascii_digit() || matches!(last, 'k' | 'M' | 'G');
     let kind = match text.ends_with(is_count) {

@@ -1,12 +1,12 @@
-//! Standard output as a terminal: whether there are colours on it, and how wide it is.
+//! Colours and size of the terminal on standard output.
 
 use std::io::{self, IsTerminal};
 
-/// Words of an option that says when there are colours; [`has_colors`] reads them.
+/// Values of an option for colours; see [`has_colors`].
 pub const WHEN: [&str; 3] = ["auto", "always", "never"];
 
-/// Whether what goes to standard output is to have colours, where an option says one of [`WHEN`]: auto is on a terminal that can
-/// show them, unless `NO_COLOR` is set (no-color.org).
+/// Whether to write colours to standard output, given one of [`WHEN`]. With auto, on a terminal that supports them,
+/// unless `NO_COLOR` is set (no-color.org).
 pub fn has_colors(when: &str) -> bool {
     match when {
         "always" => true,
@@ -19,14 +19,14 @@ pub fn has_colors(when: &str) -> bool {
     }
 }
 
-/// Its columns, where it is a terminal and says so.
+/// Number of columns, if standard output is a terminal that reports it.
 pub fn width() -> Option<usize> {
     // Its height says nothing: it is 0 where only the width was set.
     let (columns, _) = size()?;
     (columns > 0).then_some(columns)
 }
 
-/// Its columns and lines, where it is a terminal; 0 where it does not say.
+/// Numbers of columns and lines, if standard output is a terminal; 0 if unknown.
 pub fn size() -> Option<(usize, usize)> {
     if !io::stdout().is_terminal() {
         return None;

@@ -1,4 +1,4 @@
-//! Components that write: why they stop, and what becomes of what comes faster than it can be written.
+//! Components that write: why they stop, and items lost because writing is too slow.
 
 use std::io;
 use std::path::Path;
@@ -7,11 +7,11 @@ use flowgauge_capture::Error;
 use flowgauge_record::{OutputError, WriterThread};
 use flowgauge_stack::{Account, Counted, Failure, Outlet};
 
-/// Why a component writes no more.
+/// Why a component stops writing.
 pub enum Stop {
-    /// The reader went away.
+    /// The reader has gone.
     NotWanted,
-    /// It cannot go on.
+    /// It failed.
     Failed(Failure),
 }
 
@@ -27,7 +27,7 @@ impl From<Error> for Stop {
 }
 
 impl Stop {
-    /// An error with a file that is no capture.
+    /// An error of a file other than a capture.
     pub fn with(path: &str, error: &io::Error) -> Stop {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Stop::NotWanted,
@@ -35,7 +35,7 @@ impl Stop {
         }
     }
 
-    /// What was written to a path could not be.
+    /// Writing to a path failed.
     pub fn of_writer(path: &str, error: OutputError) -> Stop {
         match error {
             OutputError::Closed => Stop::NotWanted,
@@ -47,7 +47,7 @@ impl Stop {
     }
 }
 
-/// Ends the stack if there was a reason to.
+/// Ends the stack if there is a reason to stop.
 pub fn stop(result: Result<(), Stop>, out: &mut dyn Outlet) {
     match result {
         Ok(()) => {}
@@ -56,10 +56,10 @@ pub fn stop(result: Result<(), Stop>, out: &mut dyn Outlet) {
     }
 }
 
-/// Whether a component can begin, by what came of trying; that the reader went away is found later.
+/// Whether a component can start, given the result of an attempt. A lost reader is detected later.
 ///
 /// # Errors
-/// Why it cannot.
+/// The reason why it cannot.
 pub fn begun<T>(tried: Result<T, Stop>) -> Result<(), Failure> {
     match tried {
         Err(Stop::Failed(failure)) => Err(failure),
@@ -87,7 +87,7 @@ fn cannot_write(path: &str, error: &io::Error) -> Failure {
     }
 }
 
-/// How many things are lost because writing them to a path is slower than a live capture.
+/// The number of items lost because writing to a path is slower than the live capture.
 pub fn lost(thread: Option<&WriterThread>, thing: &'static str, path: &Path) -> Option<Counted> {
     let count = thread.map_or(0, WriterThread::lost);
     (count > 0).then(|| Counted {
@@ -105,7 +105,7 @@ pub fn lost(thread: Option<&WriterThread>, thing: &'static str, path: &Path) -> 
     })
 }
 
-/// The same as what a component tells.
+/// The same as the account of a component.
 pub fn account(
     thread: Option<&WriterThread>,
     thing: &'static str,
