@@ -1,4 +1,4 @@
-//! A function with its arguments.
+//! Calls of functions, with arguments.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -14,36 +14,36 @@ use crate::functions::{Becomes, Function};
 pub enum Argument {
     /// A text.
     Text(String),
-    /// A number: of an int, of 64 bits, of a flow or of a function.
+    /// A number: an int, a 64-bit number, a flow or a function.
     Number(i128),
-    /// No text where one belongs.
+    /// A missing text (a null pointer).
     Null,
 }
 
-/// Why a call failed, with MAPI's number of the error.
+/// An error, with MAPI's error number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
     /// MAPI's number.
     pub number: i32,
-    /// What is wrong.
+    /// The message.
     pub message: String,
 }
 
 impl Error {
-    /// An argument is wrong, and nothing says which.
+    /// An invalid argument, without its position.
     pub const ARGUMENTS: i32 = 7000;
-    /// No such function of the flow.
+    /// The flow has no such function.
     pub const NO_FUNCTION: i32 = 6147;
     /// A file cannot be opened.
     pub const FILE: i32 = 6155;
     /// No such device.
     pub const NO_DEVICE: i32 = 3200;
-    /// The filter of BPF_FILTER does not compile.
+    /// The filter of BPF_FILTER is invalid.
     pub const BPF: i32 = 1025;
-    /// The user has no right to it.
+    /// The user is not authorised.
     pub const RIGHTS: i32 = 8003;
-    /// A function cannot be applied any more; a format that is not written.
+    /// A function was applied after connecting; or an unsupported file format.
     pub const NOT_NOW: i32 = 7006;
 
     /// An error with its number.
@@ -54,7 +54,7 @@ impl Error {
         }
     }
 
-    /// The number of an error in an argument by its place from 0: 7001 to 7005 are the first five, 7011 the sixth.
+    /// The error number of an argument by its index: 7001 to 7005 for the first five, 7011 for the sixth.
     pub fn number_of(place: usize) -> i32 {
         match place {
             0..5 => Error::ARGUMENTS + 1 + place as i32,
@@ -85,14 +85,14 @@ const MAY_BE_EMPTY: &[(&str, usize)] = &[
     ("STR_SEARCH", 0),
 ];
 
-/// A function applied to a flow.
+/// A call of a function, as applied to a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Which.
+    /// The function.
     pub function: &'static Function,
-    /// Its arguments; those left out at the end have their defaults.
+    /// Its arguments; omitted trailing arguments have their defaults.
     pub arguments: Vec<Argument>,
-    /// Whether flows among them were not written.
+    /// Whether arguments that are flows were omitted.
     pub hides_flows: bool,
 }
 
@@ -223,8 +223,8 @@ impl Call {
         }
     }
 
-    /// Why a sensor refuses it as function `number` of a flow, by what the sensor says of its component: MAPI's number is that
-    /// of the argument which became the option that is named there.
+    /// The error when a sensor refuses this call as function `number` of a flow, from the sensor's message about the
+    /// component. If the message names an option, the error number is that of the corresponding argument.
     pub fn refused(&self, number: usize, said: &str, is_about_rights: bool) -> Error {
         let name = self.function.name;
         let (_, found) = said.split_once("error: ").unwrap_or_default();
@@ -451,7 +451,7 @@ fn handed(place: &mut Place<'_>, option: &str, target: Target) -> String {
     format!("{option} = fd:{}", place.targets.len() - 1)
 }
 
-/// What is said of function `number` of a flow, with its name in the place of its component's.
+/// Replaces the component of function `number` in a message by the name of the function.
 pub fn named(said: &str, number: usize, name: &str) -> String {
     match said.strip_prefix(&label(number)) {
         Some(rest) if !rest.starts_with(|letter: char| letter.is_ascii_digit()) => {
@@ -511,7 +511,7 @@ fn time_of(text: &str) -> Option<String> {
     }
 }
 
-/// A number, or a time in 2^-32 seconds.
+/// A number, or a time in units of 2^-32 seconds.
 fn ticks_of(text: &str) -> Option<u64> {
     let (number, unit) = split(text)?;
     let nanos: u64 = match unit {

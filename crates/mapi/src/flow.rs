@@ -1,4 +1,4 @@
-//! A flow as a stack.
+//! Flows as stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Write as _};
@@ -14,48 +14,49 @@ use crate::functions::Shape;
 /// What happens in the flow itself only, when others compute its functions again.
 const ONCE: [&str; 5] = ["FLOW_REPORT", "INJECT", "RES2FILE", "TO_BUFFER", "TO_FILE"];
 
-/// The label of the component behind all functions of a flow.
+/// The label of the component after all functions of a flow.
 pub const PASSED: &str = "passed";
 
-/// The label of the `to_buffer` whose packets go to functions that run in the program.
+/// The label of the `to_buffer` for functions that run in the program.
 pub const OWN: &str = "own";
 
-/// The label of a flow's function by its number.
+/// The label of a function, by its number in the flow.
 pub fn label(number: usize) -> String {
     format!("f{number}")
 }
 
-/// A stack, and what belongs to it.
+/// A stack, and its output files and sockets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stack {
-    /// Its text. Function `number` is the component [`label`]; [`PASSED`] counts what all functions pass.
+    /// Its text. Function `number` is the component labelled [`label`]; [`PASSED`] counts packets that all functions
+    /// pass.
     pub text: String,
-    /// What it writes to: `fd:0` in the text is the first.
+    /// What it writes to; `fd:0` in the text is the first.
     pub targets: Vec<Target>,
 }
 
-/// What a flow writes to, which its user opens.
+/// Something a flow writes to, which the user opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A file.
     File {
-        /// Where.
+        /// Its path.
         path: String,
-        /// What it begins with.
+        /// The text at its beginning.
         begins: String,
     },
-    /// A UDP port, as `host:2055`.
+    /// A UDP port: `host:2055`.
     Collector(String),
     /// An interface.
     Interface(String),
 }
 
 impl Target {
-    /// Opens it with the rights of this process. A file is for its user alone where it is new; what was in it is lost, at once where it
-    /// begins with something, else when the sensor writes it.
+    /// Opens it with the rights of this process. A new file is accessible to its user only. An existing file is
+    /// truncated: immediately if it has an initial text, else when the sensor writes to it.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// It cannot be opened for writing.
     pub fn open(&self) -> Result<OwnedFd, Error> {
         let (name, number, opened) = match self {
             Target::File { path, begins } => {
@@ -88,11 +89,11 @@ impl Target {
     }
 }
 
-/// The stack of functions, in their order. They are those of flow `own`; `others` tells those of another flow, whose functions
-/// they may refer to.
+/// The stack for the functions of flow `own`, in order. They may refer to functions of other flows, which `others`
+/// returns.
 ///
 /// # Errors
-/// An argument that is missing, of another kind, or names no function before.
+/// An argument is missing, has the wrong type, or refers to a function that does not precede it.
 pub fn stack(
     calls: &[Call],
     own: i128,

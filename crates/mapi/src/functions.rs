@@ -1,68 +1,68 @@
-//! The functions of MAPI's libraries: arguments, and the component that each is.
+//! The functions of MAPI's libraries: arguments, and the components that implement them.
 
 use std::sync::{PoisonError, RwLock};
 
 use crate::call::Error;
 
-/// What an argument becomes.
+/// How an argument is converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Becomes {
-    /// A text, or a number as it is: the option of this name.
+    /// Text or number, as the option of this name.
     Option(&'static str),
-    /// The same; the second is what it is where it is left out.
+    /// The same, with a default.
     Or(&'static str, &'static str),
-    /// A time, with `us`, `ms`, `s` or `m` behind it, or seconds.
+    /// A duration with the unit `us`, `ms`, `s` or `m`, by default seconds.
     Time(&'static str),
-    /// A whole number of so many nanoseconds.
+    /// A number, in units of this many nanoseconds.
     Nanos(&'static str, u64),
-    /// 0 is no, any other number yes.
+    /// A flag: 0 is no, any other number is yes.
     Flag(&'static str),
     /// Another function of the flow, by its number.
     Function(&'static str),
-    /// The flow of the function that follows; only the flow itself.
+    /// The flow of the function in the next argument, which must be the flow itself.
     Flow,
-    /// A number, or a time in 2^-32 seconds.
+    /// A number, or a time in units of 2^-32 seconds.
     Ticks(&'static str),
-    /// A point in time, local where it is a date.
+    /// A point in time; dates are in local time.
     When(&'static str),
-    /// It is taken, and means nothing here.
+    /// Ignored.
     Nothing,
-    /// It becomes something together with others, as the function says; what it is called.
+    /// Converted by the function, together with others; the name of the argument.
     Special(&'static str),
-    /// The same, and the component calls it so.
+    /// The same; the component has an option of this name.
     Named(&'static str),
 }
 
-/// What programs read of a function.
+/// The type of a function's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Nothing.
     Nothing,
-    /// A number of so many bytes, written in eight.
+    /// A number of this many bytes, in eight bytes.
     Number(u8),
     /// `stats_t`.
     Stats,
     /// `dist_t`.
     Dist,
-    /// `burst_category_t`, one for each row.
+    /// `burst_category_t`, one per row.
     Burst,
-    /// `struct bucket_data`, one with each read.
+    /// `struct bucket_data`, one per read.
     Bucket,
-    /// `struct sample`, one with each read.
+    /// `struct sample`, one per read.
     Sample,
-    /// `struct threshold_result`, once the bound is reached.
+    /// `struct threshold_result`, when the threshold is crossed.
     Threshold,
-    /// A number of `struct topx_result`.
+    /// A count, and that many `struct topx_result`.
     Top,
-    /// `flows_stat`, and a number of `flow_data`.
+    /// `flows_stat`, and its `flow_data`.
     ExpiredFlows,
     /// Three times.
     Times,
-    /// Whether a file is still written.
+    /// Whether a file is still being written.
     File,
-    /// Packets, by `mapi_get_next_pkt`.
+    /// Packets, for `mapi_get_next_pkt`.
     Packets,
-    /// So many bytes, as a function of the program's own makes them: it runs in the program, on the packets that reach it.
+    /// This many bytes, written by a function that runs in the program.
     Own(usize),
 }
 
@@ -71,29 +71,30 @@ pub enum Shape {
 pub struct Function {
     /// Its name.
     pub name: &'static str,
-    /// The library that it is in.
+    /// Its library.
     pub library: &'static str,
-    /// What it does, in a line.
+    /// Its purpose in a line.
     pub description: &'static str,
-    /// Its arguments: `s` text, `S` text with functions, `i` int, `l` 64 bits, `r` flow, `f` function, `w` file.
+    /// A letter per argument: `s` text, `S` text that names functions, `i` int, `l` 64-bit number, `r` flow, `f`
+    /// function, `w` output file.
     pub arguments: &'static str,
-    /// How many must be given.
+    /// Number of mandatory arguments.
     pub required: usize,
-    /// The component.
+    /// The component that implements it.
     pub component: &'static str,
     /// Its result.
     pub result: Shape,
-    /// What each argument becomes in the component.
+    /// How each argument is converted for the component.
     pub becomes: &'static [Becomes],
 }
 
 impl Function {
-    /// Whether it runs in the program, and is no component of the sensor's.
+    /// Whether it runs in the program instead of the sensor.
     pub fn is_own(&self) -> bool {
         matches!(self.result, Shape::Own(_))
     }
 
-    /// The argument that an option of its component is, by its place from 0.
+    /// Index of the argument that is this option of the component.
     pub fn place_of(&self, option: &str) -> core::option::Option<usize> {
         self.becomes.iter().position(|becomes| match becomes {
             Option(name)
@@ -110,7 +111,7 @@ impl Function {
     }
 }
 
-/// The function of a name as MAPI's programs write it: `BYTE_COUNTER`, `stdflib:BYTE_COUNTER`, `BYTE_COUNTER!1`.
+/// Finds a function by name, as programs write it: `BYTE_COUNTER`, `stdflib:BYTE_COUNTER`, `BYTE_COUNTER!1`.
 pub fn find(name: &str) -> core::option::Option<&'static Function> {
     let name = name.split_once('!').map_or(name, |(name, _)| name);
     let (library, name) = match name.split_once(':') {
@@ -128,7 +129,7 @@ pub fn find(name: &str) -> core::option::Option<&'static Function> {
     })
 }
 
-/// Functions of other crates and of programs.
+/// Functions of other crates, and of programs.
 static OTHERS: RwLock<Vec<&'static Function>> = RwLock::new(Vec::new());
 
 fn others() -> Vec<&'static Function> {
@@ -136,10 +137,11 @@ fn others() -> Vec<&'static Function> {
     others.clone()
 }
 
-/// Adds functions of other crates and of programs. Their components are in the sensor's registry, unless they run in the program.
+/// Adds functions of other crates or of the program. Their components must be in the sensor's registry, unless the
+/// functions run in the program.
 ///
 /// # Errors
-/// A name that is there already in a library of that name, or of all.
+/// A name that is already in use.
 pub fn add(functions: Vec<Function>) -> Result<(), Error> {
     let mut others = OTHERS.write().unwrap_or_else(PoisonError::into_inner);
     let known = FUNCTIONS.iter().chain(others.iter().copied());
@@ -169,7 +171,7 @@ pub fn add(functions: Vec<Function>) -> Result<(), Error> {
     Ok(())
 }
 
-/// All libraries, with their functions.
+/// All libraries and their functions.
 pub fn libraries() -> Vec<(&'static str, Vec<&'static Function>)> {
     let mut libraries: Vec<(&'static str, Vec<&'static Function>)> = Vec::new();
     for function in FUNCTIONS.iter().chain(others()) {

@@ -1,7 +1,7 @@
-//! MAPI's functions, and which component of a stack each is.
+//! MAPI's functions, and the stack components that implement them.
 //!
-//! A MAPI flow is a stack: its functions, in the order applied, are the components ([`stack`]). Each bears the function's number in
-//! the flow, so that results are found by it.
+//! A MAPI flow is a stack whose components are the flow's functions, in the order applied ([`stack`]). Components are
+//! labelled with the function's number in the flow, by which results are found.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

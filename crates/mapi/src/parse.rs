@@ -1,6 +1,6 @@
-//! Functions as they are written on a command line: `BPF_FILTER("tcp port 80") PKT_COUNTER BUCKET(2, "1s")`.
+//! Parses functions as on a command line: `BPF_FILTER("tcp port 80") PKT_COUNTER BUCKET(2, "1s")`.
 //!
-//! A function of the flow is named by its number, from 1; the flow before it is left out.
+//! Functions of the flow are referred to by number, starting at 1, without the flow.
 
 use crate::call::{Argument, Call, Error};
 use crate::flow::{Stack, stack};
@@ -9,10 +9,10 @@ use crate::functions::{Becomes, find};
 /// No such function.
 const UNKNOWN: i32 = 6144;
 
-/// The functions of a text.
+/// Parses functions.
 ///
 /// # Errors
-/// What is none, or is not written as one.
+/// An unknown function, or a syntax error.
 pub fn parse(text: &str) -> Result<Vec<Call>, Error> {
     let mut calls = Vec::new();
     let mut rest = text.trim_start();
@@ -188,7 +188,7 @@ fn value(word: &str) -> Option<Argument> {
         .map(Argument::Number)
 }
 
-/// The stack that functions are.
+/// Converts functions to a stack.
 ///
 /// # Errors
 /// [`parse`], [`stack`].
@@ -196,7 +196,7 @@ pub fn flow(text: &str) -> Result<Stack, Error> {
     stack(&parse(text)?, 0, &|_| None)
 }
 
-/// A call of each function but the trackers, with all its arguments: for tests, of other crates, too.
+/// A call of each function with all arguments, except for trackers; for tests.
 #[doc(hidden)]
 pub const EXAMPLES: &[&str] = &[
     "BPF_FILTER(\"tcp port 80\", 1)",
