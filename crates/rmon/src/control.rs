@@ -380,7 +380,13 @@ impl Probe {
             }
         }
         self.follow_objects(&mut change);
+        let mut rows = self.controls.len();
         for row in &change.rows {
+            let is_new = row.before.is_none() && row.after.is_some();
+            rows += usize::from(is_new);
+            if is_new && rows > MOST {
+                return Err((row.position, SetError::ResourceUnavailable));
+            }
             self.test_row(row).map_err(|error| (row.position, error))?;
         }
         Ok(change)
@@ -482,9 +488,6 @@ impl Probe {
             return Ok(());
         };
         let table = row.control.table().ok_or(SetError::General)?;
-        if row.before.is_none() && self.controls.len() >= MOST {
-            return Err(SetError::ResourceUnavailable);
-        }
         if after.active && !after.is_complete(table) {
             return Err(SetError::InconsistentValue);
         }

@@ -311,6 +311,34 @@ fn tables_of_an_interface_are_bounded() {
     }
 }
 
+/// There are so many control rows at most, also of those that one set asks for.
+#[test]
+fn control_rows_are_bounded() {
+    const MOST: usize = 32_768;
+    let mut probe = probe();
+    // Those of the interface count, too.
+    let rows = walk(&mut probe, "11.2.1.3").len() + 9;
+    let row = |number: usize| (name(&format!("9.1.1.7.{number}")), Value::Integer(2));
+    let mut create = |numbers: core::ops::RangeInclusive<usize>| {
+        let values: Vec<_> = numbers.map(row).collect();
+        let mut change = probe.test(&values)?;
+        assert_eq!(probe.commit(&mut change), Ok(()));
+        Ok(())
+    };
+    let left = MOST - rows;
+    for first in (1..left - 100).step_by(100) {
+        assert_eq!(create(first..=first + 99), Ok(()), "{first}");
+    }
+    let first = (1..left - 100).step_by(100).next_back().unwrap() + 100;
+    let refused = Err((left - first + 1, SetError::ResourceUnavailable));
+    assert_eq!(create(first..=left + 1), refused);
+    assert_eq!(create(first..=left), Ok(()));
+    assert_eq!(
+        create(left + 1..=left + 1),
+        Err((0, SetError::ResourceUnavailable))
+    );
+}
+
 /// Histories are granted less than they request when others have most of the room.
 #[test]
 fn buckets_of_all_histories_are_bounded() {
