@@ -1,13 +1,13 @@
 /*
- * mapi.h - MAPI, the Monitoring API of the DiMAPI thesis (2007), on Flowgauge's sensor.
+ * mapi.h - MAPI, the Monitoring API of the DiMAPI thesis (2007), implemented by Flowgauge's sensor.
  *
  *   cc program.c $(pkg-config --cflags --libs mapi)
  *
- * Programs of the published MAPI compile and run unchanged. What goes beyond it is marked [ours]. Compiles as C99 and later and
- * as C++11 and later.
+ * Programs written for the published MAPI compile and run unchanged. Extensions are marked [ours]. Valid C99 and C++11, and later
+ * versions of both.
  *
- * A flow is a device and functions, in the order in which they are applied. Each function sees every packet that those before it
- * pass. mapi_connect() begins it.
+ * A flow is a device and a pipeline of functions, in the order in which they are applied. Each function receives the packets that the
+ * preceding one passes. mapi_connect() starts the flow.
  *
  *   int fd = mapi_create_flow("eth0");
  *   mapi_apply_function(fd, "BPF_FILTER", "tcp port 80");
@@ -18,19 +18,18 @@
  *   printf("%llu\n", *(unsigned long long *)result->res);
  *   mapi_close_flow(fd);
  *
- * ERRORS. Calls return -1 or NULL; mapi_connect() also -1 without authorisation and -2 for another error. mapi_read_error() tells
- * the last error of the calling thread and clears it.
+ * ERRORS. Functions return -1 or NULL on error; mapi_connect() returns -1 if the user is not authorised and -2 on any other error.
+ * mapi_read_error() returns the last error of the calling thread and clears it.
  *
- * RESULTS of a function belong to the library. They are valid until the function is read again or its flow is closed.
+ * RESULTS belong to the library. A result is valid until the function is read again or its flow is closed.
  *
- * SCOPES. A device with a colon is one of another machine: "host:eth0", "host:2233:eth0", "[2001:db8::1]:eth0". Several, and names of
- * scopes ("host1:eth0, host2:eth1, campus/eth0"), are one flow; results are a vector with an entry for each, in this order. Of a
- * member that is down or late res points to zeros, ts and size are 0; it neither blocks nor fails the others.
+ * SCOPES. A name with a colon is a device of another machine: "host:eth0", "host:2233:eth0", "[2001:db8::1]:eth0". Several devices and
+ * scopes ("host1:eth0, host2:eth1, campus/eth0") are the members of one flow; a result is an array with an entry per member, in this
+ * order. If a member is down or late, its res points to zeros, and its ts and size are 0; the others are not affected.
  *
  * UNITS. Times in packets and results are seconds since 1970 in 32.32 fixed point; mapi_results_t.ts is microseconds since 1970.
  *
- * THREADS. Every call may be made from every thread. A child of fork() cannot use its parent's flows and devices; it creates its
- * own.
+ * THREADS. All functions are thread-safe. After fork(), the child cannot use its parent's flows and devices; it must create its own.
  */
 #ifndef _MAPI_H
 #define _MAPI_H 1
@@ -72,7 +71,7 @@ typedef int boolean_t;
 #define MAPI_UNUSED
 #endif
 
-/* Formats of trace files. What a file is in is recognised, whichever is said. */
+/* Formats of trace files. The actual format is detected, whichever is given. */
 enum mapi_file_formats { MFF_PCAP, MFF_RAW, MFF_DAG_ERF, MFF_COMBO6, MFF_NAPATECH };
 #define MFF_PCAP_STR "MFF_PCAP"
 #define MFF_DAG_ERF_STR "MFF_DAG_ERF"
@@ -80,10 +79,10 @@ enum mapi_file_formats { MFF_PCAP, MFF_RAW, MFF_DAG_ERF, MFF_COMBO6, MFF_NAPATEC
 
 enum mapi_read_result_method { MAPI_COPY, MAPI_REF };
 
-/* Of COOKING: whose bytes. */
+/* Argument of COOKING: whose data to pass. */
 enum cooking_direction { CLIENT_SIDE = 1, SERVER_SIDE, BOTH_SIDE };
 
-/* Of TO_BUFFER: what mapi_get_next_pkt() does without a packet. */
+/* Argument of TO_BUFFER: what mapi_get_next_pkt() does when no packet is waiting. */
 enum toba_flg { WAIT = 0, NOWAIT };
 
 typedef enum mapi_offline_device_status {
@@ -97,7 +96,7 @@ typedef enum mapi_offline_device_status {
 enum mapi_flow_status {
     FLOW_INIT,     /* not connected */
     FLOW_ACTIVE,   /* connected */
-    FLOW_FINISHED, /* its trace has been read to the end */
+    FLOW_FINISHED, /* its trace file has been read to the end */
     FLOW_CLOSED
 };
 
@@ -117,8 +116,8 @@ typedef struct mapi_function_info {
     char name[MAPI_STR_LENGTH];
     char libname[MAPI_STR_LENGTH];
     char devtype[MAPI_STR_LENGTH];
-    unsigned long long pkts;        /* that came to it */
-    unsigned long long passed_pkts; /* that it passed */
+    unsigned long long pkts;        /* received */
+    unsigned long long passed_pkts; /* passed on */
     int result_size;
 } mapi_function_info_t;
 
@@ -146,27 +145,27 @@ typedef struct mapi_libfunct_info {
     char devtype[MAPI_STR_LENGTH];
 } mapi_libfunct_info_t;
 
-/* [ours] How a member of a scope is. */
+/* [ours] State of a member of a scope. */
 enum mapi_member_state {
     MAPI_MEMBER_OK,
-    MAPI_MEMBER_DOWN,    /* its sensor cannot be reached, and is tried again */
-    MAPI_MEMBER_REFUSED, /* its sensor does not have the device or a function, or not for this user */
+    MAPI_MEMBER_DOWN,    /* its sensor is unreachable and will be retried */
+    MAPI_MEMBER_REFUSED, /* its sensor lacks the device or a function, or the user is not authorised */
     MAPI_MEMBER_LATE     /* its sensor did not answer within a second */
 };
 
 typedef struct mapi_member_info {
     char name[MAPI_STR_LENGTH];
     enum mapi_member_state state;
-    time_t since;                      /* when it became so */
-    unsigned generation;               /* how often its flow was set up; with each its results begin anew */
-    char reason[MAPI_ERRORSTR_LENGTH]; /* why it is not ok */
+    time_t since;                      /* time of the last change of state */
+    unsigned generation;               /* how often its flow was set up; results restart with each generation */
+    char reason[MAPI_ERRORSTR_LENGTH]; /* reason if the state is not ok */
 } mapi_member_info_t;
 
-/* [ours] What mapi_set_option sets of a flow with members on other machines. On one of this machine it changes nothing. */
+/* [ours] Options of flows with members on other machines, for mapi_set_option(); without effect on local flows. */
 enum mapi_option {
-    MAPI_PUSH_INTERVAL = 1, /* milliseconds between two results of members, which come by themselves; 0 (default): they are asked for */
-    MAPI_PREFETCH,          /* bytes of packets that a member sends before more are asked for; default 4194304 */
-    MAPI_MERGE_BY_TIME      /* packets come by capture time, and wait so many milliseconds for earlier ones of interfaces; 0 (default): in turn */
+    MAPI_PUSH_INTERVAL = 1, /* interval in ms at which members send their results; 0 (default): every read queries the members */
+    MAPI_PREFETCH,          /* bytes of packets that a member may send ahead; default 4194304 */
+    MAPI_MERGE_BY_TIME      /* deliver packets in order of capture, waiting this many ms for interfaces; 0 (default): members in turn */
 };
 
 struct mapi_stat {
@@ -177,7 +176,7 @@ struct mapi_stat {
     char dev[MAPI_STR_LENGTH];
 };
 
-/* A packet. Its captured bytes begin at pkt. */
+/* A packet; its captured bytes start at pkt. */
 struct mapipkt {
     unsigned long long ts;
     unsigned short ifindex;
@@ -200,14 +199,14 @@ int mapi_start_offline_device(const char *dev);
 int mapi_delete_offline_device(char *dev);
 int mapi_create_offline_flow(const char *path, int format);
 
-/* [ours] Functions of the program's own: <mapi/function.h>. Both return the library's number. */
+/* [ours] Add functions that run in the program, see <mapi/function.h>. Both return the library's number. */
 struct mapi_library;
 int mapi_add_library(const struct mapi_library *library);
 int mapi_load_library(const char *path);
 
 int mapi_apply_function(int fd, const char *funct, ...);
 int mapi_apply_function_array(int fd, const char *funct, char **args, unsigned n);
-/* [ours] mapi_apply_function() with the number of arguments after the function's name. */
+/* [ours] As mapi_apply_function(); count is the number of arguments after funct. */
 int mapi_apply_function_counted(int fd, int count, const char *funct, ...);
 
 int mapi_connect(int fd);
@@ -224,7 +223,7 @@ int mapi_is_remote(int fd);
 int mapi_is_sensor_down(int fd);
 /* [ours] Members are counted from 0, in the order of the scope. */
 int mapi_get_member_info(int fd, int member, mapi_member_info_t *info);
-/* [ours] In which setting up of a member (generation above) the result was counted that was read last; 0: it had none. */
+/* [ours] Generation of the last result read from a function and member; 0 if there was no result. */
 int mapi_get_result_generation(int fd, int fid, int member);
 int mapi_set_option(int fd, enum mapi_option option, unsigned long long value);
 int mapi_set_authdata(int fd, const char *credential);
@@ -242,8 +241,8 @@ int mapi_get_libfunct_info(int library, int function, mapi_libfunct_info_t *info
 int mapi_get_next_libfunct_info(int library, int function, mapi_libfunct_info_t *info);
 int mapi_stats(const char *dev, struct mapi_stat *stats);
 
-/* Programs leave arguments out at the end, which C cannot tell: they are counted here. Through a pointer to the function all
- * arguments must be given. */
+/* Programs may omit trailing arguments, which a C function cannot detect; this macro counts them. Calls through a function pointer must
+ * pass all arguments. */
 #define mapi_apply_function(fd, ...) \
     mapi_apply_function_counted(fd, MAPI_COUNT_(__VA_ARGS__, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0), __VA_ARGS__)
 #define MAPI_COUNT_(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, count, ...) count

@@ -1,5 +1,5 @@
-/* Names of protocols, functions and fields of ANONYMIZE, whose argument is a text of them: "IP,SRC_IP,PREFIX_PRESERVING". The
- * numbers mean nothing [ours]. */
+/* Protocols, functions and fields of ANONYMIZE. Its argument is a string of their names: "IP,SRC_IP,PREFIX_PRESERVING". The numeric
+ * values are arbitrary [ours]. */
 #ifndef _MAPI_ANONYMIZATION_H
 #define _MAPI_ANONYMIZATION_H 1
 

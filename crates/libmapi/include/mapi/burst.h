@@ -1,4 +1,4 @@
-/* Results of BURST: (max - min) / step + 2 of these; the first for less than min, the last for max and more. */
+/* Results of BURST: an array of (max - min) / step + 2 classes; the first is below min, the last is max and above. */
 #ifndef _MAPI_BURST_H
 #define _MAPI_BURST_H 1
 

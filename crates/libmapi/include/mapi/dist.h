@@ -2,7 +2,7 @@
 #ifndef _MAPI_DIST_H
 #define _MAPI_DIST_H 1
 
-/* data has intervals + 2 counts: the first for less than min, the last for max and more. */
+/* data has intervals + 2 counters: the first is below min, the last is max and above. */
 typedef struct dist {
     unsigned long long min;
     unsigned long long max;

@@ -1,4 +1,4 @@
-/* Results of EXPIRED_FLOWS: a flows_stat, then as many flow_data as it says were sent. */
+/* Results of EXPIRED_FLOWS: a flows_stat, followed by flows_stat.sent structures flow_data. */
 #ifndef _MAPI_EXPIREDFLOWSHASH_H
 #define _MAPI_EXPIREDFLOWSHASH_H 1
 
@@ -6,10 +6,10 @@
 
 typedef struct flows_stat {
     unsigned int sent;     /* flows that follow */
-    unsigned int received; /* flows that came */
+    unsigned int received; /* flows seen */
     unsigned int expired;
-    unsigned int ignored; /* expired, but perhaps not whole, or of too few packets */
-    unsigned int dropped; /* expired, and forgotten before they were read */
+    unsigned int ignored; /* expired, but possibly incomplete, or with too few packets */
+    unsigned int dropped; /* expired, but discarded before they were read */
     struct {
         unsigned int sent;
         unsigned int received;
@@ -26,7 +26,7 @@ typedef struct ip_addr {
     unsigned char byte4;
 } ip_addr;
 
-/* Ports are in host byte order. Addresses of IPv6 are their last four bytes. */
+/* Ports are in host byte order. Of IPv6 addresses, the last four bytes are reported. */
 typedef struct flow_data {
     unsigned long long timestamp;
     unsigned long long packets_count;

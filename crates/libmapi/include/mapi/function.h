@@ -1,11 +1,11 @@
-/* Functions of a program's own [ours]: a library of them is in the program (mapi_add_library()) or in a shared library that it
- * loads (mapi_load_library()), which exports
+/* Functions that run in the program [ours]. A library of functions is part of the program (mapi_add_library()), or a shared library
+ * (mapi_load_library()) that exports
  *
  *   const mapi_library_t *mapi_library(void);
  *
- * They run in the program, on the packets that the functions before them pass, in a thread of libmapi, one for each flow. So they
- * stand at the end of a flow: behind them come others of the kind, and TO_BUFFER. A function of the sensor behind them, and one
- * that takes their result (BUCKET, STATS, RES2FILE ...), is refused (7000, 6147).
+ * The functions process the packets that the preceding functions pass, in one thread of libmapi per flow. They must come last in a flow:
+ * only further functions of the program and TO_BUFFER may follow. A function of the sensor after them, or one that reads their results
+ * (BUCKET, STATS, RES2FILE ...), is refused (7000, 6147).
  */
 #ifndef _MAPI_FUNCTION_H
 #define _MAPI_FUNCTION_H 1
@@ -18,7 +18,7 @@ extern "C" {
 
 #define MAPI_LIBRARY_VERSION 1
 
-/* An argument: a text (letter s), or a number (i, l). */
+/* An argument: text (letter s), or a number (i, l). */
 typedef struct mapi_argument {
     const char *text;
     long long number;
@@ -27,17 +27,17 @@ typedef struct mapi_argument {
 typedef struct mapi_function {
     const char *name;
     const char *descr;
-    const char *argdescr;      /* a letter for each argument: s, i, l */
-    unsigned required;         /* arguments that must be given */
-    unsigned result_size;      /* bytes of its result; 0: it has none */
-    /* Begins it in a flow, whose state it gives; its arguments are there during the call only. Returns 0, or the number of the
-     * argument that is wrong. NULL: it takes them all, and has no state. */
+    const char *argdescr;      /* a letter per argument: s, i, l */
+    unsigned required;         /* number of mandatory arguments */
+    unsigned result_size;      /* size of its result in bytes; 0: none */
+    /* Applies the function to a flow and sets *state. The arguments are valid during the call only. Returns 0, or the number of an
+     * invalid argument. May be NULL if the function accepts all arguments and has no state. */
     int (*create)(const mapi_argument_t *arguments, unsigned count, void **state);
-    /* A packet, which is there during the call only. Returns whether it is passed on. */
+    /* Processes a packet, which is valid during the call only. Returns whether to pass it on. */
     int (*process)(void *state, const struct mapipkt *packet);
-    /* Writes its result, result_size bytes aligned as any type. Not while it processes a packet. */
+    /* Writes the result: result_size bytes, aligned for any type. Never called during process(). */
     void (*result)(void *state, void *result);
-    /* Ends it. */
+    /* Frees the state. */
     void (*destroy)(void *state);
 } mapi_function_t;
 

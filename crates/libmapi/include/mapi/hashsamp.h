@@ -1,8 +1,8 @@
-/* Results of HASHSAMP: one packet with each read, which waits for it. */
+/* Results of HASHSAMP: each read returns one packet, and blocks until there is one. */
 #ifndef _MAPI_TCP_H
 #define _MAPI_TCP_H 1
 
-/* Addresses are in network byte order (of IPv6 a hash), ports in host byte order. */
+/* Addresses are in network byte order (IPv6: a hash), ports in host byte order. */
 struct sample {
     unsigned int source_ip;
     unsigned int dest_ip;

@@ -1,4 +1,4 @@
-/* Names of protocol fields for PROTINFO [ours]; docs/display-filter.md has all. */
+/* Names of protocol fields for PROTINFO [ours]; docs/display-filter.md lists all. */
 #ifndef _MAPI_PROTOCOLS_H
 #define _MAPI_PROTOCOLS_H 1
 

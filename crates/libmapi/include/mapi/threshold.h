@@ -15,7 +15,7 @@
 #define GT_D_BOUND 8
 #define LT_D_BOUND 16
 
-/* When the bound was reached (32.32), and what was compared. */
+/* Time at which the condition was met (32.32), and the value that met it. */
 struct threshold_result {
     unsigned long long timestamp;
     unsigned long long value;

@@ -35,14 +35,14 @@
 #define SORT_BY_PACKETS 1
 #define SORT_BY_BYTES 2
 
-/* The result is an unsigned, how many follow, and from offset 4 on these. */
+/* The result is an unsigned, the number of entries, followed at offset 4 by the entries. */
 struct topx_result {
-    unsigned value; /* of IPv4 addresses in network byte order */
+    unsigned value; /* IPv4 addresses are in network byte order */
     struct in6_addr addr6;
-    sa_family_t family; /* AF_INET, AF_INET6 of an address */
+    sa_family_t family; /* of addresses: AF_INET, AF_INET6 */
     unsigned count;     /* packets */
     unsigned long long bytecount;
-    unsigned last_rst_secs; /* when counting began: microseconds modulo 2^32 */
+    unsigned last_rst_secs; /* start of counting: microseconds modulo 2^32 */
 };
 
 #endif
