@@ -2,12 +2,12 @@
  * scap.h - stream capture: transport-layer streams as the first-class object of packet capture.
  *
  * The interface of Papadogiannakis, Polychronakis, Markatos: "Scap: Stream-Oriented Network Traffic
- * Capture and Analysis for High-Speed Networks" (IMC 2013), Table 1, built on Flowgauge's engine. What goes
- * beyond the paper is marked [ours]. Compiles as C99 and later and as C++11 and later.
+ * Capture and Analysis for High-Speed Networks" (IMC 2013), Table 1, implemented by Flowgauge's engine. Extensions
+ * are marked [ours]. Valid C99 and C++11, and later versions of both.
  *
  *   cc program.c $(pkg-config --cflags --libs scap)
  *
- * A program creates a handle, configures it, and starts it; the capture calls it back:
+ * A program creates a handle, configures it, and starts it; the capture calls the program back:
  *
  *   scap_t *sc = scap_create("eth0", SCAP_DEFAULT, SCAP_TCP_FAST, 0);
  *   scap_set_cutoff(sc, 0);
@@ -15,37 +15,34 @@
  *   scap_start_capture(sc);
  *   scap_close(sc);
  *
- * ERRORS. Functions that return int return 0, or a negative code of enum scap_error_code. scap_create returns
- * NULL. Functions that return nothing, and scap_next_stream_packet, leave a code that scap_error() tells.
- * scap_errbuf() gives the message: what failed, where, and a hint. A failed call changes nothing. Every
- * function may be called with NULL, in a wrong order, or with a handle that was closed: that is an error, too.
+ * ERRORS. Functions that return int return 0, or a negative enum scap_error_code. scap_create() returns NULL.
+ * Functions that return void, and scap_next_stream_packet(), set the code that scap_error() returns.
+ * scap_errbuf() returns the message: what failed, where, and a hint. A failed call has no effect. Calls with NULL, in
+ * the wrong order, or with a closed handle are errors, never undefined behaviour.
  *
- * UNITS. Sizes, cutoffs and offsets are bytes; times are nanoseconds since 1970-01-01 00:00:00 UTC and
- * durations nanoseconds, where nothing else is said; ports are in host byte order. Bytes of streams are
- * bytes of transport payload, packets are packets of the stream with or without payload.
+ * UNITS. Sizes, cutoffs and offsets are in bytes. Times are nanoseconds since 1970-01-01 00:00:00 UTC, durations
+ * nanoseconds, unless stated otherwise. Ports are in host byte order. Bytes of a stream are bytes of transport
+ * payload; its packets include those without payload.
  *
- * DROPPED is what was wanted and lost to overload; DISCARDED is what was not wanted (cutoff, filter,
- * duplicate, outside of its stream). Bytes count one by one; a packet is discarded or dropped where all of its
- * payload is, and captured otherwise.
+ * DROPPED data was wanted, and lost to overload. DISCARDED data was not wanted (cutoff, filter, duplicate, outside of
+ * its stream). Bytes are counted individually; a packet counts as discarded or dropped if all of its payload is, and
+ * as captured otherwise.
  *
- * THREADS. Handles are independent of each other. scap_start_capture() blocks its caller; callbacks run
- * in that thread, or, after scap_set_worker_threads(sc, n) with n > 1, in up to n threads at once: then a callback must
- * guard what it shares with other streams, while all events of one connection (both directions) come from one
- * thread, one after the other. While the capture runs only these may be called: scap_stop_capture() from
- * anywhere, a signal handler included; scap_get_stats(), scap_error() and scap_errbuf() from any thread; the
- * functions that take a stream_t from a callback; and, from any thread, [ours] scap_set_cutoff(),
- * scap_add_cutoff_direction(), scap_add_cutoff_class(), scap_add_priority_class(), scap_add_policy() and
- * scap_set_parameter() with all but SCAP_SHARE and SCAP_OFFLOAD: they hold for streams that begin from then on, inactivity timeout, base
- * threshold and overload cutoff for all. In a shared capture policies stay as they are: what is put together there is
- * put together once for all.
- * Everything else answers SCAP_ESTATE.
- * A callback must return: C++ exceptions and longjmp() must not leave it.
+ * THREADS. Handles are independent of each other. scap_start_capture() blocks; callbacks run in the calling thread
+ * or, after scap_set_worker_threads(sc, n) with n > 1, in up to n threads concurrently. All events of a connection
+ * (both directions) are delivered by one thread, in sequence; callbacks must protect data shared between connections.
+ * While the capture runs, only these functions may be called: scap_stop_capture() from anywhere, including signal
+ * handlers; scap_get_stats(), scap_error() and scap_errbuf() from any thread; functions that take a stream_t from
+ * callbacks; and, from any thread, [ours] scap_set_cutoff(), scap_add_cutoff_direction(), scap_add_cutoff_class(),
+ * scap_add_priority_class(), scap_add_policy() and scap_set_parameter() except for SCAP_SHARE and SCAP_OFFLOAD. They
+ * apply to streams created later; inactivity timeout, base threshold and overload cutoff apply to all streams. In a
+ * shared capture, overlap policies cannot change, because streams are reassembled once for all programs. All other
+ * functions return SCAP_ESTATE. A callback must return normally: C++ exceptions and longjmp() must not leave it.
  *
- * OWNERSHIP. A handle belongs to the program until scap_close(). A stream_t belongs to the library; it is at
- * one address, and may be looked at, from the first callback for the stream to the return of its termination
- * callback (without creation and data callbacks: during the termination callback only). Its data, and the
- * packets in it, live until the data callback returns. Nothing is to be freed by the program, and nothing in a
- * stream_t is to be written but user_state.
+ * OWNERSHIP. A handle belongs to the program until scap_close(). A stream_t belongs to the library. Its address does
+ * not change, and it may be read from the stream's first callback until its termination callback returns (without
+ * creation and data callbacks: during the termination callback only). Its data, and the packets in it, are valid until
+ * the data callback returns. The program frees nothing, and writes nothing in a stream_t except user_state.
  */
 #ifndef SCAP_H
 #define SCAP_H
@@ -71,59 +68,58 @@ extern "C" {
 /* No cutoff: every byte of a stream. */
 #define SCAP_UNLIMITED (-1)
 
-/* How TCP segments become a stream. */
+/* How TCP segments are reassembled. */
 enum scap_reassembly_mode {
-    /* Goes on past missing data at once; a chunk that has a hole says so (SCAP_CHUNK_HOLE). Needs no
-     * handshake and makes the most of a lossy capture. */
+    /* Skips missing data immediately, and flags chunks with holes (SCAP_CHUNK_HOLE). Needs no handshake, and delivers
+     * as much as possible of a lossy capture. */
     SCAP_TCP_FAST = 1,
-    /* Only correctly sequenced data of connections whose handshake was seen, normalised as the receiver
-     * does it. Nothing is delivered past missing data. */
+    /* Delivers only correctly sequenced data of connections whose handshake was seen, normalised as by the receiver.
+     * Delivery stops at missing data. */
     SCAP_TCP_STRICT = 2,
-    /* [ours] Waits for missing data until it is clear that it will not come (the receiver acknowledged it, or a limit
-     * of bytes or time is reached), then goes on as FAST does. */
+    /* [ours] Waits for missing data until it cannot arrive any more (the receiver acknowledged it, or a limit of bytes or
+     * time is reached), then continues like FAST. */
     SCAP_TCP_WAIT = 3
 };
 
-/* scap_set_parameter(), scap_set_stream_parameter(). */
+/* Parameters of scap_set_parameter() and scap_set_stream_parameter(). */
 enum scap_parameter {
-    /* Seconds without packets of either direction after which a stream ends, and with it its opposite. Default: TCP 300,
-     * UDP 60, others 30. It holds for streams that are there already, too; that of a single stream before it. Where
-     * programs share a capture a stream ends for all of them at once, when the longest timeout of those that have it is
-     * over: one with a shorter one gets its last chunk and its termination later than alone, and may get more of the
-     * stream in between. SCAP_FLUSH_TIMEOUT is each program's own. */
+    /* Seconds without packets in either direction after which a stream and its opposite end. Default: TCP 300, UDP 60,
+     * others 30. Also applies to existing streams; a stream's own timeout takes precedence. In a shared capture, a stream
+     * ends for all programs at once, after the longest of their timeouts: a program with a shorter one gets the last chunk
+     * and the termination event later than it would alone, and possibly more of the stream. SCAP_FLUSH_TIMEOUT is not
+     * affected by other programs. */
     SCAP_INACTIVITY_TIMEOUT = 1,
-    /* Bytes that make a chunk full: 1 to 16 MiB. Default: 16384. 0 [ours]: no chunks, every segment is delivered on its
-     * own, in order, from where it was captured. */
+    /* Size of a chunk: 1 byte to 16 MiB. Default: 16384. 0 [ours]: no chunks; every segment is delivered separately, in
+     * order, without copying it. */
     SCAP_CHUNK_SIZE = 2,
-    /* Last bytes of a chunk that are repeated at the start of the next: less than the chunk size. Default: 0. */
+    /* Bytes at the end of a chunk that are repeated at the start of the next; less than the chunk size. Default: 0. */
     SCAP_OVERLAP_SIZE = 3,
-    /* Milliseconds (of the capture's clock) after which a chunk is delivered although it is not full; 0: never.
-     * Default: 0. */
+    /* Milliseconds of capture time after which a partial chunk is delivered; 0: never. Default: 0. */
     SCAP_FLUSH_TIMEOUT = 4,
-    /* Per cent of the memory below which nothing is dropped for its priority: 0 to 100. Default: 50. Not for
-     * single streams. */
+    /* Percentage of memory use below which no data is dropped by priority: 0 to 100. Default: 50. Not for single
+     * streams. */
     SCAP_BASE_THRESHOLD = 5,
-    /* Bytes of a stream behind which its packets are dropped first when memory runs out; SCAP_UNLIMITED: none.
+    /* When memory runs out, packets beyond this many bytes of their stream are dropped first; SCAP_UNLIMITED: none.
      * Default: none. Not for single streams. */
     SCAP_OVERLOAD_CUTOFF = 6,
     /* One of enum scap_reassembly_mode. */
     SCAP_REASSEMBLY_MODE = 7,
     /* One of enum scap_policy. Default: SCAP_POLICY_FIRST. */
     SCAP_REASSEMBLY_POLICY = 8,
-    /* 1: the capture of an interface is shared with other processes that capture there, if it can be; 0: this
-     * process captures for itself. The environment variable FLOWGAUGE_SHARE=0 says the same. Default: 1. Where it
-     * could not be shared scap_errbuf says why, while scap_error is 0. Not for single streams. */
+    /* 1: share the capture of an interface with other processes, if possible; 0: capture separately, as with
+     * FLOWGAUGE_SHARE=0 in the environment. Default: 1. If the capture could not be shared, scap_errbuf() tells why, while
+     * scap_error() returns 0. Not for single streams. */
     SCAP_SHARE = 9,
-    /* [ours] 1: what is behind a cutoff, and streams that were discarded, the kernel does not copy, where it can
-     * (CAP_BPF, Linux 5.12); all counts as without. 0: all comes. The environment variable FLOWGAUGE_OFFLOAD=0 says the
-     * same. Default: 1. Of a shared capture who has the interface decides. Not for single streams. */
+    /* [ours] 1: drop data beyond cutoffs, and discarded streams, in the kernel, if possible (CAP_BPF, Linux 5.12);
+     * counters stay the same. 0: never, as with FLOWGAUGE_OFFLOAD=0 in the environment. Default: 1. In a shared capture,
+     * the process that captures decides. Not for single streams. */
     SCAP_OFFLOAD = 10
 };
 
-/* Which copy counts where segments overlap: that which the receiver's system would keep. */
+/* Which copy of overlapping segments is kept: as by the receiver's operating system. */
 enum scap_policy {
-    SCAP_POLICY_FIRST = 0, /* the copy that came first */
-    SCAP_POLICY_LAST = 1,  /* the copy that came last */
+    SCAP_POLICY_FIRST = 0, /* the first copy */
+    SCAP_POLICY_LAST = 1,  /* the last copy */
     SCAP_POLICY_BSD = 2,
     SCAP_POLICY_BSD_RIGHT = 3,
     SCAP_POLICY_LINUX = 4, /* 2.4 and later */
@@ -138,81 +134,80 @@ enum scap_policy {
     SCAP_POLICY_MACOS = 13
 };
 
-/* Whose bytes a stream has. The client is who opened the connection: it sent the SYN, or, where that was not seen,
- * whom the first packet speaks for. */
+/* Direction of a stream. The client opened the connection: it sent the SYN or, if that was not seen, is inferred from
+ * the first packet. */
 enum scap_direction {
     SCAP_CLIENT_TO_SERVER = 0,
     SCAP_SERVER_TO_CLIENT = 1
 };
 
-/* How a stream stands, or ended: stream_t.status. */
+/* State of a stream, or how it ended: stream_t.status. */
 enum scap_status {
     SCAP_STATUS_ACTIVE = 0,
     SCAP_STATUS_CLOSED_FIN = 1,     /* closed by FIN */
     SCAP_STATUS_CLOSED_RST = 2,     /* reset */
     SCAP_STATUS_CLOSED_TIMEOUT = 3, /* no packets for the inactivity timeout */
-    SCAP_STATUS_CUTOFF = 4,         /* active, and its cutoff is reached: no further data events. The last one (SCAP_CHUNK_CUTOFF) says so
-                                     * already; the termination event says how the stream ended */
+    SCAP_STATUS_CUTOFF = 4,         /* active; its cutoff is reached, and there are no further data events. The last one has
+                                     * this status already (SCAP_CHUNK_CUTOFF); the termination event tells how the stream ended */
     SCAP_STATUS_END_OF_INPUT = 5,   /* [ours] the capture ended before the stream */
-    SCAP_STATUS_EVICTED = 6,        /* [ours] the longest idle, when the table was full */
-    SCAP_STATUS_STRICT = 7          /* [ours] active, and SCAP_TCP_STRICT has stopped: bytes are missing (missing_at_end), or the
-                                     * handshake was not seen. No further data events */
+    SCAP_STATUS_EVICTED = 6,        /* [ours] evicted from a full table, as the longest idle */
+    SCAP_STATUS_STRICT = 7          /* [ours] active; SCAP_TCP_STRICT stopped at missing bytes (missing_at_end), or for want of a
+                                     * handshake, and there are no further data events */
 };
 
-/* What was wrong with a stream, or'ed: stream_t.error. */
+/* Anomalies of a stream, as a bit mask: stream_t.error. */
 enum scap_stream_error {
-    SCAP_ERROR_INCOMPLETE_HANDSHAKE = 1, /* the handshake was not, or not wholly, seen */
-    SCAP_ERROR_INVALID_SEQUENCE = 2,     /* packets had sequence numbers outside of the window */
+    SCAP_ERROR_INCOMPLETE_HANDSHAKE = 1, /* the handshake was not seen completely */
+    SCAP_ERROR_INVALID_SEQUENCE = 2,     /* sequence numbers outside of the window */
     SCAP_ERROR_GAP = 4,                  /* bytes are missing */
     SCAP_ERROR_OVERLAP = 8               /* copies of the same bytes differed */
 };
 
-/* About the chunk of a data event, or'ed: stream_t.flags [ours]. */
+/* Flags of the chunk in a data event, as a bit mask: stream_t.flags [ours]. */
 enum scap_chunk_flag {
-    SCAP_CHUNK_HOLE = 1,    /* bytes are missing before or inside of it */
-    SCAP_CHUNK_LAST = 2,    /* the stream's last: it ended. (Where its last byte filled the chunk before, there is none.) */
-    SCAP_CHUNK_CUTOFF = 4,  /* the stream's last: the cutoff is reached */
-    SCAP_CHUNK_TIMEOUT = 8, /* not full: the flush timeout is over */
-    SCAP_CHUNK_EARLY = 16,  /* not full: memory was needed */
-    SCAP_CHUNK_KEPT = 32,   /* begins with the chunk that was kept */
-    SCAP_CHUNK_PACKET = 64  /* one packet of a protocol other than TCP and UDP: nothing is reassembled */
+    SCAP_CHUNK_HOLE = 1,    /* bytes are missing before or inside it */
+    SCAP_CHUNK_LAST = 2,    /* last chunk: the stream ended (none, if its last byte filled the preceding chunk) */
+    SCAP_CHUNK_CUTOFF = 4,  /* last chunk: the cutoff is reached */
+    SCAP_CHUNK_TIMEOUT = 8, /* partial: flush timeout */
+    SCAP_CHUNK_EARLY = 16,  /* partial: memory was needed */
+    SCAP_CHUNK_KEPT = 32,   /* starts with the kept chunk */
+    SCAP_CHUNK_PACKET = 64  /* a packet of a protocol other than TCP and UDP, which is not reassembled */
 };
 
-/* What functions return when they fail. */
+/* Error codes of functions. */
 enum scap_error_code {
     SCAP_OK = 0,
-    SCAP_EHANDLE = -1,    /* the handle is NULL, was closed, or never was one */
+    SCAP_EHANDLE = -1,    /* the handle is NULL, closed or invalid */
     SCAP_EARGUMENT = -2,  /* an argument is NULL or out of range */
-    SCAP_ESTATE = -3,     /* not now: the capture runs, is over, or has not begun; or not from a callback */
+    SCAP_ESTATE = -3,     /* not allowed before, during or after the capture, or in a callback */
     SCAP_EDEVICE = -4,    /* the interface or file cannot be opened or read */
-    SCAP_EFILTER = -5,    /* the filter does not compile */
-    SCAP_EPARAMETER = -6, /* no such parameter, or not for single streams */
-    SCAP_ESTREAM = -7,    /* the stream is NULL, has ended, or is another capture's */
-    SCAP_EPACKETS = -8,   /* packets were not asked for (need_pkts) */
-    SCAP_ERESOURCE = -9,  /* memory, threads or handles ran out */
-    SCAP_EINTERNAL = -10  /* a fault of the library */
+    SCAP_EFILTER = -5,    /* invalid filter */
+    SCAP_EPARAMETER = -6, /* unknown parameter, or not available for single streams */
+    SCAP_ESTREAM = -7,    /* the stream is NULL, has ended, or belongs to another capture */
+    SCAP_EPACKETS = -8,   /* packets were not requested (need_pkts) */
+    SCAP_ERESOURCE = -9,  /* out of memory, threads or handles */
+    SCAP_EINTERNAL = -10  /* a bug in the library */
 };
 
 /* ---- Types ----------------------------------------------------------------------------------------- */
 
-/* A capture: scap_create() to scap_close(). */
+/* A capture, from scap_create() to scap_close(). */
 typedef struct scap scap_t;
 
-/* An IP address in network byte order, IPv6 or IPv4; an IPv4 address is in its mapped form ::ffff:a.b.c.d, so
- * that sixteen bytes always compare and hash. scap_hdr.ip_version says which of the two it is,
- * scap_address_text() writes either. in6 serves inet_ntop(AF_INET6, ...) and the like; ipv4[3] is what struct
- * in_addr holds as s_addr. */
+/* An IPv6 or IPv4 address in network byte order. IPv4 addresses are mapped (::ffff:a.b.c.d), so that all sixteen
+ * bytes can be compared and hashed. scap_hdr.ip_version tells them apart; scap_address_text() formats both. Use in6 with
+ * inet_ntop(AF_INET6, ...); ipv4[3] corresponds to s_addr of struct in_addr. */
 typedef union scap_ip {
     uint8_t bytes[16];
     uint32_t ipv4[4];
     struct in6_addr in6;
 } scap_ip_t;
 
-/* Who sends to whom. */
+/* Addresses and protocol of a stream. */
 typedef struct scap_hdr {
     scap_ip_t src_ip;
     scap_ip_t dst_ip;
-    uint16_t src_port; /* 0 where the protocol has none */
+    uint16_t src_port; /* 0 if the protocol has no ports */
     uint16_t dst_port;
     uint8_t protocol;   /* IPPROTO_TCP, IPPROTO_UDP, ... */
     uint8_t direction;  /* enum scap_direction */
@@ -228,44 +223,44 @@ typedef struct scap_count {
     uint64_t pkts;
 } scap_count_t;
 
-/* What was seen of a stream. */
+/* Statistics of a stream. */
 typedef struct scap_stream_stats {
     uint64_t start;         /* time of the first packet */
     uint64_t end;           /* time of the last packet so far */
-    uint64_t bytes;         /* all payload bytes, wanted or not, as the packets' headers say */
+    uint64_t bytes;         /* all payload bytes, wanted or not, by the packets' headers */
     uint64_t pkts;          /* all packets */
-    scap_count_t dropped;   /* of these, wanted and lost to overload */
-    scap_count_t discarded; /* of these, not wanted: behind the cutoff, duplicates, outside of the stream */
-    scap_count_t captured;  /* of these, taken into the stream */
+    scap_count_t dropped;   /* of these, lost to overload */
+    scap_count_t discarded; /* of these, not wanted: beyond the cutoff, duplicate, outside of the stream */
+    scap_count_t captured;  /* of these, part of the stream */
 } scap_stream_stats_t;
 
 /* One direction of a connection. */
 typedef struct scap_stream {
     scap_hdr_t hdr;
     scap_stream_stats_t stats;
-    uint64_t uid; /* [ours] number of the stream, never used again during the capture */
+    uint64_t uid; /* [ours] number of the stream, unique in the capture */
     int status;   /* enum scap_status */
-    int error;    /* enum scap_stream_error, or'ed */
-    int cutoff;   /* bytes wanted; SCAP_UNLIMITED */
+    int error;    /* bit mask of enum scap_stream_error */
+    int cutoff;   /* in bytes, or SCAP_UNLIMITED */
     int priority;
     int chunk_size;
     int flags;                    /* [ours] enum scap_chunk_flag, in data events */
-    struct scap_stream *opposite; /* the other direction, never NULL; its stats are of this event, the rest of its own last one.
-                                   * While a direction has no packets its counts are 0 and its status is this one's; it has
-                                   * events of its own all the same, unless the filter of a shared capture, which judges each
-                                   * direction by itself, keeps it out */
-    char *data;                   /* the chunk, in data events; not to be written, and NULL in other events */
-    uint32_t data_len;            /* bytes in it; the paper has both names */
+    struct scap_stream *opposite; /* the other direction, never NULL. Its stats are current, its other members are those of its
+                                   * last event. A direction without packets has counts of 0 and the status of this one; it has
+                                   * its own events nevertheless, unless the filter of a shared capture, which is applied to
+                                   * each direction separately, excludes it */
+    char *data;                   /* the chunk, in data events, read-only; NULL in other events */
+    uint32_t data_len;            /* its length; the paper uses both names */
     uint32_t len;                 /* the same */
-    uint64_t offset;              /* [ours] position of data[0] in the stream, missing bytes counted */
+    uint64_t offset;              /* [ours] stream offset of data[0], including missing bytes */
     uint64_t missing;             /* [ours] bytes missing right before data[0] */
-    uint32_t repeated;            /* [ours] how many of the first bytes the chunk before had, too (overlap, kept) */
-    uint32_t holes;               /* [ours] runs of missing bytes inside of the chunk, see scap_next_stream_hole() */
-    uint64_t processing_time;     /* nanoseconds spent in data callbacks for this stream, before this event */
-    uint64_t chunks;              /* data events so far, this one included */
-    void *user_state;             /* the program's own; NULL at first */
-    uint64_t missing_at_end;      /* [ours] when it has ended: bytes known to be missing behind its last chunk; where
-                                   * SCAP_TCP_STRICT has stopped: bytes missing there */
+    uint32_t repeated;            /* [ours] number of leading bytes repeated from the preceding chunk (overlap, kept) */
+    uint32_t holes;               /* [ours] number of holes inside the chunk, see scap_next_stream_hole() */
+    uint64_t processing_time;     /* nanoseconds spent in data callbacks for this stream before this event */
+    uint64_t chunks;              /* number of data events, including this one */
+    void *user_state;             /* for the program; initially NULL */
+    uint64_t missing_at_end;      /* [ours] after the end: bytes known to be missing after the last chunk; after SCAP_TCP_STRICT
+                                   * stopped: bytes missing there */
 } stream_t;
 
 /* A packet of a chunk. */
@@ -274,50 +269,50 @@ struct scap_pkthdr {
     uint32_t caplen;   /* bytes captured */
     uint32_t len;      /* bytes on the wire */
     uint64_t time;     /* [ours] capture time in nanoseconds */
-    int64_t offset;    /* [ours] position in the stream of the packet's first payload byte; INT64_MIN where it is not known */
-    uint32_t headers_len; /* [ours] bytes captured before its transport payload: from its link header on */
-    uint32_t payload_len; /* [ours] captured bytes of payload */
-    const char *headers;  /* [ours] those before the payload */
+    int64_t offset;    /* [ours] stream offset of the packet's first payload byte; INT64_MIN if unknown */
+    uint32_t headers_len; /* [ours] captured bytes before the transport payload, from the link header on */
+    uint32_t payload_len; /* [ours] captured bytes of transport payload */
+    const char *headers;  /* [ours] the headers */
     uint64_t reserved;
 };
 
-/* What a capture has seen so far. */
+/* Statistics of a capture. */
 typedef struct scap_stats {
-    /* Of all streams, as in scap_stream_stats_t. */
+    /* All streams, as in scap_stream_stats_t. */
     uint64_t bytes;
     uint64_t pkts;
     scap_count_t dropped;
     scap_count_t discarded;
     scap_count_t captured;
-    /* Every packet that reached the capture: received = delivered + lost + refused. */
+    /* All packets: received = delivered + lost + refused. */
     uint64_t pkts_received;
     uint64_t pkts_delivered;
-    uint64_t pkts_lost;    /* wanted: by the network card, the kernel's ring, for want of memory or priority */
+    uint64_t pkts_lost;    /* lost in the network card or the kernel's ring, or for want of memory or priority */
     uint64_t pkts_refused; /* not wanted: filter, cutoff, malformed, duplicate, outside of the stream */
-    /* Data events, and the bytes in them; and those that were lost on their way: for which worker threads left no memory
-     * (never with files: they wait), or, where programs share a capture, this one was too slow. */
+    /* Data events and their bytes; and those lost because worker threads (never with files, which wait) or, in a shared
+     * capture, this program were too slow. */
     uint64_t chunks;
     uint64_t chunk_bytes;
     uint64_t chunks_lost;
     uint64_t chunk_bytes_lost;
-    /* Streams; both directions of a connection count. */
+    /* Streams; a connection has two. */
     uint64_t streams_created;
     uint64_t streams_terminated;
-    /* Bytes of the memory budget: in use, at most so far, and all. Where programs share a capture memory_size is what this
-     * one was granted, and the first two are 0: memory is in use in the process that captures (flowgauge doctor). */
+    /* Memory budget in bytes: in use, peak, and total. In a shared capture, memory_size is the share granted to this
+     * program, and the first two are 0, because the capturing process uses the memory (see flowgauge doctor). */
     uint64_t memory_used;
     uint64_t memory_high;
     uint64_t memory_size;
-    uint64_t streams_lost; /* streams of which no event came: callbacks were too slow, and there was no memory for their
-                            * events; where programs share a capture, known at the end */
-    uint64_t requests_lost; /* what was asked for (cutoffs, priorities, parameters) and the process that captures for several
-                             * programs refused, or was too slow to hear */
-    uint64_t pkts_kept_away; /* of those received: not copied by the kernel (SCAP_OFFLOAD), as they were not wanted, or lost by
-                              * priority; of a shared capture 0 */
+    uint64_t streams_lost; /* streams without any event, because callbacks were too slow and memory for events ran out;
+                            * in a shared capture, known at the end */
+    uint64_t requests_lost; /* requests (cutoffs, priorities, parameters) that the process of a shared capture refused, or was too slow
+                             * to receive */
+    uint64_t pkts_kept_away; /* of those received: dropped in the kernel (SCAP_OFFLOAD) because they were not wanted, or by
+                              * priority; 0 in a shared capture */
     uint64_t reserved[5];
 } scap_stats_t;
 
-/* Called for an event of a stream. */
+/* Callback for an event of a stream. */
 typedef void (*scap_callback_t)(stream_t *stream);
 
 /* ---- A capture ------------------------------------------------------------------------------------- */
@@ -326,128 +321,130 @@ typedef void (*scap_callback_t)(stream_t *stream);
  * Creates a capture.
  *   device           an interface ("eth0", "any"), a capture file ("file:PATH", or a path), or standard input ("file:-").
  *                    Files: pcap, pcapng, snoop, ERF, plain or compressed with gzip or zstd.
- *   memory_size      bytes for connections and for everything that waits: chunks, segments out of order, packet records, events.
- *                    SCAP_DEFAULT, or at least 64 KiB. scap_set_memory() sets more than an int holds. A connection takes 738
- *                    bytes, with creation or data callbacks 536 more, with worker threads 544 more.
+ *   memory_size      memory in bytes for connections and all waiting data: chunks, out-of-order segments, packet records,
+ *                    events. SCAP_DEFAULT, or at least 64 KiB; use scap_set_memory() for more than an int can hold. A connection
+ *                    takes 738 bytes, with creation or data callbacks 536 more, with worker threads 544 more.
  *   reassembly_mode  SCAP_TCP_FAST, SCAP_TCP_STRICT, SCAP_TCP_WAIT or SCAP_DEFAULT.
- *   need_pkts        not 0: scap_next_stream_packet() is wanted, and streams have packets of every protocol. Data events
- *                    may have packets and no bytes then (data_len 0): acknowledgements, for instance.
- * Returns NULL when the device is not there or an argument is out of range; scap_errbuf(NULL) says why.
+ *   need_pkts        non-zero: enable scap_next_stream_packet(), and deliver packets of all protocols. Data events may
+ *                    then have packets without data (data_len 0), such as acknowledgements.
+ * Returns NULL if the device does not exist or an argument is out of range; scap_errbuf(NULL) returns the reason.
  */
 scap_t *scap_create(const char *device, int memory_size, int reassembly_mode, int need_pkts);
 
 /* [ours] Sets the memory budget in bytes. */
 int scap_set_memory(scap_t *sc, uint64_t bytes);
 
-/* Packets that do not match (pcap-filter(7)) are not captured at all. NULL or "" removes the filter. */
+/* Captures only packets that match a filter (pcap-filter(7)). NULL or "" removes the filter. */
 int scap_set_filter(scap_t *sc, const char *bpf);
 
-/* Bytes wanted of each stream: SCAP_UNLIMITED (the default), or 0 for statistics only: no data events. */
+/* Sets the cutoff of all streams in bytes: SCAP_UNLIMITED (the default), or 0 for statistics only, without data events. */
 int scap_set_cutoff(scap_t *sc, int cutoff);
 
-/* The same for streams of one direction (enum scap_direction). */
+/* Sets the cutoff of streams of one direction (enum scap_direction). */
 int scap_add_cutoff_direction(scap_t *sc, int cutoff, int direction);
 
-/* The same for streams that match a filter: each direction is judged by its own first packet. The first class that matches decides, before the direction's cutoff, and
- * that before the default one. */
+/* Sets the cutoff of streams whose first packet matches a filter. The first matching class takes precedence over the
+ * cutoff of the direction, and that over the default cutoff. */
 int scap_add_cutoff_class(scap_t *sc, int cutoff, const char *bpf);
 
-/* [ours] Priority of streams that match a filter, 0 to 255; the first that matches decides. The default is 0, the lowest: a
- * higher number is more important. */
+/* [ours] Sets the priority of streams that match a filter, 0 to 255; the first match applies. The default is 0, the
+ * lowest priority. */
 int scap_add_priority_class(scap_t *sc, int priority, const char *bpf);
 
-/* [ours] Overlap policy of streams towards hosts of a subnet ("10.0.0.0/8", "2001:db8::/32"); the longest prefix decides. */
+/* [ours] Sets the overlap policy of streams to hosts of a subnet ("10.0.0.0/8", "2001:db8::/32"); the longest matching
+ * prefix applies. */
 int scap_add_policy(scap_t *sc, const char *subnet, int policy);
 
-/* Threads that callbacks run in, up to 256: more are SCAP_EARGUMENT. 0 (the default) and 1: in that of scap_start_capture(), which is also where they run when no
- * data callback is set. Each of several is kept on a core of its own, as long as there are as many. A file waits for slow ones; an
- * interface cannot and is captured in another thread, so memory fills and priorities decide. */
+/* Sets the number of threads for callbacks, at most 256. With 0 (the default) or 1, and if no data callback is set,
+ * callbacks run in the thread of scap_start_capture(). Several threads are pinned to separate cores, as far as there are
+ * enough. Reading a file waits for slow callbacks. An interface cannot wait: it is captured in a separate thread, memory
+ * fills, and priorities decide what is dropped. */
 int scap_set_worker_threads(scap_t *sc, int threads);
 
 /* Sets a parameter (enum scap_parameter) for all streams. */
 int scap_set_parameter(scap_t *sc, int parameter, int value);
 
-/* What is called when a stream is created (both directions of a TCP connection, one after the other), when a chunk
- * of it is ready (full, flush timeout, cutoff reached, stream ended), and when it has ended. NULL removes a callback. */
+/* Set the callbacks for the creation of a stream (for a TCP connection, once per direction), for each chunk (full, flush
+ * timeout, cutoff reached, end of stream), and for its termination. NULL removes a callback. */
 int scap_dispatch_creation(scap_t *sc, void (*callback)(stream_t *stream));
 int scap_dispatch_data(scap_t *sc, void (*callback)(stream_t *stream));
 int scap_dispatch_termination(scap_t *sc, void (*callback)(stream_t *stream));
 
 /*
- * Captures until the input ends or scap_stop_capture() is called; then every stream that is left ends, with its
- * callbacks. Returns 0 then, or an error when the device cannot be opened or goes away, the process that captures for several
- * programs dies, or a file is damaged (after everything that could be read, and the ends of all streams). A handle captures once.
+ * Captures until the input ends or scap_stop_capture() is called, then terminates all remaining streams, with their
+ * callbacks. Returns 0, or an error if the device cannot be opened or disappears, the process of a shared capture dies, or
+ * a file is damaged (after processing all readable packets and terminating all streams). A handle can capture only once.
  */
 int scap_start_capture(scap_t *sc);
 
-/* Ends the capture soon: from a callback, another thread or a signal handler. It returns at once; what the kernel
- * holds already is still processed before scap_start_capture() returns (where programs share a capture: what the process
- * that captures has processed by then, and no more). SCAP_ESTATE when nothing runs, or in another process; its errors have
- * no message. */
+/* Stops the capture; may be called from a callback, another thread or a signal handler. Returns immediately. Packets
+ * already in the kernel are processed before scap_start_capture() returns (in a shared capture: those that the capturing
+ * process has already processed). Returns SCAP_ESTATE if no capture runs, or in another process. Its errors have no
+ * message. */
 int scap_stop_capture(scap_t *sc);
 
-/* What was seen so far; during the capture, as of a moment ago. */
+/* Gets statistics; during the capture, they are slightly out of date. */
 int scap_get_stats(scap_t *sc, scap_stats_t *stats);
 
-/* Frees the capture. Not while it runs, and so not from a callback: then it is left alone, and scap_error() tells
- * SCAP_ESTATE. */
+/* Frees the capture. While it runs, and thus in callbacks, the call has no effect, and scap_error() returns SCAP_ESTATE. */
 void scap_close(scap_t *sc);
 
 /* ---- A stream, in callbacks ------------------------------------------------------------------------ */
 
-/* Wants no further data of the stream. Its statistics go on; it still has a termination event. */
+/* Discards the rest of the stream. Its statistics continue, and it still has a termination event. */
 void scap_discard_stream(scap_t *sc, stream_t *stream);
 
 /* Sets the cutoff of the stream. */
 int scap_set_stream_cutoff(scap_t *sc, stream_t *stream, int cutoff);
 
-/* Sets the priority of the stream: a higher number is more important. */
+/* Sets the priority of the stream; higher numbers are more important. */
 int scap_set_stream_priority(scap_t *sc, stream_t *stream, int priority);
 
 /* Sets a parameter (enum scap_parameter) of the stream. */
 int scap_set_stream_parameter(scap_t *sc, stream_t *stream, int parameter, int value);
 
-/* In a data callback: the next data event delivers this chunk and the next, contiguous, and says so (SCAP_CHUNK_KEPT). Where
- * memory is short, or bytes are missing in between, the next chunk comes alone. */
+/* In a data callback: keeps the chunk, so that the next data event delivers it together with the next one, contiguously
+ * (SCAP_CHUNK_KEPT). If memory is short, or bytes are missing in between, the next chunk is delivered alone. */
 int scap_keep_stream_chunk(scap_t *sc, stream_t *stream);
 
-/* The same by its other name. */
+/* Alias of scap_keep_stream_chunk(). */
 int scap_keep_chunk(scap_t *sc, stream_t *stream);
 
 /*
- * In a data callback: the next packet of the chunk, as captured and in the order of capture, duplicate, reordered and
- * overlapping ones included. Returns its payload, which is not copied: it points into the chunk wherever the chunk has
- * it. Fills header (which may be NULL), which says how long that is and where its headers are. Both are valid until the
- * callback returns, and only to be read. Returns NULL after the last one, and, with an error that scap_error() tells,
- * without need_pkts or outside of a data callback.
+ * In a data callback: returns the payload of the chunk's next packet, in the order of capture, including duplicate,
+ * reordered and overlapping packets. The payload is not copied: if it is part of the chunk, the pointer is into the chunk.
+ * Fills in *header (which may be NULL) with its length and headers. Both are read-only and valid until the callback
+ * returns. Returns NULL after the last packet and, with an error code for scap_error(), without need_pkts or outside of a
+ * data callback.
  */
 char *scap_next_stream_packet(stream_t *stream, struct scap_pkthdr *header);
 
-/* [ours] In a data callback: the next run of missing bytes inside of the chunk (SCAP_TCP_FAST); where they should be,
- * data has zeros. Returns 1 and sets *start, a position in data, and *length; 0 after the last one. */
+/* [ours] In a data callback: finds the next run of missing bytes inside the chunk (SCAP_TCP_FAST), which data has as
+ * zeros. Returns 1 and sets *start, an index into data, and *length; returns 0 after the last run. */
 int scap_next_stream_hole(stream_t *stream, uint32_t *start, uint32_t *length);
 
 /* ---- Errors and texts [ours] ------------------------------------------------------------------------ */
 
-/* The code of the last call that failed on this handle; with NULL, of this thread's last one on any. SCAP_OK if none did. */
+/* Returns the error code of the last failed call on this handle; with NULL, of this thread's last failed call on any
+ * handle. SCAP_OK if there was none. */
 int scap_error(scap_t *sc);
 
-/* The message of the same: "what: where; hint: what to do". Never NULL; "" if nothing failed. It lives until this thread
- * calls scap_errbuf again. */
+/* Returns the message of that error: "what: where; hint: what to do". Never NULL; "" if there was no error. Valid until
+ * this thread calls scap_errbuf() again. */
 const char *scap_errbuf(scap_t *sc);
 
-/* What an error code means in general. Never NULL. */
+/* Describes an error code. Never NULL. */
 const char *scap_strerror(int code);
 
 /* Name of a stream's status: "active", "fin", "rst", "timeout", "cutoff", "end_of_input", "evicted", "strict".
  * Never NULL. */
 const char *scap_status_name(int status);
 
-/* Bytes that an address takes as text, its terminating zero included. */
+/* Size of a buffer for the text of an address, including the terminating null byte. */
 #define SCAP_ADDRESS_BYTES 46
 
-/* Writes an address as text (IPv4 in dots, IPv6 per RFC 5952) into a buffer of size bytes and returns the buffer. The
- * text is cut when the buffer is small; NULL when it is NULL or has no bytes. */
+/* Formats an address (dotted IPv4, or IPv6 per RFC 5952) into a buffer of size bytes, and returns the buffer. Truncates
+ * the text if the buffer is too small. Returns NULL if buffer is NULL or size is 0. */
 char *scap_address_text(scap_ip_t address, char *buffer, size_t size);
 
 /* Version of the library: "1.0". */
