@@ -1,4 +1,4 @@
-//! The functions of `scap.h`. Each checks what it was given, calls into the crate with panics caught, and turns a
+//! The functions of `scap.h`. Each checks its arguments, calls into the crate, catches panics, and turns a
 //! `Failure` into a code and a message.
 
 use core::ffi::{CStr, c_char, c_int};
@@ -17,7 +17,7 @@ use crate::handle::{Handle, Setup};
 use crate::registry::{self, Stopped, Token};
 use crate::settings::{self, Parameter, Settings};
 
-/// `scap_t`: never read, see the module `registry`.
+/// `scap_t`; never dereferenced, see the module `registry`.
 #[repr(C)]
 pub struct RawHandle {
     _opaque: [u8; 0],
@@ -252,7 +252,7 @@ pub extern "C" fn scap_start_capture(sc: *mut RawHandle) -> c_int {
     })
 }
 
-/// `scap_stop_capture`. Nothing but atomics unless it fails: signal handlers call it.
+/// `scap_stop_capture`. Uses only atomics unless it fails, because signal handlers call it.
 #[unsafe(no_mangle)]
 pub extern "C" fn scap_stop_capture(sc: *mut RawHandle) -> c_int {
     match Token(sc.addr()).stop() {
@@ -292,7 +292,7 @@ pub extern "C" fn scap_close(sc: *mut RawHandle) {
 /// `scap_discard_stream`.
 ///
 /// # Safety
-/// `stream` is NULL or was a stream of a callback.
+/// `stream` is NULL or was passed to a callback.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scap_discard_stream(sc: *mut RawHandle, stream: *mut RawStream) {
     on_stream("scap_discard_stream", sc, stream, || {
@@ -370,7 +370,7 @@ pub unsafe extern "C" fn scap_keep_stream_chunk(
     on_stream("scap_keep_stream_chunk", sc, stream, || Ok(Request::Keep))
 }
 
-/// `scap_keep_chunk`: the other name.
+/// `scap_keep_chunk`, another name of [`scap_keep_stream_chunk`].
 ///
 /// # Safety
 /// As [`scap_discard_stream`].

@@ -1,4 +1,4 @@
-//! A capture from its start to its end: what was set, as the runtime takes it.
+//! Runs a capture: converts its settings to those of the runtime.
 
 use flowgauge_capture::live::LiveConfig;
 use flowgauge_runtime::capture::Progress;

@@ -1,7 +1,7 @@
-//! The callback that runs in this thread: what the functions that take a `stream_t` work on.
+//! The callback running in this thread, for functions that take a `stream_t`.
 //!
-//! A callback changes nothing at once. What it asks for is noted, shown in its `stream_t`, and done when it has
-//! returned, so the engine is never entered twice.
+//! A callback changes nothing immediately. Its requests are noted, shown in its `stream_t`, and executed after it
+//! has returned, so that the engine is not reentered.
 
 use core::cell::{Cell, RefCell};
 use core::ffi::{c_char, c_int};

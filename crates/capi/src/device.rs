@@ -1,4 +1,4 @@
-//! What `scap_create` was given to capture from.
+//! The device argument of `scap_create`.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Events of the engine as calls of the program.
+//! Engine events as calls of the program's callbacks.
 
 use core::ffi::c_int;
 use core::ptr::NonNull;

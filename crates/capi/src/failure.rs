@@ -1,4 +1,4 @@
-//! Failures as a C program sees them: a code, and a message kept for whoever asks.
+//! Failures as a C program sees them: a code, and a message for `scap_errbuf`.
 
 use core::cell::RefCell;
 use core::ffi::c_int;

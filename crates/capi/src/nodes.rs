@@ -1,9 +1,9 @@
 //! Memory of the `stream_t`s that a program sees.
 //!
-//! They come in pairs, one per direction, at addresses that do not change while one of the two lives. Memory is
-//! never given back before the capture is closed, and a pair that became free is the last to be used again: a
-//! pointer that a program kept too long is recognised as that of an ended stream, and reading through it reads
-//! old values, not somebody else's memory.
+//! They are allocated in pairs, one per direction, at addresses that do not change while either of the two is
+//! alive. Memory is not released until the capture is closed, and free pairs are reused in the order in which
+//! they became free. A stale pointer is therefore recognised as that of an ended stream, and reading through it
+//! yields old values, not another object's memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr::NonNull;

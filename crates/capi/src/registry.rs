@@ -1,8 +1,8 @@
-//! Which handles are open.
+//! The open handles.
 //!
-//! A `scap_t *` is not an address but a token that is never issued twice, so that a handle which was closed, or
-//! never was one, is recognised and nothing is read through it. Behind a token stand two things: a slot in a
-//! table that a signal handler may look at (atomics only), and the handle itself, behind a lock.
+//! A `scap_t *` is not an address but a token that is never reused, so that closed and invalid handles are
+//! recognised without being dereferenced. A token refers to a slot in a table that a signal handler may read
+//! (atomics only), and to the handle itself, protected by a lock.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What a capture was told before its start, checked call by call.
+//! The settings of a capture before its start, checked call by call.
 
 use core::ffi::c_int;
 

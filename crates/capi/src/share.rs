@@ -1,4 +1,4 @@
-//! A capture that other processes share: `scap_start_capture` joins the one that runs on the interface, or starts it.
+//! Captures shared with other processes: `scap_start_capture` joins the one running on the interface, or starts it.
 
 use flowgauge_runtime::Cores;
 use flowgauge_runtime::shared::{Application, Client, Error, ServiceProgram};
