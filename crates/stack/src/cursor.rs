@@ -1,4 +1,4 @@
-//! A place in a text that is read from left to right, and what is skipped on the way.
+//! A position in a text that is read from left to right, and the text skipped on the way.
 
 use crate::diagnostic::Diagnostic;
 use crate::source::{FileId, Span};

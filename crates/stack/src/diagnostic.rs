@@ -1,33 +1,33 @@
-//! What is wrong with a stack, and where.
+//! Errors and warnings about a stack, with their positions.
 
 use core::fmt;
 
 use crate::source::{Sources, Span};
 
-/// One thing that is wrong, or doubtful.
+/// An error or a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// Where.
+    /// The position in the text.
     pub span: Span,
-    /// What: "expected a component, found '>'".
+    /// The message: "expected a component, found '>'".
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
 }
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The stack runs, but likely not as meant.
+    /// The stack runs, but probably not as intended.
     Warning,
     /// The stack cannot run.
     Error,
 }
 
 impl Severity {
-    /// In messages.
+    /// Its name in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Severity::Warning => "warning",
@@ -55,14 +55,14 @@ impl Diagnostic {
         }
     }
 
-    /// With what to do about it.
+    /// Adds what to do about it.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Diagnostic {
         self.hint = Some(hint.into());
         self
     }
 
-    /// As shown to a person: place, message, the line with the place underlined, hint.
+    /// Formats it for users: position, message, the line with the position underlined, hint.
     pub fn show<'a>(&'a self, sources: &'a Sources) -> impl fmt::Display + 'a {
         Shown {
             diagnostic: self,

@@ -1,29 +1,29 @@
-//! What the values of options mean.
+//! Values of options.
 
 use core::fmt;
 use core::num::{IntErrorKind, ParseIntError};
 
-/// What kind of value an option takes. Help, checks and units come from it.
+/// The kind of value that an option takes. It determines help, checks and units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum OptionKind {
-    /// A whole number within bounds; `k`, `M`, `G` are thousands, millions, milliards.
+    /// A whole number within bounds; `k`, `M`, `G` are thousands, millions and billions.
     Integer {
-        /// The least.
+        /// The minimum.
         min: i64,
-        /// The most.
+        /// The maximum.
         max: i64,
     },
     /// A number with a fraction.
     Number {
-        /// The least.
+        /// The minimum.
         min: f64,
-        /// The most.
+        /// The maximum.
         max: f64,
     },
     /// `yes` or `no`.
     Flag,
-    /// A time span: seconds, or with a unit `ns`, `us`, `ms`, `s`, `m`, `h`, `d`.
+    /// A duration: seconds, or with a unit `ns`, `us`, `ms`, `s`, `m`, `h`, `d`.
     Duration,
     /// Bytes, or with a unit `k`, `M`, `G`, `T` (powers of 1024).
     Size,
@@ -33,30 +33,30 @@ pub enum OptionKind {
     Choice(&'static [&'static str]),
     /// The number of a branch of this switch, from 0.
     Branch,
-    /// The name of a file that is read.
+    /// The name of an input file.
     InputFile,
-    /// The names of files that are read, a line each.
+    /// The names of input files, one per line.
     InputFiles,
-    /// A word that the component knows, or else the name of a file that is read.
+    /// A word that the component knows, or the name of an input file.
     WordOrFile,
-    /// The name of a file that is written.
+    /// The name of an output file.
     OutputFile,
-    /// The name of a folder that is read.
+    /// The name of an input directory.
     InputFolder,
-    /// The name of a folder that is written into.
+    /// The name of an output directory.
     OutputFolder,
-    /// A packet filter as tcpdump's.
+    /// A packet filter in tcpdump's syntax.
     Filter,
     /// Another component that has a result, by its label or as `name(k)`.
     Reference,
-    /// Several of them, separated by blanks or commas.
+    /// Several other components that have results, separated by blanks or commas.
     References,
     /// Another component whose result is a number.
     Measure,
 }
 
 impl OptionKind {
-    /// Whether it names components.
+    /// Whether its values name components.
     pub const fn is_reference(self) -> bool {
         matches!(
             self,
@@ -64,7 +64,8 @@ impl OptionKind {
         )
     }
 
-    /// Whether it names files or folders, which a component opens by `flowgauge_sys::files` only.
+    /// Whether its values name files or directories, which components open only through
+    /// `flowgauge_sys::files`.
     pub const fn is_path(self) -> bool {
         matches!(
             self,
@@ -77,7 +78,8 @@ impl OptionKind {
         )
     }
 
-    /// The names of files and folders in a value, as far as they are known without the time and keys.
+    /// The names of files and directories in a value, as far as they are known without times and
+    /// keys.
     pub fn paths(self, text: &str) -> impl Iterator<Item = &str> {
         let lines = if self == OptionKind::InputFiles {
             usize::MAX
@@ -88,7 +90,7 @@ impl OptionKind {
         names.filter(move |_| self.is_path())
     }
 
-    /// In listings: what to write.
+    /// The kind of value, as shown in listings.
     pub const fn name(self) -> &'static str {
         match self {
             OptionKind::Integer { .. } => "integer",
@@ -108,10 +110,10 @@ impl OptionKind {
         }
     }
 
-    /// What is written, as a value of this kind.
+    /// Parses a value of this kind.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A message that says what is wrong with the value.
     pub fn read(self, text: &str) -> Result<OptionValue, String> {
         match self {
             OptionKind::Integer { min, max } => {
@@ -168,7 +170,7 @@ impl OptionKind {
     }
 }
 
-/// A value that was read.
+/// A parsed value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OptionValue {
     /// Of [`OptionKind::Integer`] and [`OptionKind::Branch`].
@@ -181,7 +183,7 @@ pub enum OptionValue {
     Duration(u64),
     /// Of [`OptionKind::Size`], in bytes.
     Size(u64),
-    /// Of all others.
+    /// Of all other kinds.
     Text(String),
 }
 

@@ -1,4 +1,4 @@
-//! How a stack branches and ends: whether every branch is reached, and what comes last uses what it gets.
+//! Checks branches and ends: every branch is reachable, and the last component uses its items.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What components are called, and which others their options name.
+//! Labels of components, and options that refer to other components.
 
 use std::collections::{BTreeMap, BTreeSet};
 

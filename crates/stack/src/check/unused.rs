@@ -1,4 +1,4 @@
-//! What no stack uses.
+//! Warns of sub-stacks and options that no stack uses.
 
 use super::{Checker, Scope};
 use flowgauge_record::words::near;
