@@ -1,4 +1,4 @@
-//! Puts programs before captures, and captures that say what did not come.
+//! Attaches programs to captures; the captures account for the packets withheld.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -53,7 +53,7 @@ pub(crate) fn share(fd: BorrowedFd<'_>) -> Result<OwnedFd, Error> {
     })
 }
 
-/// Puts a [`SocketFilter`](crate::SocketFilter) before a capture.
+/// Attaches a [`SocketFilter`](crate::SocketFilter) to a capture.
 #[derive(Debug)]
 pub struct Attacher {
     pub(crate) place: Place,
@@ -61,13 +61,13 @@ pub struct Attacher {
 }
 
 impl Attacher {
-    /// Loads it behind the capture's filter, to be put there as soon as less than everything is wanted of something: until then
-    /// it costs nothing. (What is in the ring by then passes.) In the ledger of what comes of it stands what was kept away, too, as
-    /// far as that has been told.
+    /// Loads the program, which includes the capture's filter. It is attached when an application first wants less than
+    /// everything; until then it costs nothing. (Packets in the ring at that time still pass.) The ledger of the
+    /// returned source includes the packets withheld, as far as they have been reported.
     ///
     /// # Errors
-    /// The capture, which goes on without it, and [`Error::Interface`] where the program cannot read its packets,
-    /// [`Error::Filter`], [`Error::System`].
+    /// Returns the capture, which continues without the program, and [`Error::Interface`] if the program cannot read
+    /// its packets, [`Error::Filter`], or [`Error::System`].
     pub fn attach(&self, source: LiveSource) -> Result<Offloaded, Box<(LiveSource, Error)>> {
         match self.prepare(&source) {
             Ok(program) => Ok(self.offloaded(source, Some(program), None)),
@@ -75,11 +75,11 @@ impl Attacher {
         }
     }
 
-    /// Puts the programs of workers before the packets of an interface, which go to their
-    /// [sources](LiveSource::open_mirror) as long as one of these captures lasts. They do not know the capture's filter.
+    /// Attaches the workers' programs to an interface; its packets go to their [sources](LiveSource::open_mirror) while
+    /// any of these captures lasts. The programs do not include the capture's filter.
     ///
     /// # Errors
-    /// [`Error::System`]: another program is there, or the driver has no place for one.
+    /// [`Error::System`]: another program is attached, or the driver does not support any.
     pub fn attach_to_mirror(
         workers: &[&Attacher],
         sources: Vec<LiveSource>,
@@ -159,7 +159,7 @@ impl Attacher {
     }
 }
 
-/// A capture before which packets are kept away.
+/// A capture with a program that withholds packets.
 #[derive(Debug)]
 pub struct Offloaded {
     source: LiveSource,

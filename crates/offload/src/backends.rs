@@ -10,7 +10,8 @@ use crate::error::Error;
 use crate::fanout::Fanout;
 use crate::socket::{DEFAULT_FLOWS, SocketFilter, Statistics, StatisticsReader};
 
-/// The backends of a capture, one for each of its rings: loaded before these are opened, which may be more than once.
+/// The backends of a capture, one per ring. They are loaded before the rings are opened, which may happen more than
+/// once.
 #[derive(Debug, Default)]
 pub struct Backends {
     rings: Vec<(Attacher, StatisticsReader)>,
@@ -22,13 +23,13 @@ pub struct Backends {
 }
 
 impl Backends {
-    /// Those of as many rings, and where it is told what is wanted of the flows of each. Where the kernel takes none there are
-    /// none, and [`Backends::lacks`] says why.
+    /// Loads backends for this number of rings, and returns the sinks for verdicts on each ring's flows. If the kernel
+    /// accepts no programs, there are no backends, and [`Backends::lacks`] returns the reason.
     pub fn load(rings: usize) -> (Backends, Vec<Verdicts>) {
         Backends::of(rings, || SocketFilter::load(DEFAULT_FLOWS))
     }
 
-    /// The same of a mirror port, of which the system gets no packets then.
+    /// The same for a mirror port, whose packets the system then does not get.
     pub fn load_for_mirror(rings: usize) -> (Backends, Vec<Verdicts>) {
         let (mut backends, verdicts) =
             Backends::of(rings, || SocketFilter::load_for_mirror(DEFAULT_FLOWS));
@@ -77,9 +78,9 @@ impl Backends {
         }
     }
 
-    /// Captures on an interface with so many rings, each [made ready](LiveSource::stopped_by) by `prepare` and behind its backend.
-    /// A mirror port without `AF_XDP`, or with another program, is captured on as any interface, and nothing is kept away:
-    /// [`Backends::lacks`] says so.
+    /// Opens captures on an interface with this number of rings, each [prepared](LiveSource::stopped_by) by `prepare`
+    /// and attached to its backend. A mirror port without `AF_XDP`, or with another program, is captured like any
+    /// interface, and nothing is withheld; [`Backends::lacks`] returns the reason.
     ///
     /// # Errors
     /// As [`LiveSource::open_group`].
@@ -106,7 +107,8 @@ impl Backends {
             .collect())
     }
 
-    /// Captures on several interfaces, merged, with so many rings of each, all of them stopped by one handle. Nothing is kept away.
+    /// Opens captures on several interfaces, merged, with this number of rings for each; one handle stops all of them.
+    /// Nothing is withheld.
     ///
     /// # Errors
     /// As [`MergedSource::open_group`].
@@ -139,7 +141,7 @@ impl Backends {
         loaded.ok()
     }
 
-    /// Why packets in tunnels are spread over rings by the addresses of the tunnels, if they are.
+    /// The reason why tunnelled packets are distributed to rings by their outer addresses, if they are.
     pub fn spreads_outside(&self) -> Option<&Error> {
         self.spreads_outside.as_ref()
     }
@@ -172,17 +174,17 @@ impl Backends {
             .collect())
     }
 
-    /// How packets of a mirror port come, if they do past the system.
+    /// How packets of a mirror port arrive, if they bypass the system.
     pub fn way(&self) -> Option<&str> {
         self.way.as_deref()
     }
 
-    /// The mirror port, if its card takes VLAN tags out of frames: they are lost then.
+    /// The mirror port, if its card strips VLAN tags from frames; the tags are lost then.
     pub fn hides_tags(&self) -> Option<&str> {
         self.hides_tags.as_deref()
     }
 
-    /// Whether it is of a mirror port.
+    /// Whether these are backends of a mirror port.
     pub fn is_mirror(&self) -> bool {
         self.is_mirror
     }
@@ -210,22 +212,22 @@ impl Backends {
         }
     }
 
-    /// Why nothing is kept away.
+    /// The reason why nothing is withheld.
     pub fn lacks(&self) -> Option<&Error> {
         self.lacks.as_ref()
     }
 
-    /// Why a program could not be put there when it was needed.
+    /// The reason why a program could not be attached when it was needed.
     pub fn failure(&self) -> Option<&str> {
         self.rings.iter().find_map(|(_, reader)| reader.failure())
     }
 
-    /// Whether a program is there: anything was not wanted.
+    /// Whether a program is attached, because an application wanted less than everything.
     pub fn are_needed(&self) -> bool {
         self.rings.iter().any(|(_, reader)| reader.is_attached())
     }
 
-    /// What they have done together, if there are some.
+    /// Their statistics together, if there are any backends.
     pub fn statistics(&self) -> Option<Statistics> {
         let all = self.rings.iter().map(|(_, reader)| reader.read());
         all.reduce(Statistics::and)

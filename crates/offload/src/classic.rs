@@ -1,6 +1,7 @@
-//! Classic BPF as eBPF: the filter of a capture, which goes on with another program for what it accepts.
+//! Translates classic BPF to eBPF: a capture's filter, followed by another program for the packets that it accepts.
 //!
-//! As the kernel translates it itself (net/core/filter.c): A is r0, X r7, the packet r6; the cells are on the stack.
+//! Like the kernel's own translation (net/core/filter.c): A is r0, X r7, the packet r6; memory cells are on the
+//! stack.
 
 use flowgauge_sys::libpcap::Instruction;
 

@@ -1,29 +1,29 @@
-//! Why a backend cannot be had.
+//! Errors of backends.
 
 use std::io;
 
-/// Why a backend cannot be had.
+/// Why a backend is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel does not take its programs or maps.
+    /// The kernel refuses its programs or maps.
     #[error("the kernel does not take the program (eBPF): {0}")]
     Load(String),
-    /// The system's.
+    /// A system call failed.
     #[error("{what}: {error}")]
     System {
-        /// What failed.
+        /// The operation.
         what: &'static str,
-        /// Why.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
-    /// It is a capture on several interfaces, or on one without Ethernet frames.
+    /// The capture is on several interfaces, or on one without Ethernet frames.
     #[error("packets are kept away on single interfaces with Ethernet frames alone")]
     Interface,
-    /// The sockets of a mirror port.
+    /// The sockets of a mirror port failed.
     #[error(transparent)]
     Sockets(#[from] flowgauge_capture::Error),
-    /// The capture's filter uses what eBPF cannot ask for.
+    /// The capture's filter uses an extension that eBPF does not have.
     #[error("the filter asks for something that eBPF does not know (operation {0:#06x})")]
     Filter(u16),
 }

@@ -1,4 +1,4 @@
-//! Packets of an interface for several workers.
+//! Distributes packets of an interface to several workers.
 
 use core::hash::BuildHasher as _;
 use std::collections::hash_map::RandomState;
@@ -20,12 +20,13 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fa
 const KEYS: usize = 8;
 const SETTING: usize = KEYS + 1;
 
-/// Has each flow at one socket of a group, by the addresses innermost in tunnels.
+/// Distributes packets to the sockets of a group by the innermost addresses in tunnels, so that
+/// a flow is at one socket.
 #[derive(Debug)]
 pub struct Fanout(OwnedFd);
 
 impl Fanout {
-    /// Loads the program, with keys of its own.
+    /// Loads the program, with its own random keys.
     ///
     /// # Errors
     /// [`Error::Load`], [`Error::System`].

@@ -1,4 +1,4 @@
-//! Frames that the kernel takes as if an interface had received them.
+//! Frames injected into the kernel as if an interface had received them.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -19,7 +19,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/in
 const SLOT: usize = 512;
 const SLOTS: u32 = 2048;
 
-/// Frames that the kernel takes as if an interface had received them, by running a program for them.
+/// Injects frames into the kernel as if an interface had received them, by running a program on them.
 pub struct Inbound {
     /// The kernel forgets programs and maps that nobody holds.
     _kernel: Ebpf,
@@ -34,10 +34,10 @@ pub struct Inbound {
 }
 
 impl Inbound {
-    /// The longest frame: the kernel has a page for each.
+    /// Maximum length of a frame: the kernel has a page for each.
     pub const LONGEST: u32 = 3200;
 
-    /// For an interface of Ethernet frames with this index.
+    /// For an Ethernet interface with this index.
     ///
     /// # Errors
     /// [`Error::Load`], [`Error::System`].
@@ -79,7 +79,8 @@ impl Inbound {
         Ok(inbound)
     }
 
-    /// Takes a frame of at most [`Inbound::LONGEST`] bytes. The kernel gets it with others, at [`Inbound::flush`] at the latest.
+    /// Adds a frame of at most [`Inbound::LONGEST`] bytes. The kernel gets it together with others, at
+    /// [`Inbound::flush`] at the latest.
     ///
     /// # Errors
     /// As [`Inbound::flush`].
@@ -94,10 +95,10 @@ impl Inbound {
         Ok(())
     }
 
-    /// The kernel gets all frames, in order.
+    /// Passes all frames to the kernel, in order.
     ///
     /// # Errors
-    /// The system's: the interface is gone.
+    /// The system's error: the interface is gone.
     pub fn flush(&mut self) -> io::Result<()> {
         match core::mem::take(&mut self.waiting) {
             0 => Ok(()),

@@ -1,8 +1,8 @@
-//! Backends of verdicts ([`flowgauge_stream::offload`]): what nobody wants of a flow is kept away by the kernel, before it is
+//! Backends of verdicts ([`flowgauge_stream::offload`]): the kernel withholds unwanted packets of flows before they are
 //! copied.
 //!
-//! [`SocketFilter`] is a program on the packet socket of a capture, which sees copies: the traffic itself is what it is without. Or
-//! it stands before the packets of a mirror port, which only this capture gets.
+//! [`SocketFilter`] is a program on a capture's packet socket. It sees copies, so the traffic itself is not affected.
+//! On a mirror port, it is attached to the interface instead, and only this capture gets the packets.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

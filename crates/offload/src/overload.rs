@@ -1,4 +1,4 @@
-//! Overload: from which pressure on the kernel's program loses whose data, and what it lost.
+//! Overload: the pressure from which the kernel's program drops which data, and counts of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

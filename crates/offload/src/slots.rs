@@ -1,4 +1,4 @@
-//! What the kernel's program and this one share: a slot for each flow under a verdict, as `bpf/verdict.bpf.c` lays it out.
+//! Memory shared with the kernel's program: a slot per flow under a verdict, as laid out by `bpf/verdict.bpf.c`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Verdicts as a program of the kernel's has them, and what it counted.
+//! Verdicts as applied by the kernel's program, and its counters.
 
 use core::hash::BuildHasher as _;
 use std::collections::hash_map::RandomState;
@@ -28,7 +28,7 @@ use crate::slots::{SLOT, Seen, Slot, UNIT, VLAN, are_lazy, mode};
 static VERDICT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/verdict.o"));
 static MIRROR: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/mirror.o"));
 
-/// Flows under a verdict at once, unless something else is said: 42 MB of the kernel's memory.
+/// Default for the maximum number of flows under a verdict: 42 MB of kernel memory.
 pub const DEFAULT_FLOWS: u32 = 1 << 17;
 /// A slot whose flow was taken out of the table may still be counted in this long, by another processor.
 pub(crate) const GRACE: Duration = Duration::from_millis(10);
@@ -51,22 +51,22 @@ pub(crate) const V6: u32 = 1 << 7;
 /// `BPF_NOEXIST`: another flow keeps its place.
 const NEW_ONLY: u64 = 1;
 
-/// What a backend has done.
+/// Counters of a backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Flows under a verdict now.
     pub flows: u64,
-    /// Verdicts that were not taken: the table was full, or the kernel refused.
+    /// Verdicts that were not applied: the table was full, or the kernel refused.
     pub refused: u64,
-    /// Packets that were kept away.
+    /// Packets that were withheld.
     pub withheld: u64,
-    /// ... and their bytes on the wire.
+    /// Their bytes on the wire.
     pub withheld_bytes: u64,
-    /// Packets of which only headers were copied.
+    /// Packets of which only the headers were copied.
     pub cut: u64,
-    /// Packets that were lost to overload, by priority.
+    /// Packets lost to overload, by priority.
     pub lost: u64,
-    /// ... and their bytes on the wire.
+    /// Their bytes on the wire.
     pub lost_bytes: u64,
 }
 
@@ -79,7 +79,7 @@ impl Statistics {
         ]
     }
 
-    /// Of two backends together.
+    /// The sum of two backends' counters.
     #[must_use]
     pub fn and(self, other: Statistics) -> Statistics {
         Statistics {
@@ -148,12 +148,12 @@ impl Counters {
     }
 }
 
-/// Reads what a backend has done, wherever that is.
+/// Reads a backend's counters from anywhere.
 #[derive(Clone, Debug)]
 pub struct StatisticsReader(pub(crate) Arc<Counters>);
 
 impl StatisticsReader {
-    /// As of now.
+    /// The current counters.
     pub fn read(&self) -> Statistics {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &*self.0;
@@ -169,21 +169,21 @@ impl StatisticsReader {
         }
     }
 
-    /// Whether the program keeps packets away: it does from when less than everything was wanted of something.
+    /// Whether the program is attached, which it is from when an application first wants less than everything.
     pub fn is_attached(&self) -> bool {
         self.0.since.load(Ordering::Relaxed) != u64::MAX && self.0.is_needed.load(Ordering::Relaxed)
     }
 
-    /// Why the program could not be put there when it was needed.
+    /// The reason why the program could not be attached when it was needed.
     pub fn failure(&self) -> Option<&str> {
         self.0.failure.get().map(String::as_str)
     }
 }
 
-/// A program on packet sockets, which copies of each packet what its flow's verdict says.
+/// A program on packet sockets, which copies from each packet what the verdict of its flow says.
 ///
-/// It looks at TCP and UDP over IPv4 and IPv6 on Ethernet and loopback interfaces, not fragmented and not in tunnels; all else
-/// passes, as do TCP packets with SYN, FIN or RST.
+/// It handles TCP and UDP over IPv4 and IPv6 on Ethernet and loopback interfaces, not fragmented and not tunnelled. All
+/// other packets pass, as do TCP packets with SYN, FIN or RST.
 pub struct SocketFilter {
     /// The kernel forgets programs and maps that nobody holds.
     _kernel: Ebpf,
@@ -238,7 +238,7 @@ struct Broken {
 }
 
 impl SocketFilter {
-    /// Loads the program, for as many flows under a verdict at once.
+    /// Loads the program, for at most this many flows under a verdict.
     ///
     /// # Errors
     /// [`Error::Load`], [`Error::System`].
@@ -260,8 +260,8 @@ impl SocketFilter {
         })
     }
 
-    /// The same for [mirror ports](Attacher::attach_to_mirror), whose packets nobody else needs: before the system sees them they are
-    /// kept away, or come whole.
+    /// The same for [mirror ports](Attacher::attach_to_mirror), whose packets only this capture needs: packets are
+    /// withheld before the system sees them, or delivered whole.
     ///
     /// # Errors
     /// [`Error::Load`], [`Error::System`].
@@ -355,19 +355,20 @@ impl SocketFilter {
         Ok(filter)
     }
 
-    /// After so long a packet comes that is the next of its flow, as it may be of another by then.
+    /// Sets the time without packets in either direction of a flow after which the flow's next packet passes even
+    /// if it is in sequence, as it may belong to a new flow.
     pub fn set_silence(&self, silence: Duration) {
         let units = silence.as_nanos() as u64 >> UNIT << 3;
         let units = units.min(u32::MAX.into());
         self.counters.setting.words()[word::SILENCE].store(units, Ordering::Relaxed);
     }
 
-    /// What it has done, to be read from elsewhere.
+    /// A reader of its counters.
     pub fn statistics(&self) -> StatisticsReader {
         StatisticsReader(Arc::clone(&self.counters))
     }
 
-    /// What puts it before a capture, wherever that is opened.
+    /// Returns an attacher for a capture, which may be opened elsewhere.
     ///
     /// # Errors
     /// [`Error::System`].
