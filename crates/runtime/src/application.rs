@@ -1,4 +1,4 @@
-//! Applications: what is configured, who handles their events, and whether they still can.
+//! Applications: their configurations and handlers, and whether the handlers still work.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};

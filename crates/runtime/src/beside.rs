@@ -1,4 +1,4 @@
-//! Events that are handled beside their engine, for engines that are components of stacks.
+//! Events handled on a separate thread, for engines that are components of stacks.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -17,9 +17,9 @@ use crate::workers::workers;
 /// Results that may wait for the thread of the engine.
 const WAITING_RESULTS: usize = 256;
 
-/// Handles the events of one application of an engine on a thread of its own, as the workers of a
-/// [`Capture`](crate::Capture) do. The engine never waits for it: what finds no room in the engine's memory is lost by priority,
-/// and counted. What comes of events, `T`, comes back.
+/// Handles the events of one application of an engine on a separate thread, like the workers of a
+/// [`Capture`](crate::Capture). The engine never waits for the thread: events for which the engine's memory has no room
+/// are lost by priority, and counted. Handlers return results of type `T`.
 pub struct Beside<T> {
     outlet: Box<Outlet>,
     results: Receiver<T>,
@@ -28,11 +28,11 @@ pub struct Beside<T> {
 }
 
 impl<T: Send + 'static> Beside<T> {
-    /// Bytes of a connection's streams on their thread.
+    /// Memory in bytes for a connection's streams on the thread.
     pub const BYTES_PER_CONNECTION: u64 = Worker::BYTES_PER_CONNECTION;
 
-    /// Starts the thread, on the cores of the calling one. `make` makes the handlers, which send what comes of events. They
-    /// must not wait for room before [`Handlers::finish`].
+    /// Starts the thread, on the cores of the calling one. `make` creates the handlers, which send their results
+    /// through its argument; they must not wait for room before [`Handlers::finish`].
     ///
     /// # Errors
     /// [`ThreadFailure::NotStarted`].
@@ -55,14 +55,14 @@ impl<T: Send + 'static> Beside<T> {
         })
     }
 
-    /// Takes a batch through the engine, and gives what has come of events so far.
+    /// Processes a batch with the engine, and passes the results of events so far to `give`.
     pub fn process(&mut self, engine: &mut Engine, batch: &Batch<'_>, give: impl FnMut(T)) {
         engine.process(batch, &mut *self.outlet);
         self.outlet.between_batches(engine);
         core::iter::from_fn(|| self.results.try_receive()).for_each(give);
     }
 
-    /// The input is over: ends all streams, and waits until all events are handled.
+    /// Ends all streams at the end of the input, and waits until all events are handled.
     ///
     /// # Errors
     /// The panic that ended the handlers.
@@ -87,12 +87,12 @@ impl<T: Send + 'static> Beside<T> {
         }
     }
 
-    /// What could not be handled so far.
+    /// Events lost so far.
     pub fn lost(&self) -> Lost {
         self.outlet.lost
     }
 
-    /// The panic that ended the handlers, told once.
+    /// The panic that ended the handlers; returned once.
     pub fn failure(&self) -> Option<ThreadFailure> {
         if !self.health.is_over() {
             return None;

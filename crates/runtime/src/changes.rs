@@ -1,4 +1,4 @@
-//! What holds from now on, on its way to the threads that have engines.
+//! Changes of the configuration on their way to the threads that have engines.
 
 use core::fmt;
 use std::collections::VecDeque;

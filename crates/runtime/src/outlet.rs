@@ -1,17 +1,17 @@
 //! The engine's end of the queues to the workers.
 //!
-//! An event leaves with a snapshot of its stream and, if it has one, the chunk, whose memory stays
-//! charged to the budget until the worker is done with it. Where a worker does not keep up its queue
-//! fills: a source that can wait (a file) waits then, so nothing is lost; one that cannot keeps
-//! the events aside, charged to the budget, which fills, and prioritized packet loss decides what goes. An event has room as far as
-//! its stream's priority goes. Creations and terminations are charged where very many events wait, and then a creation has
-//! memory that data do not take. Where there is none a chunk, or a whole stream, is lost and counted.
+//! An event is sent with a snapshot of its stream and, if it has one, its chunk, whose memory stays charged to the
+//! budget until the worker is done with it. If a worker is too slow, its queue fills. A source that can wait (a file)
+//! then waits, so nothing is lost. Otherwise events are kept aside and charged to the budget; when that is full,
+//! prioritized packet loss decides: an event may use memory up to the ceiling of its stream's priority. Creations and
+//! terminations are charged if very many events wait; creations then have memory that data cannot use. If there is none
+//! left, a chunk or a whole stream is lost and counted.
 //!
 //! # Balance (section 4.4 of the paper)
-//! Each connection has a home, and both directions live there: where a live source has as many shards as workers the worker with
-//! the shard's number (which has its core), else one by a hash. When that worker has more
-//! than its share of the live streams by a quarter, new ones go to the worker with the fewest. Only
-//! those away from home are remembered.
+//! Both directions of a connection go to one worker, its home: if a live source has as many shards as workers, the
+//! worker with the shard's number (on the same core), else one chosen by a hash. If that worker has more than its share
+//! of the live streams by a quarter, new connections go to the worker with the fewest. Only connections away from home
+//! are remembered.
 
 use core::ops::Range;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -144,16 +144,16 @@ pub(crate) struct Outlet {
     trailing: HashMap<(u64, ApplicationId), u64>,
 }
 
-/// What could not be given to a worker for want of memory.
+/// Events that could not be passed to a worker because memory was full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// Chunks.
     pub chunks: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Streams of which no event came.
+    /// Streams that had no events.
     pub streams: u64,
-    /// Commands and changes that the process which captures for several refused, or did not hear in time.
+    /// Commands and changes that the capturing process refused, or did not receive in time.
     pub commands: u64,
 }
 

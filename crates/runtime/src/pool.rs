@@ -1,4 +1,4 @@
-//! A pool of workers that share the packets of one source. There is no thread that only reads: the first worker does.
+//! A pool of workers that share the packets of one source. There is no reader thread: worker 0 reads.
 //!
 //! ```text
 //!              +--> queue of groups of batches --> worker 1
@@ -6,16 +6,16 @@
 //!              +--> queue of groups of batches --> worker 2
 //! ```
 //!
-//! Worker 0 reads, hands out groups of batches, and processes its own packets when the others are busy, when as many
-//! batches wait as may, or when the source has lent out all its memory. Every worker gets every batch, and a selection of its
-//! packets: all of a flow go to one. Nothing is copied but where a source merely lends its memory. Groups, because to wake a
-//! thread for each batch cost more system time than work.
+//! Worker 0 reads, hands out groups of batches, and processes its own packets when the others are busy, when the
+//! maximum number of batches waits, or when all of the source's memory is in use. Every worker gets every batch with a
+//! selection of its packets: those of a flow go to one worker. Nothing is copied unless the source's memory cannot be
+//! shared. Batches are grouped because waking a thread for each one cost more system time than the work itself.
 //!
-//! Each worker gets its packets in their order. It also has to time out what has been idle when its turn comes in the whole
-//! input: batches are cut where the clock enters another tick, and all workers look at it there. So the results do not depend
-//! on the number of workers.
+//! Each worker gets its packets in order. It also has to time out idle flows at the right point of the whole input:
+//! batches are cut where the clock enters another tick, and all workers check timeouts there. Results thus do not
+//! depend on the number of workers.
 //!
-//! [`divide`] has each worker's packets as a source for an engine of its own; stacks take the batches themselves.
+//! [`divide`] makes each worker's packets a source for its own engine; stacks process the batches directly.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -221,12 +221,13 @@ impl Inbox {
     }
 }
 
-/// Divides the packets of `source` among so many workers, each with a thread and an engine of its own: a source for each. The
-/// first reads for all, and ends when all have taken what it had read. `options` say what a tunnel is, as those of the engines
-/// do, whose clocks have to be [led](flowgauge_flow::FlowConfig::led_clock).
+/// Divides the packets of `source` among this number of workers, each with its own thread and engine, and returns a
+/// source for each. The first source reads for all, and ends when all have consumed its batches. `options` determine
+/// which packets are tunnels, and have to be those of the engines, whose clocks have to be
+/// [led](flowgauge_flow::FlowConfig::led_clock).
 ///
-/// The ledgers have what each worker took, and that of the first what the source refused. What a worker did not take because it
-/// had ended was, as with a limit of packets, never received.
+/// Each ledger has the packets of its worker; that of the first also has those refused by the source. Packets that a
+/// worker did not consume because it had ended were, as with a limit of packets, never received.
 pub fn divide(
     source: Box<dyn PacketSource + Send>,
     workers: usize,

@@ -1,4 +1,4 @@
-//! Batches of a source that several threads read: decoded, hashed, divided among workers, and cut where the clock is looked at.
+//! Batches of a source for several threads: decoded, hashed, divided among workers, and cut at ticks of the clock.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use flowgauge_wire::{
 
 use crate::spread::Spread;
 
-/// What a batch had.
+/// The size of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// Packets.

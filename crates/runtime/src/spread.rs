@@ -1,19 +1,17 @@
-//! Which shard a packet goes to.
+//! Assigns packets to shards.
 //!
-//! By the IP addresses of the flow it will be counted to, the same for both directions: so the whole
-//! of a flow is on one shard, its fragments too. Ports are left out, as fragments have none. A
-//! tunnelled packet counts to the flow inside, so the innermost addresses decide, as they do in the
-//! flow table; only they are the same where the outer ones differ between the directions (Teredo,
-//! 6to4, asymmetric routes).
+//! The shard is chosen by the IP addresses of the packet's flow, the same for both directions, so that a whole flow is
+//! on one shard, including its fragments. Ports are excluded, as fragments have none. A tunnelled packet belongs to the
+//! inner flow, so the innermost addresses decide, as in the flow table; they are also the only ones that are the same
+//! in both directions if the outer ones differ (Teredo, 6to4, asymmetric routes).
 //!
-//! Requests to groups and to all, and their replies from whoever knows, are between different addresses: what is of
-//! such [ports](OF_GROUPS) is together on one shard for those who are [given](Spread::with_groups) packets that way. What
-//! two hosts say to each other is then on two.
+//! Multicast and broadcast requests and their replies have different addresses. Packets of such [ports](OF_GROUPS) are
+//! together on one shard for consumers that are [given](Spread::with_groups) packets that way; the packets between two
+//! hosts are then on two shards.
 //!
-//! A tunnel's datagram in fragments goes where its first fragment says: its later ones follow it. Those
-//! that come before it are sent by their outer addresses, and then the first follows them. One that never becomes
-//! complete counts to the flow that it was sent by: a datagram is forgotten here when it is for who puts it
-//! together, once it is complete or has timed out.
+//! Fragments of a tunnel's datagram follow the first fragment. Those that precede it are assigned by their outer
+//! addresses, and the first one follows them. A datagram that never becomes complete belongs to the flow by which it
+//! was assigned. It is forgotten here when the defragmenter is done with it, because it is complete or has timed out.
 
 use std::collections::HashMap;
 

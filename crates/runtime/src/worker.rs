@@ -26,16 +26,16 @@ pub(crate) struct Inlet {
     pub(crate) shard: Arc<Bell>,
 }
 
-/// What a worker has done.
+/// Counters of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerStatistics {
     /// Streams created.
     pub streams: u64,
-    /// Chunks handled: not those that came when the application wanted no more of their streams.
+    /// Chunks handled, without those that arrived when the application no longer wanted their streams.
     pub chunks: u64,
-    /// Their bytes, with those that were kept before them.
+    /// Their bytes, including kept bytes before them.
     pub bytes: u64,
-    /// Bytes that came when the application wanted no more of their streams.
+    /// Bytes that arrived when the application no longer wanted their streams.
     pub passed_bytes: u64,
     /// Nanoseconds spent in handlers of data.
     pub busy_ns: u64,

@@ -1,4 +1,4 @@
-//! Workers with the queues that lead to them and back.
+//! Workers, with the queues to them and back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -134,10 +134,10 @@ impl Application {
         })
     }
 
-    /// What it wants of all streams, with the filters of classes as `compile` makes them of expressions.
+    /// The application's configuration; `compile` converts the expressions of classes to filters.
     ///
     /// # Errors
-    /// Of an expression that is no filter.
+    /// The error of `compile` for an invalid expression.
     pub fn without_filter<E>(
         &self,
         compile: impl Fn(&str) -> Result<StreamFilter, E>,
@@ -162,10 +162,10 @@ impl Application {
         })
     }
 
-    /// Whether chunks of this size and overlap can be had with so much memory.
+    /// Checks that this chunk size and overlap fit into this amount of memory.
     ///
     /// # Errors
-    /// [`Error::Wanted`] where they cannot.
+    /// [`Error::Wanted`] if they do not.
     pub fn check_sizes(
         chunk_bytes: u32,
         overlap_bytes: u32,

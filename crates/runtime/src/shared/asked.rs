@@ -1,5 +1,5 @@
-//! What a program asks of the sensor, as its requests say it ([`flowgauge_sensor_client::programs`]), and as the engine
-//! has it. Filters travel as expressions. They are compiled where requests are received, not on the thread that captures.
+//! Requests of programs to the sensor, as received ([`flowgauge_sensor_client::programs`]) and as passed to the engine.
+//! Filters are sent as expressions, and compiled where requests are received, not on the capturing thread.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const MOST_INSTRUCTIONS: usize = 1 << 16;
 /// Commands of a request at most: packets wait while they are obeyed.
 const MOST_COMMANDS: usize = 4096;
 
-/// A program that is to join.
+/// A program that is to join a capture.
 #[derive(Debug)]
 pub struct Program {
     pub(super) connection: Arc<Connection>,
@@ -40,10 +40,10 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program that asks for a capture of packets of these link types.
+    /// Converts a program's request to join a capture of packets of these link types.
     ///
     /// # Errors
-    /// Why it cannot have what it asks for.
+    /// The reason why the request cannot be fulfilled.
     pub fn new(
         asked: Capture,
         links: &[LinkType],
@@ -69,25 +69,26 @@ impl Program {
     }
 }
 
-/// What a program asks for while it captures.
+/// A request of a program during the capture.
 #[derive(Debug)]
 pub enum Said {
-    /// Something about streams, each by its number.
+    /// Commands for streams, each with the stream's number.
     Commands(Vec<(u64, Command)>),
-    /// Something about all streams that begin from now on.
+    /// A new configuration for streams created from now on.
     Change(Box<ApplicationConfig>),
-    /// What is lost first.
+    /// New thresholds for prioritized loss.
     Lose(Thresholds),
-    /// Nothing further is wanted.
+    /// The program leaves.
     Leave,
-    /// Nothing further may come, and why: the sensor says it.
+    /// The sensor ends the program's capture, for this reason.
     End(String),
-    /// What cannot be.
+    /// An invalid request.
     Refused,
 }
 
 impl Said {
-    /// What a request is for a capture of packets of these link types; none where it is not about a capture, or too long.
+    /// Converts a request, for a capture of packets of these link types. `None` if it is not about a capture, or too
+    /// long.
     pub fn of(request: Request, links: &[LinkType]) -> Option<Said> {
         Some(match request {
             Request::Streams { commands } if commands.len() <= MOST_COMMANDS => {

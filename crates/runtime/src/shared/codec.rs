@@ -1,4 +1,5 @@
-//! Values as bytes and back: how each type of an event is laid out is declared once ([`wire`]).
+//! Encoding and decoding of values: the layout of each type in an event is declared once
+//! ([`wire`]).
 
 /// A value as bytes: numbers are little-endian, fields stand one after the other.
 pub(super) trait Wire: Sized {
@@ -8,10 +9,10 @@ pub(super) trait Wire: Sized {
     fn take(from: &mut &[u8]) -> Option<Self>;
 }
 
-/// Declares the bytes of types:
+/// Declares the encoding of types:
 ///
-/// - `Type { field, ... }`: the fields in this order; those in `with own = value` do not travel;
-/// - `Type(..)`: what is in it;
+/// - `Type { field, ... }`: the fields in this order; those in `with own = value` are not sent;
+/// - `Type(..)`: its contents;
 /// - `Type as u8 { Variant, ... }`: the variant's number.
 macro_rules! wire {
     ($type:ident { $($field:ident),* $(,)? } $(with $($own:ident = $value:expr),*)?) => {

@@ -1,4 +1,4 @@
-//! Events of a shared capture for [`Handlers`], as those of a private one.
+//! Events of a shared capture for [`Handlers`], like those of a private one.
 
 use std::collections::HashMap;
 use std::thread;
@@ -31,21 +31,20 @@ const EVENTS: u32 = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Client {
-    /// Handles all events, in this thread, until the capture is over or `control` is stopped: then
-    /// this client leaves, and what its streams have in partial chunks and their ends still come.
-    /// What handlers ask for holds at once for them, as on a worker thread.
+    /// Handles all events on this thread until the capture ends or `control` is stopped. This client then leaves, and
+    /// its handlers get partial chunks and the ends of its streams. Requests of handlers take effect immediately for
+    /// them, as on a worker thread.
     ///
-    /// Each stream begins with a creation and ends with a termination, as with [`Client::next_event`]. Streams of which
-    /// nothing came are counted ([`Lost::streams`]).
+    /// Each stream starts with a creation and ends with a termination, as with [`Client::next_event`]. Streams without
+    /// any event are counted ([`Lost::streams`]).
     ///
-    /// Counters are those of this client's streams; where its packets went is said of the whole
-    /// capture since it joined. What one client does not want and another does is not counted as
-    /// discarded.
+    /// Counters are those of this client's streams; the ledger is that of the whole capture since the client joined.
+    /// Data that this client does not want but another does is not counted as discarded.
     ///
     /// # Errors
-    /// With the outcome so far: [`Error::Ended`] when the capture ended by itself, [`Error::Died`],
-    /// [`Error::Silent`] when it does not let go. Handlers that panicked are in [`Outcome::failures`]: no further event comes
-    /// then.
+    /// With the outcome so far: [`Error::Ended`] if the capture ended by itself, [`Error::Died`], [`Error::Silent`] if
+    /// the service does not confirm the end. Handlers that panicked are in [`Outcome::failures`]; there are no further
+    /// events then.
     pub fn run<H: Handlers>(
         mut self,
         handlers: &mut H,
@@ -75,17 +74,17 @@ impl Client {
         (outcome, end)
     }
 
-    /// The same on `count` threads of their own, at least one, each with handlers that `make` makes, as
-    /// [`Capture::workers`](crate::Capture::workers) has them: both directions of a connection live on one
-    /// of them. Events are read on another thread, the first of `cores`; workers have the following ones. Where none
-    /// are given, it is this thread.
+    /// The same on `count` separate threads, at least one, each with its own handlers created by `make`, as with
+    /// [`Capture::workers`](crate::Capture::workers): both directions of a connection go to one of them. Events are
+    /// read on another thread, pinned to the first of `cores`; workers are pinned to the following ones. Without
+    /// `cores`, the calling thread reads.
     ///
-    /// A worker that is slow holds up what waits for it, and what waits in the ring behind that is not
-    /// free before: when the ring or this client's memory is full events are lost, whosever they are.
+    /// A slow worker delays its waiting events, and ring entries after them are not released either: when the ring or
+    /// this client's memory is full, events are lost, regardless of whose they are.
     ///
     /// # Errors
-    /// As [`Client::run`], and where a thread cannot be started. Handlers that panicked are in
-    /// [`Outcome::failures`]: no further event comes then.
+    /// As [`Client::run`], and if a thread cannot be started. Handlers that panicked are in [`Outcome::failures`];
+    /// there are no further events then.
     pub fn run_on_workers<H: Handlers + 'static>(
         mut self,
         count: usize,

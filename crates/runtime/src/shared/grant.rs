@@ -1,9 +1,9 @@
-//! What memory a client gets.
+//! The amount of memory that a client gets.
 //!
-//! All that a client takes is in the account of the pool: bytes of chunks that wait for it, the ring that its
-//! events stand in, and some room for creations and terminations that wait when the ring is full. Whoever asks gets half of what is left at most, so that there is some for the next. When a client
-//! goes those who had to make do with less get more by the same rule, as if they came then; what was granted once is
-//! never taken back.
+//! All memory of a client is charged to the account of the pool: bytes of its waiting chunks, the ring of its events,
+//! and some room for creations and terminations that wait while the ring is full. A client gets at most half of the
+//! remaining memory, so that there is some for the next one. When a client leaves, those that got less than requested
+//! get more by the same rule, as if they joined then; granted memory is never revoked.
 
 use flowgauge_sys::shared::EventWriter;
 

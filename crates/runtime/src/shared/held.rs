@@ -1,4 +1,4 @@
-//! Events of a shared capture that go to other threads of the client.
+//! Events of a shared capture on their way to other threads of the client.
 
 use core::ops::Range;
 use std::time::Duration;

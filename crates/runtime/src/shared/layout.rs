@@ -1,4 +1,5 @@
-//! Events as bytes: the body of a ring's entry, and what stands in the pool beside a chunk.
+//! Encoding of events: the body of a ring's entry, and the data in the pool that accompanies a
+//! chunk.
 //!
 //! ```text
 //!  area of the pool:  chunk | holes | packets | headers and payloads that the chunk does not have
@@ -246,7 +247,7 @@ impl<'a> Content<'a> {
     }
 }
 
-/// The packets of a chunk of a shared capture, in the order they were captured.
+/// The packets of a chunk of a shared capture, in the order of capture.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SharedPackets<'a> {
     records: &'a [u8],

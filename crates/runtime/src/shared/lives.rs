@@ -1,4 +1,4 @@
-//! Beginnings and ends of streams that did not come.
+//! Synthesises creations and terminations of streams that were lost.
 
 use std::collections::{HashMap, VecDeque};
 

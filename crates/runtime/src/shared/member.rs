@@ -1,4 +1,4 @@
-//! The clients of a service: who gets which event, and what is lost for whom.
+//! The clients of a service: which events each gets, and which are lost for it.
 
 use std::collections::HashMap;
 use std::io;

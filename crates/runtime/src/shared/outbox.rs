@@ -1,7 +1,7 @@
-//! What a client says to its service.
+//! A client's messages to its service.
 //!
-//! Who takes events must not wait for room in the socket: the service may wait for these events. What finds no room
-//! stays here, in order, until there is some.
+//! A client that handles events must not wait for room in the socket, as the service may be waiting for the client
+//! to consume events. Messages that do not fit stay here, in order, until there is room.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What captures for others: programs join, ask and go; packets come first.
+//! The service that captures for other programs, which join, send requests and leave; packets come first.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Bytes of what is said last at most.
 const LONGEST_REASON: usize = 1024;
 
-/// A capture for several processes: one engine, one pool, and a ring for each client.
+/// A capture for several processes: one engine, one pool, and a ring per client.
 pub struct Service {
     /// Bytes of chunks that all clients together may let wait. A client gets half of what is left at most, so
     /// that there is some for the next.
@@ -56,11 +56,11 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service without clients, `for_many` users or one, which together may let so many bytes of chunks wait. When the last one has gone it is over after
-    /// the `grace`; without, when its source is.
+    /// A service without clients, `for_many` users or one, whose waiting chunks may use this many bytes in total. It
+    /// ends when no clients are left for the `grace`; without a grace, when its source ends.
     ///
     /// # Errors
-    /// When there is no memory for the pool.
+    /// There is no memory for the pool.
     pub fn new(pool_bytes: u64, grace: Option<Duration>, for_many: bool) -> Result<Service, Error> {
         // The chunk at hand is nobody's.
         let bytes = pool_bytes.saturating_add(2 * Pool::LARGEST as u64);
@@ -80,11 +80,11 @@ impl Service {
         })
     }
 
-    /// A program joins, whose flow has this number, when the source stands so. Returns what is to be answered, with the pool, the
-    /// ring and the page.
+    /// Adds a program, given the number of its flow and the ledger of the source at this time. Returns the answer, with
+    /// the pool, the ring and the page.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// The reason why it cannot join.
     pub fn join(
         &mut self,
         number: u64,
@@ -171,7 +171,7 @@ impl Service {
         }
     }
 
-    /// A client asks for something.
+    /// Executes a client's request.
     pub fn hear(&mut self, number: u64, said: Said) {
         let Some(at) = self.members.at(number) else {
             return;
@@ -261,7 +261,7 @@ impl Service {
         self.members.show(&self.ledger);
     }
 
-    /// A client has gone. Whether there was one with this number.
+    /// Removes a client that has gone. False if there is none with this number.
     pub fn dismiss(&mut self, number: u64) -> bool {
         let Some(at) = self.members.at(number) else {
             return false;
@@ -280,7 +280,7 @@ impl Service {
         true
     }
 
-    /// How it stands.
+    /// The status of the service.
     pub fn status(&self) -> SharingStatus {
         let programs: Vec<ClientStatus> = self.members.list.iter().map(Member::status).collect();
         SharingStatus {
@@ -291,8 +291,8 @@ impl Service {
         }
     }
 
-    /// Looks after the counters, and while it is idle after what clients have read. Returns whether the last client has gone,
-    /// and the grace with it.
+    /// Updates the counters and, while idle, checks what clients have read. Returns whether the grace after the last
+    /// client has passed.
     pub fn attend_to<S: PacketSource + ?Sized>(&mut self, source: &mut S, idle: bool) -> bool {
         self.count(source, idle);
         if idle {
@@ -310,23 +310,23 @@ impl Service {
         grace.is_some_and(|grace| self.alone.elapsed() >= grace)
     }
 
-    /// The application of a client that has not left.
+    /// The application of a client, unless it has left.
     pub fn application(&self, number: u64) -> Option<ApplicationId> {
         let at = self.members.at(number)?;
         self.members.list.get(at)?.application
     }
 
-    /// A step is over: shows the clients what there is, and takes back what they have read.
+    /// Ends a step: publishes events to the clients, and releases what they have read.
     pub fn settle(&mut self) {
         self.members.settle();
     }
 
-    /// The capture comes to its end: clients that are slow are waited for.
+    /// Prepares for the end of the capture: slow clients are waited for.
     pub fn begin_end(&mut self) {
         self.members.be_patient(LAST_WORDS);
     }
 
-    /// The capture is over, and so are all streams: clients get what is left, and `reason`.
+    /// Ends the capture after all streams have ended: clients get the remaining events, and `reason`.
     pub fn finish<S: PacketSource + ?Sized>(&mut self, source: &mut S, reason: &str) {
         self.members.settle_all();
         self.count(source, true);
@@ -364,7 +364,7 @@ fn engine() -> Engine {
     Engine::beside(ShardConfig::default())
 }
 
-/// Tells a program why its capture is over. Its connection ends when it has received that.
+/// Sends a program the reason why its capture ended. Its connection ends when it has received that.
 pub fn say_last(connection: &Connection, reason: &str) {
     let _ = send_notice(connection, &last(reason));
     connection.stop_receiving();

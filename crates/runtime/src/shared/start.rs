@@ -114,8 +114,8 @@ pub fn inherited_listener() -> Result<Listener, Error> {
     input.and_then(Listener::adopt).map_err(not)
 }
 
-/// Tells those who wait at `listener` that there will be no capture, and why. Where nobody waits yet, the
-/// first who comes within `patience`: who has started this process is about to.
+/// Tells the programs waiting at `listener` that there will be no capture, and why. If none waits yet, tells the first
+/// that connects within `patience`: the process that started this one is about to connect.
 pub fn turn_away(listener: &Listener, reason: &str, patience: Duration) {
     let refused = Answer::Refused(Refusal::new(reason));
     let _ = local::wait_any(&[listener.as_fd()], Some(patience));

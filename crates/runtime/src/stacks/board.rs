@@ -1,4 +1,4 @@
-//! Where a thread writes down what its components have counted, when somebody asks.
+//! Counters of components that a thread publishes on request.
 
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

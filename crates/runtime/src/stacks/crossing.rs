@@ -1,11 +1,12 @@
-//! Where a stack goes from one thread to the next.
+//! The passage of a stack from one thread to the next.
 //!
-//! One message per batch, but messages go together where the reader's batches do: waking a thread for
-//! each costs more than many batches do.
+//! There is one message per batch, but messages are sent in groups like the reader's batches: waking a thread for each
+//! one costs more than many batches do.
 //!
-//! What is on its way is bounded in messages, and in bytes: records may be of any size. A thread that is over its bound in any
-//! of its crossings sends on all that is gathered in all of them, and waits ([`Crossing::wait`]). It does that only
-//! behind a batch that all threads have, so that whoever is waited for can go on: the one that is farthest behind never waits.
+//! Messages in transit are bounded in number and in bytes, as records may have any size. A thread that exceeds the
+//! bound in any of its crossings sends all gathered messages in all of them, and waits ([`Crossing::wait`]). It only
+//! does so after a batch that all threads have, so that the awaited thread can continue: the one that is farthest
+//! behind never waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Workers that read a source each: the rings of an interface, between which the kernel divides flows.
+//! Workers with one source each: the rings of an interface, to which the kernel distributes flows.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,14 +17,14 @@ const BATCHES_PER_NOTE: u64 = 256;
 /// A source that a thread may have.
 pub(super) type OwnSource = Box<dyn PacketSource + Send>;
 
-/// What is known of the sources that workers read.
+/// Status of the sources that workers read.
 #[derive(Debug, Default)]
 pub struct SourceReport {
-    /// Where their packets went.
+    /// What became of their packets.
     pub ledger: Ledger,
-    /// What was damaged, or failed.
+    /// Damage and failures.
     pub errors: Vec<Error>,
-    /// What a user should know of the input.
+    /// Notes about the input.
     pub notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Items that go from one thread to another.
+//! Items that are passed from one thread to another.
 
 use std::sync::Arc;
 

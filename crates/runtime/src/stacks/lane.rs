@@ -1,4 +1,4 @@
-//! What one thread does: take batches, or what other threads left of them, through its parts.
+//! The work of one thread: passes batches, or the output of other threads, through its parts.
 
 use core::cell::RefCell;
 use core::time::Duration;

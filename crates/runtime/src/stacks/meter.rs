@@ -1,6 +1,6 @@
-//! What parts of stacks cost: processor time of the thread that they run on, without that of parts behind them.
+//! The cost of parts of stacks: processor time of their thread, without that of the parts after them.
 //!
-//! Asking for the time costs as much as a filter of a batch, so that one batch of [`OF`] is measured and counts for all.
+//! Reading the clock costs as much as filtering a batch, so one batch in [`OF`] is measured and stands for all.
 
 use core::cell::Cell;
 

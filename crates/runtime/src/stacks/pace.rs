@@ -1,7 +1,7 @@
-//! How far threads that read the same packets, each from a source of its own, may go.
+//! Synchronises threads that read the same packets, each from its own source.
 //!
-//! They take the same batches, so that what they make of one meets behind them, and a run that is ended has taken
-//! the same packets on all of them: nobody reads on before the first thread has committed itself to it.
+//! They read the same batches, so that their outputs for each batch meet, and all have read the same packets when
+//! a run is ended: no thread reads on before the first thread has committed itself to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -24,12 +24,12 @@ use super::snapshot::Shared;
 use super::subscribers::Subscribers;
 use crate::reader::{Cut, SharedBatch};
 
-/// A stack that is over because a component failed.
+/// A stack that ended because a component failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackFailure {
-    /// Which of the program's stacks.
+    /// Index of the stack in the program.
     pub stack: usize,
-    /// Which component, and why.
+    /// The component, and why it failed.
     pub failure: ComponentFailure,
 }
 
@@ -363,18 +363,18 @@ pub(super) struct Count {
     pub(super) account: Option<Box<Account>>,
 }
 
-/// What a component has counted, of a result a number only.
+/// Counters of a component; its result only if it is a number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Number {
-    /// Which of the stacks it is of.
+    /// Index of the stack.
     pub stack: usize,
     /// The component.
     pub id: NodeId,
-    /// Items that came to it.
+    /// Number of its input items.
     pub items: u64,
-    /// Its result, if that is a number.
+    /// Its result, if it is a number.
     pub value: Option<ResultValue>,
-    /// The rows of its result, if it is a table that is taken as it grows.
+    /// Number of rows of its result, if it is a table that can be read as it grows.
     pub rows: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Which components of which stacks are one: equal beginnings of several stacks.
+//! Finds components that several stacks share: equal prefixes.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -154,7 +154,7 @@ pub(super) fn parts(
     Ok(made)
 }
 
-/// For each engine, which components of which stacks, by number, subscribe to it, where the stacks run on the same cores.
+/// For each engine, the components that subscribe to it, as stack index and id, if the stacks run on the same cores.
 pub fn engines(stacks: &[Stack]) -> Vec<Vec<(usize, NodeId)>> {
     let mut engines: Vec<Vec<(usize, NodeId)>> = Vec::new();
     let mut places: Vec<Option<(First, usize)>> = Vec::new();

@@ -1,4 +1,4 @@
-//! Parts of stacks whose first components subscribe to one engine.
+//! Parts of stacks whose first components subscribe to the same engine.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Parts that become one: behind the same components, or with the same engine.
+//! Merges parts of stacks with the same leading components, or the same engine.
 
 use std::sync::Arc;
 

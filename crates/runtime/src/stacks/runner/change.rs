@@ -1,7 +1,7 @@
-//! Stacks that are added, removed and replaced while others run.
+//! Adds, removes and replaces stacks while others run.
 //!
-//! Threads that take packets of the source come back with what they do when they have done what was read; what is to end
-//! ends, what is new is made as at the start, and the threads start again. So all of them change between the same batches.
+//! The threads that process packets of the source finish the batches read so far and return their parts. Removed stacks
+//! end, new ones are created as at the start, and the threads restart. All thus change between the same two batches.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,33 +23,34 @@ use super::{
 pub struct Ended {
     /// The stack.
     pub stack: Stack,
-    /// What is known of it at its end.
+    /// Its final state.
     pub state: StackState,
-    /// Why it did not come to its end, if a component failed that was not told of before.
+    /// Why it ended early, if a component failed and this was not yet reported.
     pub failure: Option<ComponentFailure>,
 }
 
-/// What a change of stacks did.
+/// The effect of a change of stacks.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Change {
     /// Stacks that ended.
     pub ended: Vec<Ended>,
-    /// Of each stack that runs now, which it was before; `None`: it has begun.
+    /// For each running stack, its previous index; `None` if it is new.
     pub was: Vec<Option<usize>>,
-    /// The capture clock: flows that began until then are older than the stacks that have begun.
+    /// The capture clock: flows that began before are older than the new stacks.
     pub at: Nanos,
 }
 
 impl Runner {
-    /// Has the stacks of `program` run from the next packet on, on all workers. Those that run already, with the same name,
-    /// components and options, go on with all their state, unless they have failed. The others of those that run end as at the
-    /// end of the input, and then the new ones begin: a component of theirs that cannot begin is among
-    /// [`failures`](Runner::failures), and the other stacks run. A new stack whose engine runs, if only for a stack that ends
-    /// now, joins that; without one it sees connections that began before it as if they had been picked up in the middle.
+    /// Replaces the running stacks with those of `program`, on all workers, from the next packet on. Stacks that are
+    /// running already, with the same name, components and options, continue with their state, unless they have failed.
+    /// Other running stacks end as at the end of the input, and then the new ones start. A new component that cannot
+    /// start is reported in [`failures`](Runner::failures), and the other stacks run. A new stack joins its engine if
+    /// that is running, even if only for a stack that ends now. Otherwise, the stack sees older connections as picked
+    /// up mid-stream.
     ///
-    /// Where threads read apart ([`Runner::read_apart`]), [`Runner::settle`] is to be called before, until there is nothing
-    /// left; from then on one thread reads for all. To be called no more when the input is over.
+    /// If threads read separately ([`Runner::read_apart`]), call [`Runner::settle`] first until it returns `None`; from
+    /// then on one thread reads for all. Must not be called after the end of the input.
     ///
     /// ```
     /// use flowgauge_runtime::stacks::{Runner, RunnerOptions};
@@ -137,8 +138,8 @@ impl Runner {
         Ok(Change { ended, was, at })
     }
 
-    /// Does something with the engine that a stack subscribes to with its first component, between two batches. Whether there is
-    /// one.
+    /// Calls `act` with the engine to which a stack's first component subscribes, between two batches. Returns whether
+    /// there is one.
     pub fn with_engine(&mut self, stack: usize, act: &mut dyn FnMut(&mut Engine)) -> bool {
         let Some(number) = self.members.get(stack).map(|member| member.number) else {
             return false;

@@ -1,4 +1,4 @@
-//! What stacks are made into: parts for the threads that take packets, and threads of their own.
+//! The parts of stacks: for threads that process packets, and for separate threads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

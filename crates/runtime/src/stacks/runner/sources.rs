@@ -1,8 +1,8 @@
-//! Workers that read sources of their own: the rings of an interface, between which the kernel divides flows, or files that
-//! all of them read, each to take the packets of its flows.
+//! Workers with their own sources: the rings of an interface, to which the kernel distributes flows, or files that all
+//! of them read, each for the packets of its flows.
 //!
-//! Reading a mapped file costs less than to give what one thread has read to another core: a packet's bytes are
-//! then where they are worked on.
+//! Reading a mapped file on every core costs less than passing what one thread has read: a packet's bytes are then
+//! where they are processed.
 
 use std::sync::Arc;
 
@@ -24,8 +24,7 @@ pub(super) struct Apart {
 }
 
 impl Runner {
-    /// Whether each worker can read a source of its own: all stacks that want packets can run on several
-    /// cores.
+    /// Whether each worker can read its own source: all stacks that need packets can run on several cores.
     pub fn can_fan_out(&self) -> bool {
         let mut works = self.waiting.iter().map(|waiting| &waiting.work);
         let is_shared = |work: &Work| match work {
@@ -37,8 +36,8 @@ impl Runner {
             && works.all(is_shared)
     }
 
-    /// Gives each worker a source of its own instead of [`Runner::step`]; where there are fewer sources
-    /// than workers, some workers have none. Both directions of a flow must come from the same source.
+    /// Gives each worker its own source, instead of [`Runner::step`]. If there are fewer sources than workers, some
+    /// workers have none. Both directions of a flow must be in the same source.
     pub fn fan_out(&mut self, sources: Vec<Box<dyn PacketSource + Send>>) {
         for (worker, source) in sources.into_iter().enumerate() {
             let name = name_of(worker);
@@ -78,12 +77,12 @@ impl Runner {
         !self.readings.is_empty()
     }
 
-    /// Whether a worker still reads a source of its own.
+    /// Whether a worker is still reading its own source.
     pub fn is_reading(&self) -> bool {
         self.readings.iter().any(|reading| !reading.is_over())
     }
 
-    /// What is known of the sources that workers read. Errors are told once.
+    /// Status of the sources that workers read. Errors are returned once.
     pub fn sources(&self) -> SourceReport {
         let mut report = SourceReport::default();
         self.readings
@@ -92,15 +91,15 @@ impl Runner {
         report
     }
 
-    /// How many sources [`Runner::read_apart`] takes: one for each thread beside the calling one.
+    /// Number of sources for [`Runner::read_apart`]: one per thread other than the calling one.
     pub fn apart(&self) -> usize {
         let is_lane = |work: &Work| matches!(work, Work::Lane(..));
         let works = self.waiting.iter().map(|waiting| &waiting.work);
         works.filter(|work| is_lane(work)).count()
     }
 
-    /// Gives each thread that takes packets a source of its own, which has what that of [`Runner::step`] has, batch by
-    /// batch. To be called before the first of them; what is told of packets is told by the calling thread's.
+    /// Gives each thread that processes packets its own source, with the same batches as that of [`Runner::step`]. Call
+    /// it before the first batch. The ledger and notes are those of the calling thread's source.
     pub fn read_apart(&mut self, sources: Vec<Box<dyn PacketSource + Send>>) {
         if sources.len() != self.apart() || sources.is_empty() {
             return;
@@ -119,8 +118,9 @@ impl Runner {
         self.apart = Some(Apart::default());
     }
 
-    /// Takes what other threads were let go on to: to be called when no more is to be read, so that all have
-    /// taken the same packets. Returns what [`Runner::step`] does, `None` when there is nothing more.
+    /// Processes the batches to which other threads have already been admitted. Call it when no more is to be read, so
+    /// that all threads have processed the same packets. Returns the same as [`Runner::step`], and `None` when all
+    /// threads have.
     ///
     /// # Errors
     /// As [`Runner::step`].
