@@ -1,23 +1,23 @@
-//! Copies of packets, as ports that mirror several links or both sides of a router make them.
+//! Copies of packets, as made by ports that mirror several links or both sides of a router.
 //!
-//! What is compared is the *innermost* IP datagram, from its header to its end: captured bytes and
-//! length by the header. A mirror that sends through a tunnel (ERSPAN, VXLAN) gives each copy outer
-//! headers of its own, and flows are made of the innermost datagram, too. Left out is what changes
-//! from hop to hop: time to live or hop limit, the IPv4 header's checksum, and all below IP: MAC
-//! addresses, VLAN tags, labels, outer headers, padding. A frame without IP is compared whole.
+//! The *innermost* IP datagrams are compared, from header to end: captured bytes, and length by the
+//! header. A mirror that sends through a tunnel (ERSPAN, VXLAN) gives each copy its own outer headers,
+//! and flows are also those of the innermost datagram. Excluded are values that change from hop to hop:
+//! time to live or hop limit, the IPv4 header's checksum, and everything below IP (MAC addresses, VLAN
+//! tags, labels, outer headers, padding). A frame without IP is compared as a whole.
 //!
 //! # Limits
-//! - A TCP segment that is sent again is another packet by its IP id. Senders that leave the id 0
-//!   (some IPv4 hosts, all of IPv6) make it equal to the first, to the byte, unless TCP's time stamps
-//!   differ. Nothing in the packet tells it from a copy then: sent again within the window, it
-//!   counts as one. A window shorter than the least time to a retransmission avoids that.
-//! - Copies that the snap length cut at different places of the datagram, as with and without a VLAN
-//!   tag, differ. So do those whose addresses were translated, or whose ECN bits a router has set.
+//! - A retransmitted TCP segment differs from the original by its IP id. Senders that leave the id 0
+//!   (some IPv4 hosts, all of IPv6) make it equal to the first, to the byte, unless TCP's timestamps
+//!   differ. It is then indistinguishable from a copy: within the window, a retransmission counts as a
+//!   copy. A window shorter than the shortest time to a retransmission avoids that.
+//! - Copies that the snap length cut at different offsets of the datagram, as with and without a VLAN
+//!   tag, differ. So do copies with translated addresses, or with ECN bits set by a router.
 //!
 //! # A false match
-//! Of each packet a hash of 128 bits is kept, under a key that is random for each
-//! [`Deduplicator`], and no bytes. As far as the hash is as good as random, two different packets have
-//! the same with a chance of 2^-128; a packet is taken for a copy of one of 65 536 with 2^-112.
+//! For each packet, a 128-bit hash is kept, under a random key for each [`Deduplicator`], and no bytes.
+//! If the hash is as good as random, two different packets have the same one with a probability of
+//! 2^-128; a packet is mistaken for a copy of one of 65 536 with 2^-112.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -31,7 +31,7 @@ use crate::as_source_within;
 use crate::error::Error;
 use crate::source::PacketSource;
 
-/// Tells which packets are copies of one seen shortly before.
+/// Detects copies of packets seen shortly before.
 #[derive(Clone, Debug)]
 pub struct Deduplicator {
     window: Nanos,
@@ -54,14 +54,14 @@ struct Kept {
 }
 
 impl Deduplicator {
-    /// How long after a packet its copies are expected, where nothing else is said.
+    /// Default for the time after a packet within which its copies are expected.
     pub const WINDOW: Nanos = Nanos::from_millis(100);
 
-    /// How many packets are remembered, where nothing else is said: 2.5 MB.
+    /// Default for the number of packets that are remembered: 2.5 MB.
     pub const KEEP: usize = 1 << 16;
 
-    /// Copies come within `window` of the first by capture time, and at most `keep` packets that are no
-    /// copies (at least 1) lie between. Takes 32 to 48 bytes for each of these, at once.
+    /// Detects copies within `window` of the first packet, by capture time, with at most `keep` other
+    /// packets (at least 1) in between. Allocates 32 to 48 bytes for each of these immediately.
     pub fn new(window: Nanos, keep: usize) -> Deduplicator {
         let keep = keep.max(1);
         let random = || RandomState::new().build_hasher().finish();
@@ -74,8 +74,8 @@ impl Deduplicator {
         }
     }
 
-    /// Whether a packet is a copy of one before. If not, it is remembered. `bytes` are those that
-    /// `decoded` refers to; `descriptor` is that of the frame, where it is one.
+    /// Whether a packet is a copy of a previous one. If not, it is remembered. `bytes` are those that
+    /// `decoded` refers to; `descriptor` is that of the frame, if it is one.
     pub fn is_copy(
         &mut self,
         decoded: &Decoded,
@@ -214,8 +214,8 @@ fn padded(bytes: &[u8]) -> [u8; 16] {
     block
 }
 
-/// A source without the copies of another one; they count at [`Place::Duplicate`]. Decodes each packet
-/// for it.
+/// A source without the copies of another one, which count at [`Place::Duplicate`]. Decodes each packet
+/// to compare it.
 pub struct Deduplicated<S> {
     inner: S,
     deduplicator: Deduplicator,
@@ -227,7 +227,7 @@ pub struct Deduplicated<S> {
 }
 
 impl<S: PacketSource> Deduplicated<S> {
-    /// The packets of `inner` that are no copies; see [`Deduplicator::new`].
+    /// The packets of `inner` except copies; see [`Deduplicator::new`].
     pub fn new(inner: S, window: Nanos, keep: usize) -> Deduplicated<S> {
         Deduplicated {
             inner,

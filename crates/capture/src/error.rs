@@ -1,29 +1,30 @@
-//! Why capturing failed.
+//! Errors of captures.
 
 use std::io;
 use std::path::{self, Path, PathBuf};
 
-/// Why opening or reading a source, writing a sink or compiling a filter failed. `Display` says
-/// what and where; [`Error::hint`] says what to do about it.
+/// Why a source could not be opened or read, a sink not written, or a filter not compiled.
+/// `Display` tells what failed and where, [`Error::hint`] what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file could not be opened, read or written. Likely a wrong path or missing permission.
+    /// A file could not be opened, read or written, probably because of a wrong path or missing
+    /// permission.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// What was done: "open", "read", "write", "create".
+        /// The operation: "open", "read", "write", "create".
         action: &'static str,
         /// The file; `-` is standard input or output.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is not a capture in any known format, or in one that is refused.
+    /// The file is not a capture in any known format, or in one that is not supported.
     #[error("{} is not a readable capture: {reason}", shown(.path))]
     NotACapture {
         /// The file.
         path: PathBuf,
-        /// What was found instead.
+        /// What it contains instead.
         reason: String,
     },
     /// A pattern of file names matches nothing.
@@ -32,16 +33,16 @@ pub enum Error {
         /// The pattern.
         pattern: PathBuf,
     },
-    /// The file is damaged from a point on. Everything before it was delivered.
+    /// The file is damaged from this offset on. Everything before it was delivered.
     #[error("{path} is damaged at byte {offset}{}: {reason}", data(.path))]
     Damaged {
         /// The file.
         path: PathBuf,
         /// Byte offset (in the decompressed stream) of the damage.
         offset: u64,
-        /// What was wrong there.
+        /// The kind of damage.
         reason: String,
-        /// Whether the file merely ends too early (cut off), as opposed to holding nonsense.
+        /// Whether the file ends too early (truncated), rather than containing invalid data.
         truncated: bool,
     },
     /// libpcap refused the filter expression.
@@ -52,13 +53,13 @@ pub enum Error {
         /// libpcap's message.
         reason: String,
     },
-    /// A sink cannot do what was asked of it: the format cannot hold a packet, or options
+    /// A sink cannot do what was requested: the format does not support a packet, or options
     /// contradict each other.
     #[error("cannot write {path}: {reason}")]
     Sink {
         /// The file.
         path: PathBuf,
-        /// What cannot be done.
+        /// The reason.
         reason: String,
         /// What to do instead.
         hint: String,
@@ -68,7 +69,7 @@ pub enum Error {
     Interface {
         /// Its name.
         name: String,
-        /// What failed.
+        /// The reason.
         reason: String,
         /// What to do about it.
         hint: String,
@@ -76,7 +77,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What an action with a file came to.
+    /// Converts the system's error of an operation on a file.
     pub fn io<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Error + Copy + 'a {
         move |source| Error::Io {
             action,
@@ -85,7 +86,7 @@ impl Error {
         }
     }
 
-    /// What the user can do about it, where something general can be said.
+    /// What to do about it, if there is general advice.
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::Io { source, .. } => match source.kind() {

@@ -1,7 +1,7 @@
 //! Packets of several sources in one memory.
 //!
-//! What is merged by time comes in runs, and the runs of two directions of a connection are short. A batch for each would cost
-//! more than its packets: those of short runs are copied to one place.
+//! Merging by time yields runs of packets, and the runs of a connection's two directions are short. A batch for each
+//! would cost more than its packets, so packets of short runs are copied to one memory.
 
 use flowgauge_wire::{BATCH_SIZE, Batch, PacketDescriptor};
 
@@ -22,7 +22,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Begins a batch.
+    /// Starts a batch.
     pub fn begin(&mut self) {
         self.packets.clear();
         self.used = 0;
@@ -31,8 +31,8 @@ impl Gathered {
         }
     }
 
-    /// Takes the first of these `packets` in `memory`, with other numbers of interfaces where `interface` is given.
-    /// Returns how many it took: all that there is room for.
+    /// Copies the first of these `packets` in `memory`, with another interface number if `interface` is given. Returns
+    /// the number copied: as many as there is room for.
     pub fn take(
         &mut self,
         memory: &[u8],
@@ -69,17 +69,17 @@ impl Gathered {
         taken
     }
 
-    /// What was taken.
+    /// The copied packets.
     pub fn packets(&self) -> &[PacketDescriptor] {
         &self.packets
     }
 
-    /// Whether it has as many packets as a batch.
+    /// Whether it has the maximum number of packets of a batch.
     pub fn is_full(&self) -> bool {
         self.packets.len() >= BATCH_SIZE
     }
 
-    /// All of it.
+    /// The copied packets as a batch.
     pub fn batch(&self) -> Batch<'_> {
         Batch::new(&self.memory, &self.packets)
     }

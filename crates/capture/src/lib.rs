@@ -1,7 +1,7 @@
 //! Packet sources and sinks: pcap, pcapng, snoop, ERF, AF_PACKET; BPF filters.
 //!
 //! A [`PacketSource`] yields [`flowgauge_wire::Batch`]es that borrow its memory; nothing is copied
-//! between the file's buffer or the kernel's ring and whoever processes the packets.
+//! between the file's buffer or the kernel's ring and the consumer of the packets.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

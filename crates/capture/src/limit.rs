@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::file::wire_bytes;
 use crate::source::PacketSource;
 
-/// Ends after a number of packets, exactly. What the inner source had read beyond it was never
-/// received as far as this source's ledger is concerned.
+/// Ends after an exact number of packets. In this source's ledger, packets that the inner source had read beyond it
+/// were never received.
 pub struct Limit<S> {
     inner: S,
     left: Arc<AtomicU64>,
@@ -27,8 +27,7 @@ impl<S: PacketSource> Limit<S> {
         Limit::shared(inner, Arc::new(AtomicU64::new(packets)))
     }
 
-    /// Packets of `inner` as long as some are `left`; sources with the same counter deliver that
-    /// many together.
+    /// Packets of `inner` while some are `left`; sources with the same counter deliver that many in total.
     pub fn shared(inner: S, left: Arc<AtomicU64>) -> Limit<S> {
         Limit {
             inner,
@@ -75,7 +74,7 @@ impl<S: PacketSource> PacketSource for Limit<S> {
     }
 }
 
-/// Keeps packets that were captured from one time on and before another (`--from`, `--to`); the others count as filtered.
+/// Keeps packets captured from a start time to before an end time (`--from`, `--to`); others count as filtered.
 pub struct Between<S> {
     inner: S,
     times: Range<Nanos>,
@@ -85,7 +84,7 @@ pub struct Between<S> {
 }
 
 impl<S: PacketSource> Between<S> {
-    /// The packets of `inner` at these times.
+    /// The packets of `inner` within these times.
     pub fn new(inner: S, times: Range<Nanos>) -> Between<S> {
         Between {
             inner,
@@ -121,7 +120,7 @@ impl<S: PacketSource> PacketSource for Between<S> {
     }
 }
 
-/// Cuts packets to a snap length. Their wire lengths stay, so they count at their real size.
+/// Cuts packets to a snap length. Lengths on the wire do not change, so packets count with their real size.
 pub struct SnapLen<S> {
     inner: S,
     snap_len: u32,

@@ -1,10 +1,10 @@
-//! Memory of packets that outlives its batch: how a reader hands packets to other threads without
-//! copying them.
+//! Packet memory that outlives its batch, so that a reader can pass packets to other threads without copying
+//! them.
 //!
-//! A source over a mapped file hands out windows of the mapping. Any other reads into one buffer
-//! again and again. Once [`PacketSource::share`] has given that
-//! buffer away, the source reads on in another one and takes the first back when nobody holds it
-//! any more. A [`MemoryPool`] bounds how many there are; a source without a free buffer waits.
+//! A source of a mapped file returns windows of the mapping. All others read into one buffer repeatedly. If
+//! that buffer has been shared by [`PacketSource::share`], the source continues with another buffer, and reuses
+//! the first when no handles to it are left. A [`MemoryPool`] bounds the number of buffers; a source without a
+//! free buffer waits.
 //!
 //! [`PacketSource::share`]: crate::PacketSource::share
 
@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 use flowgauge_sys::mapping::{FileMapping, LARGE_PAGE};
 use parking_lot::{Condvar, Mutex};
 
-/// Bytes that stay as they are for as long as a handle to them is held. Cloning counts a reference.
+/// Bytes that do not change while there are handles to them. Cloning increments a reference count.
 #[derive(Clone, Default)]
 pub struct SharedMemory(Arc<Region>);
 
@@ -117,7 +117,7 @@ impl Default for Region {
 }
 
 impl SharedMemory {
-    /// Memory of its own, in no pool.
+    /// Memory that is not in a pool.
     pub fn new(bytes: Vec<u8>) -> SharedMemory {
         SharedMemory(Arc::new(Region::Buffer { bytes, pool: None }))
     }
@@ -145,7 +145,7 @@ impl SharedMemory {
         SharedMemory(region)
     }
 
-    /// The bytes to write to, while there is no other handle; those of a file are not written to.
+    /// The bytes for writing, if there is no other handle; `None` for those of a file.
     #[inline]
     pub fn exclusive(&mut self) -> Option<&mut Vec<u8>> {
         match Arc::get_mut(&mut self.0)? {
@@ -195,8 +195,8 @@ impl Drop for Region {
     }
 }
 
-/// A bounded number of buffers that come back when the last handle to them is dropped. The one that
-/// came back last is given out first: it is likeliest to be in a cache.
+/// A bounded number of buffers, each of which returns when the last handle to it is dropped. The most recently
+/// returned one is reused first, as it is most likely in a cache.
 #[derive(Clone)]
 pub struct MemoryPool(Arc<Pool>);
 
@@ -214,7 +214,7 @@ struct State {
 }
 
 impl MemoryPool {
-    /// At most `limit` buffers, at least two: one to fill while another is read.
+    /// A pool of at most `limit` buffers, at least two: one to fill while another is read.
     pub fn new(limit: usize) -> MemoryPool {
         MemoryPool(Arc::new(Pool {
             limit: limit.max(2),
@@ -223,13 +223,13 @@ impl MemoryPool {
         }))
     }
 
-    /// Another with as many buffers.
+    /// Another pool of the same size.
     #[must_use]
     pub fn twin(&self) -> MemoryPool {
         MemoryPool::new(self.0.limit)
     }
 
-    /// A buffer of at least `bytes` bytes, whatever is in them. Waits while all are held elsewhere.
+    /// A buffer of at least `bytes` bytes, with arbitrary contents. Waits while all buffers are in use.
     pub fn take(&self, bytes: usize) -> SharedMemory {
         let mut state = self.0.state.lock();
         let mut buffer = loop {

@@ -5,74 +5,73 @@ use flowgauge_wire::{Batch, Ledger, LinkType};
 use crate::error::Error;
 use crate::memory::SharedMemory;
 
-/// One interface a source's packets come from.
+/// An interface of a source's packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Interface {
-    /// Name, where the source knows one.
+    /// Name, if known.
     pub name: Option<String>,
-    /// Description, where the source knows one.
+    /// Description, if known.
     pub description: Option<String>,
     /// Link type of its packets.
     pub link: LinkType,
-    /// Snap length in bytes; 0 when unlimited or unknown.
+    /// Snap length in bytes; 0 if unlimited or unknown.
     pub snap_len: u32,
-    /// Capture filter that was in force when the file was written, if it says.
+    /// Capture filter used when the file was written, if recorded.
     pub filter: Option<String>,
 }
 
-/// Something packets come from, batch by batch.
+/// A source of packets, batch by batch.
 pub trait PacketSource {
-    /// The next batch, borrowed until the next call; `None` at the end of input. A live source
-    /// returns an empty batch with `now` set when it has been idle for its tick (100 ms).
+    /// The next batch, borrowed until the next call; `None` at the end of input. A live source returns an empty batch
+    /// with `now` set if it has been idle for its tick (100 ms).
     ///
     /// # Errors
-    /// A damaged file yields all that was readable first, then one error that says where it is
-    /// damaged; later calls return `None`.
+    /// A damaged file yields all readable packets first, then one error with the position of the damage; later calls
+    /// return `None`.
     fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error>;
 
-    /// The interfaces known so far; a pcapng file can add some at any time.
+    /// The interfaces known so far; pcapng files can add some at any time.
     fn interfaces(&self) -> &[Interface];
 
     /// Packets received, delivered and refused so far. Always balanced after a batch.
     fn ledger(&mut self) -> Ledger;
 
-    /// What a user should know of the input beside its packets and errors, so far: a line each.
+    /// Notes about the input other than its packets and errors, so far, one per line.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Packets that were lost where the input was captured, as far as it says so: of pcapng by its interface statistics. They are in
-    /// no [ledger](PacketSource::ledger), which is about this run.
+    /// Packets lost where the input was captured, if recorded: for pcapng, by its interface statistics. They are in no
+    /// [ledger](PacketSource::ledger), which only covers this run.
     fn capture_lost(&self) -> u64 {
         0
     }
 
-    /// A handle to the memory of the last batch, which stays as it is while the handle is held; what
-    /// it holds begins where [`Batch::memory`] does. `None` where memory is only lent, as that of a
-    /// kernel's ring is.
+    /// A handle to the memory of the last batch, which does not change while the handle exists, and starts where
+    /// [`Batch::memory`] does. `None` if the memory is only lent, like that of a kernel's ring.
     fn share(&mut self) -> Option<SharedMemory> {
         None
     }
 
-    /// Whether all packets are there already, as those of a file are: the next batch does not wait for
-    /// what is yet to happen, so that who gives packets on to others may let some come together.
+    /// Whether all packets already exist, like those of a file: the next batch does not wait for future events, so that
+    /// consumers may gather several batches before passing packets on.
     fn is_at_hand(&self) -> bool {
         false
     }
 
-    /// Whether all memory that it has is held elsewhere (see [`PacketSource::share`]): the next batch waits
-    /// until some of it comes back. Who holds some, too, gives it back before.
+    /// Whether all of its memory is in use elsewhere (see [`PacketSource::share`]): the next batch waits until some is
+    /// returned. A caller that holds some must return it first.
     fn is_exhausted(&self) -> bool {
         false
     }
 
-    /// Whether more packets wait than is good, of a source that cannot wait: some are lost soon.
+    /// Whether, in a source that cannot wait, so many packets wait that some will be lost soon.
     fn is_behind(&self) -> bool {
         false
     }
 }
 
-/// What a source that narrows another one leaves to that: all but the packets and their account.
+/// The methods that a wrapping source delegates to the inner one: all except packets and ledger.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! as_source_within {

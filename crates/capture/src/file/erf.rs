@@ -1,4 +1,4 @@
-//! Endace's extensible record format: records without a file header, recognised by their looks.
+//! Endace's extensible record format: records without a file header, recognised heuristically.
 //!
 //! ```text
 //!  time (8, 32.32 fixed point, little endian) | type | flags | rlen (2) | colour or loss (2)

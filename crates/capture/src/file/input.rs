@@ -1,10 +1,10 @@
 //! The bytes under every file source: a window that moves over the input.
 //!
-//! Long regular files are mapped, everything else is read into a buffer. Measured (November 2026,
-//! reading and decoding from the page cache): on one machine a mapped file costs half to three quarters of a read
-//! one where the page cache has large pages, and a tenth less where it has small ones, because nothing is
-//! copied and what nobody looks at is not touched; on another, with small pages, twice as much. So both
-//! are tried on very long files, once the first window is through (`trial`).
+//! Long regular files are mapped, all others are read into a buffer. Measured (November 2026, reading and decoding
+//! from the page cache): on one machine, a mapped file costs half to three quarters of a read one if the page cache
+//! has large pages, and a tenth less if it has small ones, because nothing is copied and unused bytes are not
+//! touched; on another machine, with small pages, twice as much. For very long files, both are therefore tried
+//! after the first window (`trial`).
 
 use std::collections::VecDeque;
 use std::fs::File;

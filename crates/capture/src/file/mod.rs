@@ -1,11 +1,11 @@
 //! Capture files: formats, compression, several files as one.
 //!
-//! [`open`] looks at the first bytes, never at the name: pcap in all its variants, pcapng, snoop
-//! and ERF, plain or compressed with gzip or zstd, from a file, a pipe or standard input (`-`).
+//! [`open`] detects the format by the first bytes, never by the name: pcap in all its variants, pcapng, snoop and ERF,
+//! plain or compressed with gzip or zstd, from a file, a pipe or standard input (`-`).
 //!
-//! A batch's descriptors point straight into a window of the file (see `input`): the page cache
-//! where it can be mapped and that is not found to cost more than reading (`trial`), otherwise one reused
-//! buffer, in which nothing is copied but a record that is cut by the buffer's end.
+//! A batch's descriptors point directly into a window of the file (see `input`): the page cache if the file can be
+//! mapped and mapping does not turn out to cost more than reading (`trial`), otherwise a reused buffer, in which
+//! nothing is copied except a record that crosses the buffer's end.
 
 mod erf;
 mod input;
@@ -46,13 +46,13 @@ impl<T: PacketSource + BatchReader> AnyFile for T {}
 /// Opens a capture file, or standard input for `-`.
 ///
 /// # Errors
-/// [`Error::Io`] when the file cannot be opened or read, [`Error::NotACapture`] when it is in no
-/// known format or one that is refused, [`Error::Damaged`] when it ends inside its header.
+/// [`Error::Io`] if the file cannot be opened or read, [`Error::NotACapture`] if its format is unknown or not
+/// supported, [`Error::Damaged`] if it ends inside its header.
 pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn PacketSource + Send>, Error> {
     Ok(open_with(path.as_ref(), READ_BYTES)?)
 }
 
-/// Whether a file is read where it lies: a long regular one that is not compressed. Reading it twice at once costs little.
+/// Whether a file is mapped: a long regular one without compression. Reading it twice at the same time costs little.
 pub fn is_mapped(path: impl AsRef<Path>) -> bool {
     let path = path.as_ref();
     let mut magic = [0; 4];

@@ -21,11 +21,11 @@ const FULL_BUFFERS: usize = 64;
 /// The smallest buffer a file gets.
 const LEAST_BYTES: usize = 64 << 10;
 
-/// Opens files and glob patterns as one source: the plain source of the file when there is only
-/// one, a [`MultiSource`] otherwise.
+/// Opens files and glob patterns as one source: the file's own source if there is only one, otherwise a
+/// [`MultiSource`].
 ///
 /// # Errors
-/// As [`crate::open`]; a pattern that matches nothing is [`Error::NoMatch`].
+/// As [`crate::open`]; [`Error::NoMatch`] if a pattern matches nothing.
 pub fn open_all<P: AsRef<Path>>(patterns: &[P]) -> Result<Box<dyn PacketSource + Send>, Error> {
     let paths = expand(patterns)?;
     if let [path] = paths.as_slice() {
@@ -34,12 +34,11 @@ pub fn open_all<P: AsRef<Path>>(patterns: &[P]) -> Result<Box<dyn PacketSource +
     Ok(Box::new(MultiSource::open(&paths)?))
 }
 
-/// Replaces patterns by the files they match, sorted by name. What names an existing file is that
-/// file, whatever characters are in it; `-` is standard input.
+/// Replaces patterns by the files they match, sorted by name. The name of an existing file is taken literally,
+/// whatever characters it has; `-` is standard input.
 ///
 /// # Errors
-/// [`Error::NotACapture`] for a pattern that is malformed, [`Error::NoMatch`] for one that matches
-/// nothing.
+/// [`Error::NotACapture`] if a pattern is malformed, [`Error::NoMatch`] if it matches nothing.
 pub fn expand<P: AsRef<Path>>(patterns: &[P]) -> Result<Vec<PathBuf>, Error> {
     let mut paths = Vec::new();
     for pattern in patterns {
@@ -65,12 +64,12 @@ pub fn expand<P: AsRef<Path>>(patterns: &[P]) -> Result<Vec<PathBuf>, Error> {
     Ok(paths)
 }
 
-/// Several files merged by time. Equal times keep the order of the files. A batch is a run of one file's packets
-/// that are not later than the other files' next ones, where it lies; short runs are copied to one batch.
+/// Several files merged by time. Packets with equal times are in the order of the files. A batch is a run of one
+/// file's packets that are not later than the next packets of the other files, in place; short runs are copied
+/// to one batch.
 ///
-/// Files are opened when their first packet is due, so a year of rotated captures needs one file
-/// handle and one buffer. A file that turns out damaged does not stop the others: its error comes
-/// at the end, one per damaged file.
+/// Files are opened when their first packet is due, so a year of rotated captures needs one file handle and one
+/// buffer. A damaged file does not stop the others; its error is returned at the end, one per damaged file.
 #[derive(Default)]
 pub struct MultiSource {
     /// Files that are being read.
@@ -115,10 +114,10 @@ impl Active {
 }
 
 impl MultiSource {
-    /// Opens all of `paths` briefly to check them and to learn when they begin.
+    /// Opens all of `paths` briefly to check them and to read their start times.
     ///
     /// # Errors
-    /// As [`crate::open`], for the first file that is refused.
+    /// As [`crate::open`], for the first invalid file.
     pub fn open(paths: &[PathBuf]) -> Result<MultiSource, Error> {
         let mut multi = MultiSource::default();
         let buffer = READ_BYTES * FULL_BUFFERS.min(paths.len()) / paths.len().max(1);

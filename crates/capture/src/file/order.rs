@@ -1,4 +1,4 @@
-//! Byte orders as types, so that the loops over records are compiled once for each.
+//! Byte orders as types, so that the loops over records are compiled once for each order.
 
 /// Reads integers in one byte order. All functions return 0 beyond the end: callers check lengths
 /// first, once per record.

@@ -1,4 +1,4 @@
-//! Files by a pattern with `*`, `?` and `[...]`, and `**` for folders in one another.
+//! Files that match a pattern with `*`, `?` and `[...]`, and `**` for nested directories.
 
 use std::path::{Path, PathBuf};
 

@@ -4,9 +4,8 @@
 //!  type (4) | total length (4) | body ..., padded to 4 | total length (4)
 //! ```
 //!
-//! Blocks that carry packets or describe interfaces are read; all others are skipped unread.
-//! A section header starts a new byte order and new interface numbers. Interfaces of several
-//! sections that are alike in everything become one.
+//! Blocks with packets or descriptions of interfaces are read; all others are skipped. A section header starts a new
+//! byte order and new interface numbers. Identical interfaces of several sections become one.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Input that may stay silent: pipes, standard input, devices.
+//! Input that may be silent: pipes, standard input, devices.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! Snoop, the capture format of Solaris (RFC 1761). Always most significant byte first.
+//! Snoop, the capture format of Solaris (RFC 1761). Always big endian.
 
 use flowgauge_wire::{LinkType, Nanos, PacketDescriptor};
 

@@ -1,9 +1,9 @@
-//! Whether a file in the page cache is cheaper to read than to map, found out by doing both.
+//! Tries whether a file in the page cache is cheaper to read or to map.
 //!
-//! Mapping copies nothing, but enters each page in the page table and takes it out again: next to nothing
-//! where the page cache has large pages, and else as much as the processor and the hypervisor make of it.
-//! Reading copies, and leaves in the cache what is looked at next. On one machine mapping is a tenth
-//! cheaper, on another reading takes half the time; there is nothing to tell them apart by.
+//! Mapping copies nothing, but enters each page into the page table and removes it again: almost free if the page cache
+//! has large pages, otherwise it depends on the processor and the hypervisor. Reading copies, and leaves in the
+//! processor's cache the bytes needed next. On one machine mapping is a tenth cheaper, on another reading takes half
+//! the time; nothing but a trial can tell them apart.
 
 use std::fs::File;
 use std::hint::black_box;

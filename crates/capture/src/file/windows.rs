@@ -1,4 +1,4 @@
-//! Memory for the windows of decompressors: a file says how much it needs, so all open files together have a bound.
+//! Memory for the windows of decompressors: each file declares its size, and all open files share a bound.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +11,8 @@ const LEAST_LOG: u32 = 21;
 static LIMIT: AtomicU64 = AtomicU64::new(USUAL);
 static USED: AtomicU64 = AtomicU64::new(0);
 
-/// Bounds the memory for windows of compressed files that are open at the same time; files that need more are refused. No less than
-/// 8 MiB, which every decoder is to have (RFC 8878, section 3.1.1.1.2).
+/// Bounds the memory for windows of compressed files that are open at the same time; files that need more are refused.
+/// At least 8 MiB, which every decoder should support (RFC 8878, section 3.1.1.1.2).
 pub fn bound_windows(bytes: u64) {
     LIMIT.store(bytes.max(8 << 20), Ordering::Relaxed);
 }

@@ -1,7 +1,8 @@
-//! What filters know of a batch.
+//! Results of filters for a batch.
 //!
-//! A filter is decided once per batch, for all packets that come to a test as a set of bits. What a test says of each packet is
-//! a set, too; it is found for a value once per packet, whichever filters test the value, and whatever they compare it with:
+//! A filter is evaluated once per batch, for all packets that reach a test, as a bit set. The result of a test is a
+//! set, too. The value it tests is read once per packet, regardless of how many filters test it, and of the constants
+//! they compare it with:
 //!
 //! ```text
 //!  value               packets that pass, by test
@@ -9,19 +10,19 @@
 //!  half at 4*IHL + 16  = 80:    10000001   = 443:    01100000   >= 1024: 00001100
 //! ```
 //!
-//! Packets that come to tests of one value in the same way, whatever it is compared with, are [`Arrivals`]: one look-up in the
-//! table of the value decides all these tests. A filter of a port or of a five-tuple begins as others do, so what it has for
-//! itself is the intersection of what arrives with what passes its last tests:
+//! Packets that reach tests of one value in the same way, regardless of the constants, are [`Arrivals`]: one look-up in
+//! the table of the value decides all these tests. Filters of ports and five-tuples start like others, so what remains
+//! for each filter is the intersection of its arrivals with the packets that pass its last tests:
 //!
 //! ```text
 //!  tcp port 80     half at 12 = 0x800 -- byte at 23 = 6 -- no fragment --+-- half at 4*IHL + 14: = 80, = 443, ...
 //!  tcp port 443                                                          +-- half at 4*IHL + 16: = 80, = 443, ...
 //! ```
 //!
-//! (The second port is asked of packets whose first is 80, too: they are accepted anyway.)
+//! (The second port is also tested for packets whose first is 80: they are accepted anyway.)
 //!
-//! Nothing depends on which packets came before, so nothing has to be bounded but the number of values and tests, which is that
-//! of the filters that are there: what a filter brought goes with it.
+//! No result depends on previous packets, so only the number of values and tests has to be bounded, which is that of
+//! the existing filters: the entries of a filter are removed with it.
 
 mod column;
 mod frames;
@@ -40,7 +41,7 @@ pub(super) use self::frames::Places;
 use super::Filter;
 use super::decisions::{Decisions, Test, Value};
 
-/// What filters of one thread know of the packets of a batch. Filters that are given the same one share what they find.
+/// Results of one thread's filters for the packets of a batch. Filters that use the same columns share their results.
 #[derive(Debug)]
 pub struct Columns {
     /// No other's.
@@ -144,7 +145,7 @@ struct Bound {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Binding(Option<(Arc<Bound>, usize)>);
 
-/// Where [`Columns`] say whether a filter accepts any packets, for as long as that filter is asked of them.
+/// Identifies an entry of [`Columns`] that says whether a filter accepts any packets, while that filter is in use.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal {
     columns: u64,
@@ -193,7 +194,7 @@ impl Default for Columns {
 }
 
 impl Columns {
-    /// Another batch comes.
+    /// Starts another batch.
     pub fn begin(&mut self) {
         self.batch += 1;
         self.epoch += 1;
@@ -202,7 +203,7 @@ impl Columns {
         self.frames.is_known = false;
     }
 
-    /// Forgets filters that are gone.
+    /// Removes the entries of filters that no longer exist.
     pub fn release(&mut self) {
         let is_gone = |(_, bound): &(usize, &Arc<Bound>)| Arc::strong_count(bound) == 1;
         let gone: Vec<usize> =
@@ -214,7 +215,7 @@ impl Columns {
         }
     }
 
-    /// Whether nothing is kept for any filter.
+    /// Whether there are no entries for any filter.
     pub fn is_empty(&self) -> bool {
         self.bound.is_empty()
             && self.columns.is_empty()
@@ -286,7 +287,7 @@ impl Columns {
         self.refuses_all(bound, number, places)
     }
 
-    /// How many packets these are, if a filter is known to accept none of them.
+    /// The number of these packets, if a filter is known to accept none of them.
     #[inline]
     pub fn refuses(&self, refusal: Refusal, packets: Selection) -> Option<u64> {
         let is_known = refusal.columns == self.id

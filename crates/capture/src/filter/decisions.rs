@@ -1,7 +1,7 @@
-//! What a program decides by: tests of values, which do not depend on the way to them.
+//! The decisions of a program: tests of values, independent of the path to them.
 //!
-//! Which value of the packet a comparison of a program looks at can be told without a packet, as its jumps go forwards. The
-//! program becomes a graph of tests, each of one value, so that many programs can share what they look at:
+//! The packet value that a comparison tests can be determined without a packet, as jumps only go forwards. The program
+//! becomes a graph of tests, each of one value, so that many programs can share values:
 //!
 //! ```text
 //!  ldh  [12]                          half at 12 = 0x800?
@@ -13,7 +13,7 @@
 //!  jeq  #80     jt 7  jf 9            accepted
 //! ```
 //!
-//! A packet that has not got a value (it was cut, or a divisor is zero) is refused where the program loads it.
+//! A packet without a value (it was cut, or a divisor is zero) is refused where the program loads the value.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

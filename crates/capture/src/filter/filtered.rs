@@ -1,4 +1,4 @@
-//! A source behind a filter.
+//! A source with a filter.
 
 use flowgauge_wire::{Batch, LinkType, PacketDescriptor, Place, Selection};
 
@@ -10,10 +10,10 @@ use crate::source::PacketSource;
 use flowgauge_wire::Ledger;
 
 /// A source whose packets are selected by a filter expression. Packets that do not match are
-/// counted as [`Place::Filter`]; the others go on where they are, only descriptors are copied.
+/// counted as [`Place::Filter`]; the others stay in place, only descriptors are copied.
 ///
-/// Files can mix link types, so the expression is compiled once per type, when its first packet
-/// arrives.
+/// Files can mix link types, so the expression is compiled once per type, for the type's first
+/// packet.
 #[derive(Debug)]
 pub struct Filtered<S> {
     source: S,
@@ -26,11 +26,12 @@ pub struct Filtered<S> {
 }
 
 impl<S: PacketSource> Filtered<S> {
-    /// Puts `expression` before `source`. It is compiled at once for the link types the source
-    /// knows (Ethernet when it knows none yet), so that a mistake shows before the first packet.
+    /// Filters `source` by `expression`. It is compiled immediately for the link types that the
+    /// source knows (Ethernet if it knows none yet), so that errors are reported before the
+    /// first packet.
     ///
     /// # Errors
-    /// [`Error::Filter`] when the expression does not compile.
+    /// [`Error::Filter`] if the expression does not compile.
     pub fn new(source: S, expression: &str) -> Result<Filtered<S>, Error> {
         let mut filters = FilterSet::new(expression, DEFAULT_SNAP_LEN, None);
         for interface in source.interfaces() {
@@ -50,7 +51,7 @@ impl<S: PacketSource> Filtered<S> {
         })
     }
 
-    /// The source behind the filter.
+    /// The filtered source.
     pub fn source(&self) -> &S {
         &self.source
     }

@@ -1,7 +1,7 @@
-//! Lists of hosts, ports and networks in programs, looked up instead of gone through.
+//! Lists of hosts, ports and networks in programs, looked up in tables.
 //!
-//! libpcap compiles `host a or host b or ...` to one comparison after the other of the same word, all of which lead to
-//! the same place where they are true. With thousands of them a packet costs microseconds. Such a chain becomes a table:
+//! libpcap compiles `host a or host b or ...` to successive comparisons of the same word, all with the same target if
+//! true. With thousands of them, a packet costs microseconds. Such a chain becomes a table:
 //!
 //! ```text
 //!  ld [26]                          ld [26]
@@ -10,7 +10,7 @@
 //!  jeq c  true: T  false: F         jeq c
 //! ```
 //!
-//! In chains of networks the word is loaded and masked before each comparison; there is a table for each mask.
+//! In chains of networks, the word is loaded and masked before each comparison; there is a table for each mask.
 
 use super::program::{Operation, Step};
 

@@ -1,9 +1,8 @@
-//! Packet filters in pcap-filter(7) syntax: libpcap compiles the expression, our own interpreter
-//! runs the program over packets (or the kernel does, when live).
+//! Packet filters in pcap-filter(7) syntax: libpcap compiles the expression, our own interpreter runs the
+//! program on packets (or the kernel does, in live captures).
 //!
-//! A frame's VLAN tag that the kernel took out (see [`PacketFlags::VLAN`]) is seen by a filter at
-//! its place in the frame, so the same expression selects the same packets from an interface and
-//! from a file.
+//! A filter sees a VLAN tag that the kernel stripped (see [`PacketFlags::VLAN`]) at its position in the
+//! frame, so the same expression selects the same packets from an interface and from a file.
 
 mod columns;
 mod decisions;
@@ -36,7 +35,7 @@ use crate::error::Error;
 use program::Program;
 use view::{Plain, Tagged, WithMetadata};
 
-/// The snap length a filter gives packets when none is asked for, tcpdump's.
+/// Default snap length of filters, that of tcpdump.
 pub const DEFAULT_SNAP_LEN: u32 = 262_144;
 
 /// A compiled filter for packets of one link type.
@@ -58,24 +57,24 @@ struct Compiled {
     filter: Filter,
 }
 
-/// How [`Filter::dump`] writes a program.
+/// Formats of [`Filter::dump`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DumpStyle {
-    /// Mnemonics, as `tcpdump -d`.
+    /// Mnemonics, like `tcpdump -d`.
     #[default]
     Human,
-    /// A fragment of C, as `tcpdump -dd`.
+    /// A fragment of C, like `tcpdump -dd`.
     C,
-    /// Decimal numbers, the count first, as `tcpdump -ddd`.
+    /// Decimal numbers, the count first, like `tcpdump -ddd`.
     Decimal,
 }
 
 impl Filter {
-    /// Compiles `expression`; an empty one matches everything. The verdict on packets that match
-    /// is `snap_len`.
+    /// Compiles `expression`; an empty one matches everything. The verdict on matching packets is
+    /// `snap_len`.
     ///
     /// # Errors
-    /// [`Error::Filter`] with libpcap's message and the place in the expression.
+    /// [`Error::Filter`] with libpcap's message and the position in the expression.
     pub fn compile(expression: &str, link: LinkType, snap_len: u32) -> Result<Filter, Error> {
         Filter::compile_with_netmask(expression, link, snap_len, None)
     }
@@ -130,12 +129,12 @@ impl Filter {
         Ok(filter)
     }
 
-    /// A filter from a program that was compiled elsewhere. It may use the kernel's VLAN
-    /// extensions (`SKF_AD_VLAN_TAG`, `_TAG_PRESENT`, `_TPID`).
+    /// A filter from a program compiled elsewhere. It may use the kernel's VLAN extensions
+    /// (`SKF_AD_VLAN_TAG`, `_TAG_PRESENT`, `_TPID`).
     ///
     /// # Errors
-    /// [`Error::Filter`] when the program is not safe to run: unknown operations, jumps out of
-    /// the program, division by a constant zero, no return at the end.
+    /// [`Error::Filter`] if the program is not safe to run: unknown operations, jumps out of the program,
+    /// division by a constant zero, no return at the end.
     pub fn from_instructions(
         instructions: Vec<Instruction>,
         link: LinkType,
@@ -154,20 +153,20 @@ impl Filter {
         }
     }
 
-    /// Whether the packet `bytes`, `wire_len` long on the wire, is wanted.
+    /// Whether the packet `bytes`, with a length of `wire_len` on the wire, matches.
     #[inline]
     pub fn matches(&self, bytes: &[u8], wire_len: u32) -> bool {
         self.verdict(bytes, wire_len) != 0
     }
 
-    /// The program's verdict on a packet: how many bytes of it are wanted (the snap length,
-    /// often more than the packet has); 0 when it is not wanted.
+    /// The program's verdict on a packet: the number of bytes to keep (the snap length, often more than
+    /// the packet has); 0 if it does not match.
     #[inline]
     pub fn verdict(&self, bytes: &[u8], wire_len: u32) -> u32 {
         self.program.run(&Plain(bytes), wire_len)
     }
 
-    /// [`Filter::verdict`] on a packet of a batch, whose VLAN tag the kernel may have taken out.
+    /// [`Filter::verdict`] on a packet of a batch, whose VLAN tag the kernel may have stripped.
     #[inline]
     pub fn verdict_on(&self, bytes: &[u8], packet: &PacketDescriptor) -> u32 {
         if packet.flags.contains(PacketFlags::VLAN) || self.program.uses_vlan_metadata() {
@@ -205,12 +204,12 @@ impl Filter {
         self.link
     }
 
-    /// The program, as the kernel takes it.
+    /// The program, in the kernel's format.
     pub fn instructions(&self) -> &[Instruction] {
         &self.instructions
     }
 
-    /// The program as text, a line per instruction.
+    /// The program as text, one line per instruction.
     pub fn dump(&self, style: DumpStyle) -> String {
         let mut text = String::new();
         if style == DumpStyle::Decimal {

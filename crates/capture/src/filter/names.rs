@@ -1,11 +1,12 @@
-//! Names of hosts and networks in an expression. libpcap asks the system for their addresses, which asks servers: whoever
-//! runs these would know what is monitored. So an expression with such a name is not given to libpcap.
+//! Names of hosts and networks in expressions. libpcap would resolve them through the system, that is, by asking
+//! servers, whose operators would learn what is monitored. Expressions with such names are therefore not passed to
+//! libpcap.
 //!
-//! What a word is depends on libpcap's version, which may know more keywords than this file: whether it is a name is asked
-//! of libpcap itself, where names are never looked up (`type NAME`, of 802.11).
+//! Whether a word is a name depends on libpcap's version, which may have more keywords than this file. libpcap itself
+//! is asked, in a context where names are never resolved (`type NAME`, of 802.11).
 //!
-//! A name means what the words before it say (`dst net NAME`), and without such words what the one before it meant (`host
-//! 192.0.2.1 or NAME`). Ports and protocols are looked up in files of this machine, and may have names.
+//! The meaning of a name is determined by the preceding words (`dst net NAME`), or without any by the previous name
+//! (`host 192.0.2.1 or NAME`). Ports and protocols are looked up in local files, and may have names.
 
 use std::net::Ipv6Addr;
 use std::ops::RangeInclusive;

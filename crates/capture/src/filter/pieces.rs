@@ -1,10 +1,10 @@
 //! Long expressions, compiled in pieces.
 //!
-//! libpcap's code generator begins anew for each jump that is too long for a byte, so that the time it takes grows with the
-//! square of the number of terms, and its optimiser is worse: 3,000 hosts take a minute without it. But the parts of an
-//! expression that `and`, `or` and parentheses join know nothing of each other, if no word among them says that headers
-//! begin elsewhere from now on (`vlan`, `mpls` and the like). Each piece is compiled, and optimised, for itself, and its
-//! returns become jumps: to the next piece, or to where the whole has its answer.
+//! libpcap's code generator restarts for each jump that does not fit into a byte, so its time grows with the square of
+//! the number of terms, and its optimiser is worse: 3,000 hosts take a minute without it. However, the operands of
+//! `and`, `or` and parentheses are independent, unless they contain a word that moves the offsets of headers (`vlan`,
+//! `mpls` and the like). Each piece is compiled and optimised separately, and its returns become jumps: to the next
+//! piece, or to the result of the whole.
 //!
 //! ```text
 //!  host a or host b or ... host c or host d ...        tcp and ( list )
@@ -13,15 +13,15 @@
 //!   false: next piece      false: refuse
 //! ```
 //!
-//! What is loaded in which order is the same as in the whole, so that packets that are cut short are refused in the same
-//! places. Where the words are not understood here, or a piece does not compile, the expression is compiled as a whole:
-//! what libpcap refuses is refused by libpcap.
+//! Values are loaded in the same order as by the whole, so that truncated packets are refused at the same places. If
+//! the words are not understood here, or a piece does not compile, the expression is compiled as a whole, so that
+//! errors are always libpcap's.
 //!
-//! `vlan` and its like in front of all else (`vlan 5 and (host a or ...)`) stand in front of each piece, too: there they are
-//! true already, and only say where headers begin. Anywhere else they are not understood.
+//! `vlan` and the like at the very start (`vlan 5 and (host a or ...)`) are repeated at the start of each piece, where
+//! they are true already and only move the offsets of headers. Anywhere else they are not understood.
 //!
-//! A name or number without a word in front (`host a or b`) means what the one before it means; pieces that begin so get
-//! its words.
+//! A name or number without a preceding keyword (`host a or b`) has the meaning of the previous one; pieces that start
+//! with one get its keywords.
 
 use flowgauge_sys::libpcap::{self, Instruction};
 

@@ -1,4 +1,4 @@
-//! Where in an expression libpcap's complaint belongs. libpcap itself says only what is wrong.
+//! The position in an expression of a libpcap error, which libpcap does not report.
 
 use flowgauge_sys::libpcap;
 use flowgauge_wire::LinkType;

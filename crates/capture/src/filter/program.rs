@@ -1,9 +1,8 @@
 //! A verified classic-BPF program and its interpreter.
 //!
-//! The meaning of each instruction is that of libpcap's `bpf_filter`, which is that of McCanne and
-//! Jacobson, "The BSD Packet Filter", USENIX 1993. A program is decoded once, when it is loaded:
-//! an operation is one byte, and jump targets are absolute. It is interpreted for packets that are looked at alone; those of a
-//! batch are [decided](super::decisions) together.
+//! Instructions have the semantics of libpcap's `bpf_filter`, which are those of McCanne and Jacobson, "The BSD Packet
+//! Filter", USENIX 1993. A program is decoded once, when it is loaded: an operation is one byte, and jump targets are
+//! absolute. It is interpreted for individual packets; those of a batch are [decided](super::decisions) together.
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use super::Filter;
 use super::columns::{Binding, Columns, Places, Refusal};
 use crate::error::Error;
 
-/// An expression and its programs, one per link type, compiled when a link type is first met.
+/// An expression and its programs, one per link type, compiled for the first packet of a link type.
 #[derive(Clone, Debug)]
 pub struct FilterSet {
     expression: String,
@@ -21,7 +21,7 @@ pub struct FilterSet {
 }
 
 impl FilterSet {
-    /// Nothing is compiled yet. For `netmask` see [`Filter::compile_with_netmask`].
+    /// A set without compiled programs. For `netmask` see [`Filter::compile_with_netmask`].
     pub fn new(expression: &str, snap_len: u32, netmask: Option<Ipv4Addr>) -> FilterSet {
         FilterSet {
             expression: expression.to_owned(),
@@ -36,7 +36,7 @@ impl FilterSet {
     /// The filter for packets of type `link`.
     ///
     /// # Errors
-    /// [`Error::Filter`] when the expression does not compile for it.
+    /// [`Error::Filter`] if the expression does not compile for it.
     #[inline]
     pub fn for_link(&mut self, link: LinkType) -> Result<&Filter, Error> {
         if self.filters.get(self.current).map(Filter::link) != Some(link) {
@@ -45,8 +45,8 @@ impl FilterSet {
         Ok(&self.filters[self.current])
     }
 
-    /// Takes packets that do not match out of `selected`: places in the batch, or among what was `decoded` of it. What is found
-    /// out of them is kept in `columns` until another batch [begins](Columns::begin).
+    /// Removes packets that do not match from `selected`: indices in the batch, or in the `decoded` packets of it.
+    /// Results are kept in `columns` until another batch [begins](Columns::begin).
     ///
     /// # Errors
     /// As [`FilterSet::for_link`]; nothing is selected then.
@@ -76,7 +76,7 @@ impl FilterSet {
         Ok(())
     }
 
-    /// Whether it is known at once that [`FilterSet::select`] takes out all of these packets.
+    /// Whether [`FilterSet::select`] is already known to remove all of these packets.
     pub fn refuses(
         &mut self,
         columns: &mut Columns,
@@ -100,7 +100,8 @@ impl FilterSet {
         }
     }
 
-    /// Where it is said at once whether [`FilterSet::refuses`] packets of the link type that came last.
+    /// The entry that tells immediately whether the filter [refuses](FilterSet::refuses) packets of the latest link
+    /// type.
     pub fn refusal(&self) -> Option<Refusal> {
         let filter = self.filters.get(self.current)?;
         self.bindings.get(self.current)?.refusal(filter.link())

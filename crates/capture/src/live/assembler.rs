@@ -1,4 +1,4 @@
-//! Writing classic BPF by hand: the kernel's extensions, and jumps to labels.
+//! An assembler for classic BPF: the kernel's extensions, and jumps to labels.
 
 use flowgauge_sys::libpcap::Instruction;
 

@@ -1,4 +1,4 @@
-//! The program that spreads packets over the sockets of a fanout group.
+//! The program that distributes packets to the sockets of a fanout group.
 //!
 //! The kernel's own hash is not used: `rxhash` is 0 on virtual devices, and where the card
 //! computes it, the two directions of a flow differ.

@@ -1,4 +1,4 @@
-//! The program that the kernel runs before a packet is copied into the ring.
+//! The program that the kernel runs before copying a packet into the ring.
 
 use flowgauge_sys::libpcap::Instruction;
 use flowgauge_sys::packet::hardware;

@@ -1,9 +1,8 @@
 //! Several interfaces as one source, in the order of time.
 //!
-//! A tap has a port for each direction, and a bond spreads a connection over its ports: what one
-//! connection says is complete, and in order, only over all of them. A ring shows a packet when its block is full or
-//! retired, so that of an interface which shows nothing something earlier can still come: what the others have waits
-//! for that, for as long as a block can take at most.
+//! A tap has a port for each direction, and a bond distributes connections over its ports; connections are complete and
+//! in order only across all ports. A ring delivers a packet when its block is full or retired, so an interface without
+//! packets may still deliver earlier ones: packets of the others wait for that, at most as long as a block can take.
 
 use std::time::Instant;
 
@@ -21,8 +20,8 @@ const RETIRE_MS: u32 = 4;
 
 /// Packets from several interfaces, merged by time.
 ///
-/// Equal times keep the order of the interfaces. An interface that fails ends the capture on all of them: what was captured
-/// is delivered first.
+/// Packets with equal times are in the order of the interfaces. If an interface fails, the capture ends on all of them,
+/// after the packets captured so far are delivered.
 #[derive(Debug)]
 pub struct MergedSource {
     members: Vec<Member>,
@@ -71,8 +70,8 @@ impl Member {
 }
 
 impl MergedSource {
-    /// Starts capturing on all these interfaces with `count` sources that share the packets, each flow on one of them
-    /// whichever interface its packets come from (see [`LiveSource::open_group`]). They have one stop handle.
+    /// Starts capturing on all these interfaces with `count` sources. Each flow goes to one of them, regardless of the
+    /// interfaces its packets arrive on (see [`LiveSource::open_group`]). All sources have the same stop handle.
     ///
     /// # Errors
     /// As [`LiveSource::open`]; [`ANY`] cannot be one of several.
@@ -81,7 +80,7 @@ impl MergedSource {
         MergedSource::open_group_by(configs, count, Fanout::Classic(&program))
     }
 
-    /// The same, spread by this program.
+    /// The same, with packets distributed by this program.
     ///
     /// # Errors
     /// As [`MergedSource::open_group`].
@@ -142,7 +141,7 @@ impl MergedSource {
         self
     }
 
-    /// Stops this source from elsewhere.
+    /// A handle to stop this source from elsewhere.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
     }

@@ -1,9 +1,9 @@
 //! Live capture from `AF_PACKET` sockets (`TPACKET_V3`), and of mirror ports from `AF_XDP` sockets.
 //!
-//! Batches borrow the kernel's ring; a block of it goes back to the kernel when its last packet
-//! is done with. The filter runs in the kernel where it can. What its program refuses is not
-//! counted by the kernel, so [`Ledger::received`] of a live source means: packets that passed the
-//! filter in the kernel, whether there was room for them or not.
+//! Batches borrow the kernel's ring; a block is returned to the kernel when its last packet has been processed. The
+//! filter runs in the kernel if possible. The kernel does not count the packets its program refuses, so
+//! [`Ledger::received`] of a live source means: packets that passed the filter in the kernel, whether there was room
+//! for them or not.
 //!
 //! [`Ledger::received`]: flowgauge_wire::Ledger::received
 
@@ -29,33 +29,33 @@ pub use source::LiveSource;
 use crate::error::Error;
 use crate::filter::DEFAULT_SNAP_LEN;
 
-/// The name that stands for all interfaces.
+/// The name for all interfaces.
 pub const ANY: &str = "any";
 
-/// What to capture live, and how.
+/// The interface and settings of a live capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveConfig {
     /// Name of the interface, or [`ANY`].
     pub interface: String,
-    /// Filter in pcap-filter syntax; none when empty.
+    /// Filter in pcap-filter syntax; empty: none.
     pub filter: String,
-    /// Bytes of each packet that are captured at most.
+    /// Maximum number of bytes captured per packet.
     pub snap_len: u32,
-    /// Bytes of the ring of each socket; rounded to whole blocks, at least two.
+    /// Size of each socket's ring in bytes; rounded to whole blocks, at least two.
     pub buffer_bytes: u64,
-    /// Whether to receive what is not for this host, too.
+    /// Whether to receive packets for other hosts as well.
     pub promiscuous: bool,
-    /// Whether to keep packets of this process's own connections (`flowgauge_sys::own`): who sends what is captured
-    /// elsewhere would capture that, and send it, without end.
+    /// Whether to capture packets of this process's own connections (`flowgauge_sys::own`). A process that sends its
+    /// captured packets elsewhere would otherwise capture and send those again, without end.
     pub own_traffic: bool,
-    /// Milliseconds without packets after which an empty batch is returned.
+    /// Milliseconds without packets until an empty batch is returned.
     pub tick_ms: u32,
-    /// Milliseconds after which packets are handed over although their block is not full.
+    /// Milliseconds until packets of a block that is not full are delivered.
     pub retire_ms: u32,
 }
 
 impl LiveConfig {
-    /// The usual settings: no filter, whole packets, 64 MiB, promiscuous.
+    /// The default settings: no filter, whole packets, 64 MiB, promiscuous.
     pub fn new(interface: &str) -> LiveConfig {
         LiveConfig {
             interface: interface.to_owned(),
@@ -109,8 +109,8 @@ impl LiveConfig {
     }
 }
 
-/// Stops live sources from anywhere, a signal handler included. What is in the ring is still
-/// delivered, then the source ends.
+/// Stops live sources from anywhere, including signal handlers. Packets in the ring are still delivered, then the
+/// source ends.
 #[derive(Clone, Debug, Default)]
 pub struct StopHandle(Arc<AtomicBool>);
 
@@ -122,21 +122,21 @@ impl From<Arc<AtomicBool>> for StopHandle {
 }
 
 impl StopHandle {
-    /// Asks the source to end. It notices within its tick.
+    /// Asks the source to end, which it does within a tick.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Whether it was asked to.
+    /// Whether [`StopHandle::stop`] was called.
     pub fn is_stopped(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// The interfaces that can be captured on, by index.
+/// The interfaces that can be captured, by index.
 ///
 /// # Errors
-/// [`Error::Interface`] when the system does not tell.
+/// [`Error::Interface`] if the system does not list them.
 pub fn list_interfaces() -> Result<Vec<NetworkInterface>, Error> {
     interfaces::list().map_err(|error| Error::Interface {
         name: ANY.to_owned(),
@@ -145,9 +145,8 @@ pub fn list_interfaces() -> Result<Vec<NetworkInterface>, Error> {
     })
 }
 
-/// The link type of frames from an interface of an ARP hardware type; `None` where the frames
-/// are taken from their network header on, because their link header is unknown or has none of
-/// the known types.
+/// The link type for an ARP hardware type; `None` if frames are captured from their network header on, because their
+/// link header is unknown or none of the known types.
 pub fn link_type_of(hardware_type: u16) -> Option<LinkType> {
     match hardware_type {
         hardware::ETHERNET | hardware::LOOPBACK => Some(LinkType::ETHERNET),

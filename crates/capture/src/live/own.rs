@@ -1,4 +1,4 @@
-//! Packets of this process's own connections: what a sensor sends of what it captures must not come back to it.
+//! Packets of this process's own connections, which a sensor must not capture: it would send them again.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Where the kernel puts packets.
+//! The kernel's packet ring.
 
 use std::io;
 

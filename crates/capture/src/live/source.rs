@@ -37,9 +37,8 @@ const MOST_FRUITLESS_WAITS: u32 = 20;
 
 /// Packets from a network interface, or from all.
 ///
-/// The VLAN tag that the kernel takes out of a frame is in the descriptor, and counts in
-/// `wire_len`. On [`ANY`], packets have the link type of their own interface, and loopback
-/// packets are seen once.
+/// A VLAN tag that the kernel stripped is in the descriptor, and counts in `wire_len`. On [`ANY`], packets have the
+/// link type of their own interface, and loopback packets are seen once.
 #[derive(Debug)]
 pub struct LiveSource {
     name: String,
@@ -114,8 +113,8 @@ impl LiveSource {
     /// Starts capturing.
     ///
     /// # Errors
-    /// [`Error::Interface`] when there is no such interface, it is down, or capturing is not
-    /// permitted; [`Error::Filter`] when the filter does not compile.
+    /// [`Error::Interface`] if there is no such interface, it is down, or capturing is not permitted; [`Error::Filter`]
+    /// if the filter does not compile.
     pub fn open(config: &LiveConfig) -> Result<LiveSource, Error> {
         let (mut source, start) = LiveSource::prepare(config, StopHandle::default(), true, None)?;
         source.set_filter(&start.program, &start.fallback)?;
@@ -124,8 +123,8 @@ impl LiveSource {
         Ok(source)
     }
 
-    /// Starts capturing with `count` sources that share the packets, each flow on one of them
-    /// (both directions and fragments: they are spread by their IP addresses). They have one stop handle.
+    /// Starts capturing with `count` sources. Each flow goes to one of them (both directions and fragments: packets are
+    /// distributed by their IP addresses). All sources have the same stop handle.
     ///
     /// # Errors
     /// As [`LiveSource::open`].
@@ -134,13 +133,13 @@ impl LiveSource {
         LiveSource::open_group_by(config, count, Fanout::Classic(&program))
     }
 
-    /// Gets ready to capture what comes in by an interface with `count` sources, past the system (`AF_XDP`): nothing comes until an
-    /// XDP program sends each packet to one of them, to [its sockets](LiveSource::mirror). Filters run here. They have one stop
-    /// handle.
+    /// Prepares to capture an interface's incoming packets with `count` sources, bypassing the system (`AF_XDP`). No
+    /// packets arrive until an XDP program sends each one to [the sockets](LiveSource::mirror) of a source. Filters run
+    /// in this process. All sources have the same stop handle.
     ///
     /// # Errors
-    /// [`Error::Interface`] when there is no such interface, it is down or has no Ethernet frames, or the system has no such
-    /// sockets for it; [`Error::Filter`].
+    /// [`Error::Interface`] if there is no such interface, it is down or has no Ethernet frames, or the system does not
+    /// support such sockets on it; [`Error::Filter`].
     pub fn open_mirror(config: &LiveConfig, count: usize) -> Result<Vec<LiveSource>, Error> {
         let (stop, name) = (StopHandle::default(), &config.interface);
         let failure = |what: &str, error: &io::Error| interface_error(name, what, error);
@@ -173,7 +172,8 @@ impl LiveSource {
         sources.collect()
     }
 
-    /// The same, spread by this program; groups of one program and as many sources have a flow at the same place.
+    /// The same, with packets distributed by this program. Groups with the same program and number of sources have a
+    /// flow at the same source.
     ///
     /// # Errors
     /// As [`LiveSource::open`].
@@ -213,14 +213,14 @@ impl LiveSource {
         self
     }
 
-    /// This source, whose waits `waker` ends: an empty batch comes at once.
+    /// This source, with `waker` ending its waits: it then returns an empty batch immediately.
     #[must_use]
     pub fn woken_by(mut self, waker: Waker) -> LiveSource {
         self.waker = Some(waker);
         self
     }
 
-    /// Stops this source from elsewhere.
+    /// A handle to stop this source from elsewhere.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
     }
@@ -339,36 +339,36 @@ impl LiveSource {
         self.attach(fallback)
     }
 
-    /// Its ring.
+    /// The options of its ring.
     pub fn ring_options(&self) -> RingOptions {
         self.options
     }
 
-    /// How many blocks of its ring wait to be taken, with the one that is being read.
+    /// Number of filled blocks in its ring, including the one being read.
     pub fn filled_blocks(&self) -> u32 {
         self.ring.filled_blocks()
     }
 
-    /// Whether the next packets are of the block that is being read, and were there when the last ones were.
+    /// Whether the next packets are in the block being read, and were already there when the previous ones were read.
     pub fn is_within_block(&self) -> bool {
         self.ring.is_within_block()
     }
 
-    /// Its rings of a mirror port.
+    /// Its rings, if it captures a mirror port.
     pub fn mirror(&self) -> Option<&XdpRing> {
         self.ring.mirror()
     }
 
-    /// What the kernel runs before a packet is copied, and the interface's ARP hardware type; nothing where there are several
-    /// interfaces.
+    /// The program that the kernel runs before copying a packet, and the interface's ARP hardware type; `None` if there
+    /// are several interfaces.
     pub fn kernel_program(&self) -> Option<(&[Instruction], u16)> {
         Some((&self.program, self.hardware?))
     }
 
-    /// Has the kernel run an eBPF program in its place, which does the same or lets less through.
+    /// Replaces that program by an eBPF program that does the same or passes fewer packets.
     ///
     /// # Errors
-    /// [`Error::Interface`] when it cannot be attached.
+    /// [`Error::Interface`] if it cannot be attached.
     pub fn set_kernel_program(&self, program: BorrowedFd<'_>) -> Result<(), Error> {
         let attached = self.socket()?.set_program(program);
         attached.map_err(|error| self.failure("cannot attach the program", &error))
@@ -817,7 +817,7 @@ fn cannot_open(config: &LiveConfig, error: &io::Error) -> Error {
 const NEEDS_ROOT: &str = "run it as root";
 
 impl Error {
-    /// Whether this process may not capture there.
+    /// Whether this process lacks the permission to capture.
     pub fn is_about_rights(&self) -> bool {
         matches!(self, Error::Interface { hint, .. } if hint.starts_with(NEEDS_ROOT))
     }

@@ -1,11 +1,11 @@
-//! Compression on the way into any writer.
+//! Compression for any writer.
 
 use std::io::{self, Write};
 use std::path::Path;
 
 use crate::sink::output::Compression;
 
-/// A writer that compresses, or not, as the name of a file says.
+/// A writer that compresses if the name of a file says so.
 pub enum Compressor<W: Write> {
     /// Not compressed.
     Plain(W),
@@ -16,10 +16,10 @@ pub enum Compressor<W: Write> {
 }
 
 impl<W: Write> Compressor<W> {
-    /// Compresses what goes to `writer` as the ending of `path` says.
+    /// Compresses data for `writer` according to the extension of `path`.
     ///
     /// # Errors
-    /// When the compressor cannot be set up.
+    /// The compressor cannot be set up.
     pub fn by_name(writer: W, path: &Path) -> io::Result<Compressor<W>> {
         Compressor::new(writer, Compression::ByName.resolved(path))
     }

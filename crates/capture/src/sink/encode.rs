@@ -1,4 +1,4 @@
-//! Packets as bytes of a capture file.
+//! Encodes packets for capture files.
 
 use flowgauge_wire::{Ledger, LinkType, PacketDescriptor, PacketFlags, Place};
 
@@ -115,7 +115,7 @@ pub fn section_header(out: &mut Vec<u8>, comment: Option<&str>) {
     });
 }
 
-/// Appends an interface description block; time stamps are nanoseconds.
+/// Appends an interface description block; timestamps are in nanoseconds.
 pub fn interface_description(out: &mut Vec<u8>, interface: &Interface) {
     block(out, 1, |out| {
         out.extend_from_slice(&interface.link.0.to_le_bytes());
@@ -167,8 +167,8 @@ pub fn enhanced_packet(out: &mut Vec<u8>, packet: &PacketDescriptor, bytes: &[u8
     out.extend_from_slice(&length.to_le_bytes());
 }
 
-/// Appends an interface statistics block at the end of a file. What the whole source received and
-/// lost can only be told of its one interface.
+/// Appends an interface statistics block at the end of a file. The counts of packets received and
+/// lost by the whole source can only be given for its only interface.
 pub fn interface_statistics(
     out: &mut Vec<u8>,
     interface: u32,

@@ -1,4 +1,4 @@
-//! Writing to a capture file, or to several in turn.
+//! Writes to a capture file, or to several in turn.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use crate::sink::segment::{Segment, learn};
 use crate::sink::{FileFormat, PacketSink, Written};
 use crate::source::Interface;
 
-/// How a [`FileSink`] writes.
+/// Options of a [`FileSink`].
 #[derive(Clone, Debug, Default)]
 pub struct SinkOptions {
     /// Format of the file.
     pub format: FileFormat,
     /// Compression.
     pub compression: Compression,
-    /// When to begin a new file.
+    /// When to start a new file.
     pub rotation: Rotation,
-    /// `-U`: hand each batch to the system at once.
+    /// `-U`: pass each batch to the system immediately.
     pub unbuffered: bool,
     /// Comment in the section header of a pcapng file.
     pub comment: Option<String>,
-    /// Go on at the end of a file that is there; in pcapng with another section.
+    /// Append to an existing file; in pcapng, as another section.
     pub append: bool,
 }
 
@@ -48,12 +48,12 @@ pub struct FileSink {
 const MOST_NAMES: usize = 100_000;
 
 impl FileSink {
-    /// Creates the file; `-` is standard output. With `-G` the first file is created with the
-    /// first packet, whose time is in its name.
+    /// Creates the file; `-` is standard output. With `-G`, the first file is created with the first
+    /// packet, whose time is in its name.
     ///
     /// # Errors
-    /// [`Error::Io`] when the file cannot be created, [`Error::Sink`] when the options contradict
-    /// each other.
+    /// [`Error::Io`] if the file cannot be created, [`Error::Sink`] if the options contradict each
+    /// other.
     pub fn create(path: impl AsRef<Path>, mut options: SinkOptions) -> Result<FileSink, Error> {
         let path = path.as_ref().to_owned();
         let rotator = Rotator::new(&path, options.rotation)?;

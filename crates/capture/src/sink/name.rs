@@ -1,4 +1,4 @@
-//! When files are rotated and what they are called, as tcpdump does.
+//! Rotation and names of files, compatible with tcpdump.
 
 use std::path::{Path, PathBuf};
 
@@ -8,17 +8,18 @@ use flowgauge_wire::Nanos;
 
 use crate::error::Error;
 
-/// When the next file begins (tcpdump's `-C`, `-G`, `-W`).
+/// When to start the next file (tcpdump's `-C`, `-G`, `-W`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
     /// `-C`: a new file before the packet that would follow more than this many bytes (counted
-    /// before compression). Later files have a number after their name, from 1 on.
+    /// before compression). Later files have a number after their name, starting at 1.
     pub bytes: Option<u64>,
-    /// `-G`: a new file every so many seconds of the capture clock; the name is a `strftime`
-    /// format, filled in with local time.
+    /// `-G`: a new file each time this many seconds have passed on the capture clock; the name is a
+    /// `strftime` format, filled in with local time.
     pub seconds: Option<u64>,
-    /// `-W`: with `-C` so many files are written over in turn, numbered from 0 with leading zeros;
-    /// with `-G` writing ends after so many files; with both it only decides the zeros.
+    /// `-W`: with `-C`, this many files are overwritten in turn, numbered from 0 with leading zeros;
+    /// with `-G`, writing ends after this many files; with both, it only determines the leading
+    /// zeros.
     pub files: Option<u32>,
 }
 
@@ -77,7 +78,7 @@ impl Rotation {
     }
 }
 
-/// The files of a [`Rotation`], one after the other: which is written to, and when the next begins.
+/// The successive files of a [`Rotation`]: the current file, and when the next one starts.
 #[derive(Clone, Debug)]
 pub struct Rotator {
     path: PathBuf,
@@ -88,22 +89,22 @@ pub struct Rotator {
     period: Option<(Nanos, u32)>,
 }
 
-/// What a [`Rotator`] says of the next thing to be written.
+/// A [`Rotator`]'s decision about the next record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It belongs to the file that is open; to the first one, if none is.
+    /// It belongs to the open file, or to the first one if none is open.
     Same,
-    /// The file that is open is finished: another begins.
+    /// The open file is finished; another one starts.
     Next,
-    /// There were as many files as there should be.
+    /// The maximum number of files is reached.
     Over,
 }
 
 impl Rotator {
-    /// Names are made of `path`.
+    /// A rotation of files named after `path`.
     ///
     /// # Errors
-    /// [`Error::Sink`] where the rotation cannot work.
+    /// [`Error::Sink`] if the rotation is not possible.
     pub fn new(path: impl Into<PathBuf>, rotation: Rotation) -> Result<Rotator, Error> {
         let path = path.into();
         rotation.check(&path)?;
@@ -115,7 +116,7 @@ impl Rotator {
         })
     }
 
-    /// Whether something of `time` goes to the file that is open, which has `size` bytes; `None`: no
+    /// Whether a record of this `time` belongs to the open file, which has `size` bytes; `None`: no
     /// file is open.
     #[inline]
     pub fn turn(&mut self, time: Nanos, size: Option<u64>) -> Turn {
@@ -151,7 +152,7 @@ impl Rotator {
         Turn::Same
     }
 
-    /// The name of the file that is written to now, where the first thing in it is of `time`.
+    /// The name of the current file, if its first record has this `time`.
     pub fn name(&self, time: Nanos) -> PathBuf {
         self.rotation.name(&self.path, self.count, self.begin(time))
     }
@@ -164,7 +165,7 @@ impl Rotator {
 /// A name with its strftime fields filled in, with local time.
 ///
 /// # Errors
-/// What is wrong where it is no strftime format.
+/// What is wrong with the strftime format.
 pub fn dated(name: &str, time: Nanos) -> Result<String, &'static str> {
     if StrftimeItems::new(name).any(|item| matches!(item, Item::Error)) {
         return Err(NO_FORMAT);

@@ -1,4 +1,4 @@
-//! A file that is written record by record, compressed on the way if wanted.
+//! A file that is written record by record, optionally compressed.
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write};
@@ -12,15 +12,15 @@ use crate::sink::compress::Compressor;
 /// Records are collected up to this size before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// How a file is compressed.
+/// Compression of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// As the name says: `.gz` and `.zst` are compressed.
+    /// According to the name: `.gz` and `.zst` are compressed.
     #[default]
     ByName,
-    /// Not at all.
+    /// None.
     None,
-    /// gzip, level 3: capturing must keep up.
+    /// gzip, level 3, as writing must keep up with the capture.
     Gzip,
     /// zstd, level 3.
     Zstd,

@@ -12,14 +12,14 @@ use crate::sink::segment::{Segment, learn};
 use crate::sink::{PacketSink, Written};
 use crate::source::Interface;
 
-/// How much of the past a [`RingSink`] keeps. All limits that are given hold.
+/// How much of the past a [`RingSink`] keeps. All given limits apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingLimits {
-    /// Most files.
+    /// Maximum number of files.
     pub files: Option<usize>,
-    /// Most bytes on disk (before compression).
+    /// Maximum number of bytes on disk (before compression).
     pub bytes: Option<u64>,
-    /// Files whose last packet is older than this go.
+    /// Files whose last packet is older than this are removed.
     pub duration: Option<Nanos>,
     /// How long packets are preserved after a trigger.
     pub after: Nanos,
@@ -33,21 +33,21 @@ const DEFAULT_BYTES: u64 = 64 << 20;
 const RECORD_BYTES: u64 = 512;
 
 impl RingLimits {
-    /// Into how many files the limits are divided.
+    /// Number of files into which the limits are divided.
     pub fn share_of_files(&self) -> u64 {
         self.files.unwrap_or(DEFAULT_FILES).max(2) as u64
     }
 
-    /// How large each file becomes, unless a single packet is larger.
+    /// Maximum size of each file, unless a single packet is larger.
     pub fn bytes_of_file(&self) -> u64 {
         let share = |bytes| bytes / self.share_of_files();
         self.bytes.map_or(DEFAULT_BYTES, share)
     }
 }
 
-/// Writes packets to a ring of files `NAME-000001.EXT`, removing the oldest; a
-/// [trigger](RingSink::trigger) renames those that are there to `NAME-t1-000001.EXT` and lets the
-/// following ones join them for a time.
+/// Writes packets to a ring of files `NAME-000001.EXT`, and removes the oldest. A
+/// [trigger](RingSink::trigger) renames the existing files to `NAME-t1-000001.EXT`, and the following
+/// ones for a time.
 #[derive(Default)]
 pub struct RingSink {
     path: PathBuf,
@@ -79,7 +79,7 @@ impl RingSink {
     /// A ring of files named after `path`; `options.rotation` is not used.
     ///
     /// # Errors
-    /// [`Error::Sink`] when no limit is given.
+    /// [`Error::Sink`] if no limit is given.
     pub fn create(
         path: impl AsRef<Path>,
         limits: RingLimits,

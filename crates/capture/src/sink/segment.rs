@@ -1,4 +1,4 @@
-//! One capture file being written.
+//! A capture file that is being written.
 
 use std::collections::HashMap;
 use std::io::Read as _;

@@ -1,4 +1,4 @@
-//! What is known of one value of the packets of a batch.
+//! The known results for one value of the packets of a batch.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Filters that share columns against each of them alone, packet by packet.
+//! Compares filters that share columns with each filter alone, packet by packet.
 
 use flowgauge_sys::libpcap::Instruction;
 use flowgauge_wire::{Batch, PacketDescriptor, PacketFlags};
