@@ -1,4 +1,4 @@
-//! The checksum pass: which packets are damaged, and which only look it.
+//! The checksum pass: detects damaged packets, and packets whose checksums were merely not computed.
 
 use std::collections::HashMap;
 
@@ -19,24 +19,24 @@ const TOLD: u16 = PacketFlags::CHECKSUM_NOT_READY.0 | PacketFlags::CHECKSUM_VALI
 /// The most senders of each kind listed.
 const LISTED: usize = 4096;
 
-/// A sender some of whose packets had wrong checksums and counted all the same: most likely a host
-/// that leaves them to its network card, or one whose address was rewritten in the capture.
+/// A sender of packets with wrong checksums that were accepted: most likely a host that leaves checksums to its network
+/// card, or one whose address was rewritten in the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffloadingSender {
     /// Its address.
     pub address: Address,
     /// 4 or 6.
     pub version: u8,
-    /// IP protocol whose checksums were wrong; `None` for those of IPv4 headers.
+    /// IP protocol whose checksums were wrong; `None` for IPv4 header checksums.
     pub protocol: Option<u8>,
-    /// Packets with a wrong or uncomputed checksum that counted.
+    /// Packets accepted with a wrong or uncomputed checksum.
     pub packets: u64,
 }
 
-/// A sender of packets that were left out because their checksums were wrong.
+/// A sender of packets that were left out because of wrong checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamagedSender {
-    /// Its address, as the packets have it.
+    /// Its address, according to the packets.
     pub address: Address,
     /// 4 or 6.
     pub version: u8,
@@ -58,7 +58,7 @@ pub(crate) struct Checksums {
     of_payload: BadPayload,
 }
 
-/// Packets whose payload was to be read and has a wrong checksum: of an engine, or of one of its subscribers.
+/// Packets with a wrong checksum whose payload was needed, of an engine or of one of its subscribers.
 #[derive(Clone, Debug, Default)]
 pub struct BadPayload {
     wrong: Wrong,
@@ -67,7 +67,7 @@ pub struct BadPayload {
 }
 
 impl BadPayload {
-    /// One more, whose payload is taken all the same, or refused.
+    /// Adds a packet, whose payload was accepted in spite of it, or refused.
     pub fn note(&mut self, packet: &Decoded, is_taken: bool) {
         self.wrong.transport(packet, is_taken);
         if !is_taken {
@@ -585,8 +585,8 @@ fn unknown(decoded: &mut DecodedBatch, index: usize) {
     }
 }
 
-/// Whether the transport checksum field of `packet`, whose frame is `bytes`, holds what Linux
-/// leaves in it for the network card: the sum of the pseudo header, not complemented.
+/// Whether the transport checksum field of `packet`, whose frame is `bytes`, has the value that Linux leaves for the
+/// network card: the sum of the pseudo header, not complemented.
 pub fn is_partial(bytes: &[u8], packet: &Decoded) -> bool {
     let field = match packet.key.protocol {
         6 => 16,

@@ -1,4 +1,4 @@
-//! What a shard is told at its start.
+//! The configuration of a shard.
 
 use flowgauge_flow::FlowConfig;
 use flowgauge_reassembly::{DefragmentConfig, OverlapPolicy, ReassemblyConfig};
@@ -9,19 +9,19 @@ use crate::vlans::VlanAware;
 /// Configuration of a [`crate::Shard`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardConfig {
-    /// What is decoded and what tells flows apart.
+    /// Decoding options, and what distinguishes flows.
     pub decode: DecodeOptions,
-    /// What is done about checksums.
+    /// How to treat wrong checksums.
     pub checksums: ChecksumPolicy,
     /// Limits of the flow table.
     pub flow: FlowConfig,
-    /// Limits of defragmentation, and what is done about overlapping fragments.
+    /// Limits of defragmentation, and the policy for overlapping fragments.
     pub defragment: DefragmentConfig,
-    /// Limits of TCP reassembly, its memory among them.
+    /// Limits of TCP reassembly, including its memory.
     pub reassembly: ReassemblyConfig,
-    /// What is done about overlapping TCP segments.
+    /// The policy for overlapping TCP segments.
     pub overlap_policy: OverlapPolicy,
-    /// Whether VLANs keep flows apart.
+    /// Whether VLANs distinguish flows.
     pub vlans: VlanAware,
 }
 
@@ -48,11 +48,10 @@ impl ShardConfig {
         self
     }
 
-    /// Bytes of memory for the two streams of a connection, beside those of its flow.
+    /// Bytes of memory for the two streams of a connection, in addition to those of its flow.
     pub const BYTES_PER_CONNECTION: u64 = size_of::<crate::connection::Connection>() as u64;
 
-    /// Bytes of memory for each flow at once in which senders are remembered
-    /// ([`ChecksumPolicy::Auto`]).
+    /// Bytes of memory for remembering senders ([`ChecksumPolicy::Auto`]), per flow of the table.
     pub const SENDER_BYTES_PER_FLOW: u64 = crate::known_pairs::KnownPairs::BYTES_PER_FLOW;
 
     /// This configuration with `bytes` of memory for segments that wait for earlier ones.
@@ -83,30 +82,28 @@ impl ShardConfig {
 #[strum(serialize_all = "snake_case")]
 #[strum(parse_err_ty = String, parse_err_fn = unknown_checksums)]
 pub enum ChecksumPolicy {
-    /// A packet with a wrong IP, TCP, UDP or ICMP checksum is left out, and counted as malformed.
+    /// Packets with a wrong IP, TCP, UDP or ICMP checksum are left out, and counted as malformed.
     Verify,
-    /// Checksums are not looked at.
+    /// Checksums are ignored.
     Ignore,
-    /// As [`ChecksumPolicy::Verify`], except for senders that compute no checksums themselves. The
-    /// decision needs no look ahead: a wrong checksum counts as *not computed yet* when it is
-    /// exactly what Linux leaves there (the sum of the pseudo header), or when no packet of that
-    /// sender to that receiver, in that protocol, with a right one was seen so far. From the first
-    /// right checksum on, wrong ones are damage. (By receiver, because what a shard knows of a sender
-    /// depends on which of its packets the shard gets; of a pair of addresses it gets all.) The same goes
-    /// for the IPv4 header's own checksum, and zero there always means not computed. What is known is
-    /// bounded: a pair that was forgotten starts anew.
+    /// Like [`ChecksumPolicy::Verify`], except for senders that do not compute checksums themselves. A wrong checksum
+    /// counts as *not computed yet* if it has exactly the value that Linux leaves there (the sum of the pseudo header),
+    /// or if no packet of that sender to that receiver, in that protocol, had a right one so far; this needs no
+    /// lookahead. After the first right checksum, wrong ones are damage. (This is per receiver, because a shard gets
+    /// all packets of a pair of addresses, but not all of a sender.) The same applies to the IPv4 header checksum,
+    /// where zero always means not computed. The memory is bounded: a pair that was forgotten starts again.
     ///
     /// A TCP segment or UDP datagram that only carries payload (no SYN, FIN or RST) counts to its flow whatever its
-    /// transport checksum is: it was on the wire. It is verified when a stream takes it, and if it is damaged its bytes are
-    /// not read; so flow records do not depend on whether somebody reads streams. What its sender sent in the flow before
-    /// tells whether the sender computes checksums: all packets up to the first right one are verified for that.
-    /// `Verify` leaves out all that is damaged.
+    /// transport checksum, because it was on the wire. It is verified when a stream reads it; if it is damaged, its
+    /// bytes are not delivered. Flow records thus do not depend on whether streams are read. Whether a sender computes
+    /// checksums is learned from its previous packets in the flow, all of which are verified up to the first right one.
+    /// `Verify` leaves out all damaged packets.
     #[default]
     Auto,
 }
 
 impl ChecksumPolicy {
-    /// Name as users write it.
+    /// Its name in the user interface.
     pub fn name(self) -> &'static str {
         self.into()
     }

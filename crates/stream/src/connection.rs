@@ -1,4 +1,4 @@
-//! What is kept per connection, found by the number of its flow.
+//! The state of a connection, found by the number of its flow.
 
 use flowgauge_flow::FlowId;
 use flowgauge_flow::arena::Arena;

@@ -1,4 +1,4 @@
-//! Packets that begin or end a direction: the first ones, and those with SYN, FIN or RST.
+//! Packets that start or end a direction: the first ones, and those with SYN, FIN or RST.
 
 use flowgauge_flow::{PacketFlow, PacketFlowFlags};
 use flowgauge_wire::{Decoded, TcpFlags};

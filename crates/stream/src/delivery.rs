@@ -1,4 +1,4 @@
-//! Bytes in order on their way to the handler.
+//! Delivery of in-order bytes to the handler.
 
 use flowgauge_flow::PacketFlow;
 use flowgauge_reassembly::{GapCause, Receiver};

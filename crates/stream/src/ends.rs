@@ -1,4 +1,4 @@
-//! What ends streams.
+//! Ends of streams.
 
 use flowgauge_flow::{EndReason, EndedFlow, FlowId, FlowTracker, Taker};
 

@@ -1,24 +1,24 @@
-//! What a run found that changes what its results mean.
+//! Findings of a run that qualify its results.
 
 use flowgauge_reassembly::GapCause;
 
 use crate::checksums::Wrong;
 use crate::{DamagedSender, OffloadingSender, ShardStatistics};
 
-/// What a run found that changes what its results mean.
+/// Findings of a run that qualify its results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Senders whose packets were taken although their checksums are wrong, the busiest first.
+    /// Senders whose packets were accepted in spite of wrong checksums, the most active first.
     pub accepted: Vec<OffloadingSender>,
-    /// Packets left out because of wrong checksums, or their payload.
+    /// Packets left out because of wrong checksums, or whose payload was.
     pub left_out: u64,
-    /// Whom most of those are from.
+    /// The sender of most of those.
     pub most_left_out: Option<DamagedSender>,
-    /// Flows ended early to make room.
+    /// Flows evicted to make room.
     pub evicted: u64,
-    /// Datagrams in fragments given up for memory.
+    /// Fragmented datagrams given up because memory was full.
     pub datagrams: u64,
-    /// Holes in streams given up for memory.
+    /// Holes in streams given up because memory was full.
     pub relieved: u64,
 }
 
@@ -34,7 +34,7 @@ impl Findings {
         }
     }
 
-    /// Adds another worker's.
+    /// Adds the findings of another worker.
     pub fn merge(&mut self, other: &Findings) {
         let sender = |it: &OffloadingSender| (it.address, it.version, it.protocol);
         self.accepted.extend(&other.accepted);

@@ -1,4 +1,4 @@
-//! What a user of the engine implements.
+//! The handler of a shard's events, and their types.
 
 use flowgauge_flow::{
     EndedFlow, FlowId, FlowIdentity, FlowRecord, FlowTracker, PacketFlow, PacketFlowFlags, Withheld,
@@ -15,18 +15,18 @@ use flowgauge_wire::{
 use crate::streams::claimed;
 use crate::wants::Want;
 
-/// How a stream stands or ended.
+/// Whether a stream is open, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[repr(u8)]
 #[strum(serialize_all = "snake_case")]
 pub enum StreamStatus {
     /// Still open.
     Active,
-    /// This side closed with FIN and everything before it was delivered or given up.
+    /// This side closed with FIN, and everything before it was delivered or given up.
     Fin,
     /// Reset.
     Rst,
-    /// Idle timeout, or the flow's record was cut by another limit.
+    /// Idle timeout, or another limit of the flow's record.
     Timeout,
     /// The input ended.
     EndOfInput,
@@ -35,30 +35,30 @@ pub enum StreamStatus {
 }
 
 impl StreamStatus {
-    /// Name in records.
+    /// Its name in records.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// One direction of a connection, as its events show it.
+/// One direction of a connection, in its events.
 ///
-/// It is made for the call from what the engine keeps; what a handler does not look at costs
-/// nothing. Who talks with whom says [`Stream::identity`], looked up when asked for.
+/// It is created for the call from the engine's state; unused parts cost nothing. The endpoints are looked up on
+/// request ([`Stream::identity`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Stream<'a> {
-    /// Number of this stream while it lives: small, dense, reused after `stream_terminated`; a
-    /// handler may index its own state by it.
+    /// Number of this stream during its life: small, dense, reused after `stream_terminated`. Handlers may use it as an
+    /// index into their own state.
     pub id: u32,
     /// The opposite direction's `id`.
     pub opposite: u32,
-    /// Bytes delivered so far, holes not counted.
+    /// Bytes delivered so far, without holes.
     pub bytes: u64,
-    /// Bytes known to be missing (holes that were given up, before the last byte delivered).
+    /// Bytes known to be missing (in holes that were given up, before the last byte delivered).
     pub missing_bytes: u64,
     /// Number of holes so far.
     pub gaps: u32,
-    /// How it stands.
+    /// Whether it is open, or how it ended.
     pub status: StreamStatus,
     /// Whether this is the initiator's direction.
     pub from_initiator: bool,
@@ -78,7 +78,7 @@ pub(crate) enum StreamFlow<'a> {
     Known(&'a StreamIdentity),
 }
 
-/// Whose bytes a stream has: what travels from `source` to `destination`.
+/// The flow and endpoints of a stream, which consists of the bytes from `source` to `destination`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StreamIdentity {
     /// [`FlowRecord::flow_id`] of the flow.
@@ -98,8 +98,7 @@ pub struct StreamIdentity {
 }
 
 impl<'a> Stream<'a> {
-    /// A new stream of which nothing was delivered, outside of any engine: to test handlers with.
-    /// Even ids are the initiator's.
+    /// A new stream without delivered bytes, outside of any engine, to test handlers. Even ids are the initiator's.
     pub fn detached(id: u32, identity: &'a StreamIdentity) -> Stream<'a> {
         Stream {
             id,
@@ -113,19 +112,19 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Who talks with whom. To be asked when a stream is created or ends, or for its first bytes,
-    /// rather than for every chunk: the flow table is read for it.
+    /// The flow and endpoints. Reads the flow table, so call it when a stream is created or ends, or for its first
+    /// bytes, rather than for every chunk.
     pub fn identity(&self) -> StreamIdentity {
         self.flow.identity(self.id)
     }
 
-    /// The IP protocol and the responder's port: what [`Stream::identity`] says of them, for less.
+    /// The IP protocol and the responder's port, cheaper than [`Stream::identity`].
     pub fn service(&self) -> (u8, u16) {
         self.flow.service(self.id & 1 != 0, self.from_initiator)
     }
 
-    /// Reads the record of its flow as it stands; not of a [`Stream::detached`] one. What it counts may
-    /// include later packets of the batch.
+    /// Reads the current record of its flow, except for a [`Stream::detached`] one. Its counts may include later
+    /// packets of the batch.
     pub fn record<R>(&self, read: impl FnOnce(&FlowRecord<'_>) -> R) -> Option<R> {
         match self.flow {
             StreamFlow::Tracked(tracker, id) => tracker.with_record(id, read),
@@ -135,8 +134,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Whether the whole three-way handshake of its TCP connection was seen. (Of a
-    /// [`Stream::detached`] one: yes.)
+    /// Whether the whole three-way handshake of its TCP connection was seen. (True for a [`Stream::detached`] one.)
     pub fn is_handshake_complete(&self) -> bool {
         match self.flow {
             StreamFlow::Tracked(tracker, id) => tracker.is_handshake_complete(id),
@@ -201,45 +199,44 @@ impl StreamIdentity {
 /// Contiguous bytes of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk<'a> {
-    /// The bytes, borrowed for the call. Empty only where others were [skipped](Chunk::skipped).
+    /// The bytes, borrowed for the call. Only empty if others were [skipped](Chunk::skipped).
     pub bytes: &'a [u8],
-    /// Position of the first byte in the stream, holes counted.
+    /// Stream offset of the first byte, including holes.
     pub offset: u64,
-    /// Bytes missing since the chunk before: right before this one, or between bytes that were skipped.
+    /// Bytes missing since the previous chunk: right before this one, or between skipped bytes.
     pub gap_before: u64,
-    /// Bytes since the chunk before that were captured and not asked for ([`Want::From`]).
+    /// Bytes since the previous chunk that were captured but not requested ([`Want::From`]).
     pub skipped: u64,
     /// Capture time of the packet that made it deliverable.
     pub time: Nanos,
-    /// When its bytes were there: the same, but of bytes behind a hole that was given up, or before which a
-    /// stream's beginning was waited for, when the first of them were captured.
+    /// Capture time of its first byte, if it had to wait for a hole to be given up, or for the stream's beginning;
+    /// otherwise the same as `time`.
     pub captured: Nanos,
 }
 
 /// A packet of a stream, before its payload is reassembled.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamPacket<'a> {
-    /// Its headers. Of a datagram reassembled from fragments there is one, for all its frames.
+    /// Its headers. A datagram reassembled from fragments has one set of headers for all its frames.
     pub decoded: &'a Decoded,
-    /// The captured frame; of a reassembled datagram its bytes from the IP header on. Empty where
-    /// the packet stands for fragments of a datagram that never became complete.
+    /// The captured frame; for a reassembled datagram, its bytes from the IP header on. Empty if the packet stands for
+    /// fragments of a datagram that never became complete.
     pub frame: &'a [u8],
     /// The captured transport payload.
     pub payload: &'a [u8],
-    /// Position of the first payload byte in the stream, holes counted, once the start is known
-    /// (negative: before it, old data). Of UDP: behind all datagrams before. Of other protocols:
-    /// nothing.
+    /// Stream offset of the first payload byte, including holes, once the start is known (negative: old data before
+    /// it). For UDP, the offset after all previous datagrams; `None` for other protocols.
     pub offset: Option<i64>,
-    /// Whether the start is known from a SYN or a handshake rather than taken for it.
+    /// Whether the start is known from a SYN or a handshake, rather than assumed.
     pub start_known: bool,
-    /// Whether its sequence numbers are where the connection can be by what the receiver allowed.
-    /// Reassembly does not believe others until a second one confirms them.
+    /// Whether its sequence numbers are plausible for the connection, given what the receiver allowed. Reassembly
+    /// accepts others only if a second packet confirms them.
     pub expected: bool,
-    /// Whether segments of this direction wait behind a hole.
+    /// Whether segments of this direction wait after a hole.
     pub waiting: bool,
-    /// Whether it is the first one of its connection: its streams were created for it.
+    /// Whether it is the first packet of its connection, for which its streams were created.
     pub begins: bool,
-    /// Its flow, and what the packet means for it.
+    /// Its flow, and the effects of the packet on it.
     pub flow: PacketFlow,
     pub(crate) batch: &'a Batch<'a>,
     /// Its direction and the opposite one.
@@ -248,7 +245,7 @@ pub struct StreamPacket<'a> {
 }
 
 impl StreamPacket<'_> {
-    /// What its source says of it; of a reassembled datagram, of its last fragment.
+    /// Its descriptor; for a reassembled datagram, that of its last fragment.
     pub fn descriptor(&self) -> PacketDescriptor {
         let descriptor = self.batch.packets.get(usize::from(self.decoded.index));
         descriptor.copied().unwrap_or_default()
@@ -260,12 +257,12 @@ impl StreamPacket<'_> {
         self.decoded.flags.0 & DAMAGED != 0
     }
 
-    /// Bytes of its payload that its headers claim, and its frames cannot have had on the wire.
+    /// Bytes of its payload that its headers claim, but its frames cannot have had on the wire.
     pub fn claimed(&self) -> u32 {
         claimed(self.decoded)
     }
 
-    /// Whether all of its payload waits already, in another segment or several: a copy.
+    /// Whether all of its payload is already waiting, in one or several other segments: a copy.
     pub fn is_waiting_copy(&self) -> bool {
         self.waiting
             && self.payload.len() == self.decoded.payload_len as usize
@@ -274,15 +271,15 @@ impl StreamPacket<'_> {
                 .holds(self.halves[0], self.seq(), self.payload)
     }
 
-    /// How many bytes from the first of its payload the stream ends (negative: before it), once its
-    /// FIN was seen (RFC 9293, section 3.10.7.4) and nothing beyond it was acknowledged.
+    /// Distance from its first payload byte to the end of the stream (negative: the end is before it), if its FIN was
+    /// seen (RFC 9293, section 3.10.7.4) and nothing beyond it was acknowledged.
     pub fn stream_ends_after(&self) -> Option<i64> {
         let [half, peer] = self.halves;
         half.distance_to_fin(peer, self.seq()).map(i64::from)
     }
 
-    /// Whether its payload, where it begins where the stream has got to, is in order at once if it is
-    /// taken: it does not have to be believed first, nothing waits, and all of it is before a FIN.
+    /// Whether its payload, if it starts at the stream's current position, can be delivered immediately: its sequence
+    /// number needs no confirmation, nothing waits, and all of it is before a FIN.
     pub fn is_deliverable(&self) -> bool {
         if self.decoded.key.protocol != 6 {
             return true;
@@ -298,7 +295,7 @@ impl StreamPacket<'_> {
             && self.stream_ends_after().is_none_or(|rest| rest >= len)
     }
 
-    /// Position up to which its stream is in order, holes that were given up counted, once the start is known.
+    /// Stream position up to which its stream is in order, including holes that were given up, once the start is known.
     pub fn position(&self) -> Option<i64> {
         let ahead = match self.decoded.key.protocol {
             6 => i64::from(self.halves[0].distance_to(self.seq()).unwrap_or(0)),
@@ -307,8 +304,7 @@ impl StreamPacket<'_> {
         self.offset.map(|offset| offset - ahead)
     }
 
-    /// Whether it would leave a hole and begins beyond the window that its receiver offered last, as far as
-    /// that is known.
+    /// Whether it would leave a hole and starts beyond the window that its receiver last offered, as far as known.
     #[cold]
     #[inline(never)]
     pub fn is_beyond_window(&self) -> bool {
@@ -316,8 +312,8 @@ impl StreamPacket<'_> {
             && self.halves[0].is_beyond_window(self.halves[1], self.seq())
     }
 
-    /// Whether its receiver refuses it, of a connection both of whose sides are known (RFC 9293, section
-    /// 3.10.7.4): it has data without acknowledging anything, or acknowledges what cannot have been sent.
+    /// Whether its receiver refuses it, if both sides of the connection are known (RFC 9293, section 3.10.7.4): it has
+    /// data but no acknowledgement, or acknowledges data that cannot have been sent.
     #[cold]
     #[inline(never)]
     pub fn is_unacceptable(&self) -> bool {
@@ -342,95 +338,94 @@ impl StreamPacket<'_> {
         self.decoded.seq.wrapping_add(u32::from(syn))
     }
 
-    /// What the receiver does with overlapping copies.
+    /// The receiver's policy for overlapping segments.
     pub fn overlap_policy(&self) -> OverlapPolicy {
         self.halves[0].policy()
     }
 }
 
-/// Bytes that are next in a stream, and that the snap length cut off.
+/// The next bytes of a stream, which the snap length cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Position of the first in the stream, holes counted.
+    /// Stream offset of the first byte, including holes.
     pub offset: u64,
-    /// How many.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Packets that begin with the first: those of which nothing was captured.
+    /// Packets that start with the first byte: those without any captured payload.
     pub packets: u64,
 }
 
-/// What a segment that does not simply go on told of its stream.
+/// Findings about a segment that does not simply continue its stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remark {
     /// Capture time of the packet.
     pub time: Nanos,
-    /// Bytes of it that had come, or had been given up, before.
+    /// Bytes of it that were already captured or given up.
     pub repeated: u64,
-    /// Of these, bytes other than those that wait for the same places.
+    /// The part of these that differs from the bytes waiting at the same positions.
     pub conflicting: u64,
-    /// Bytes of it behind the stream's FIN.
+    /// Bytes of it after the stream's FIN.
     pub after_fin: u64,
-    /// It was not taken: its sequence number is far from where the stream can be.
+    /// It was refused because its sequence number is far from the stream's position.
     pub implausible: bool,
 }
 
-/// What a handler did with a packet that goes on where its direction has got to.
+/// A handler's result for a packet that continues its direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing: it has to know more of the stream. [`Handler::next_packet_of`] follows.
+    /// It did nothing, because it needs to know more of the stream. [`Handler::next_packet_of`] follows.
     Unseen,
-    /// It has seen it: [`Handler::stream_data`] follows, where there is payload.
+    /// It has seen the packet; [`Handler::stream_data`] follows if there is payload.
     Seen,
-    /// It has taken its payload, too.
+    /// It has also accepted the payload.
     Taken,
 }
 
-/// What becomes of a packet's payload.
+/// A handler's decision on a packet's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admit {
-    /// It goes on to reassembly.
+    /// The payload is reassembled.
     Take,
-    /// The handler has dealt with it: sequence numbers, acknowledgements and FINs are followed as
-    /// ever, but holes are not waited for, and nothing is queued or delivered. The payload counts
-    /// as delivered. What waited before is delivered first, holes reported.
+    /// The handler has processed the payload itself: sequence numbers, acknowledgements and FINs are still followed,
+    /// but there is no waiting for holes, and nothing is queued or delivered. The payload counts as delivered. Segments
+    /// that were waiting are delivered first, with holes reported.
     Consumed,
-    /// It is not wanted, or lost: the packet's frames are counted at this place of the shard's
-    /// ledger instead of as delivered, and its payload is missing in the stream. Sequence numbers,
-    /// acknowledgements and FINs are followed as ever.
+    /// The payload is not wanted, or lost: the packet's frames are counted at this place of the shard's ledger instead
+    /// of as delivered, and its payload is missing in the stream. Sequence numbers, acknowledgements and FINs are still
+    /// followed.
     ///
-    /// With [`Place::Cutoff`] and [`Place::Strict`] nothing of this direction is wanted any more: what waits is
-    /// forgotten, and nothing delivered from here on, whatever is answered later
-    /// ([`Want::Nothing`]).
+    /// With [`Place::Cutoff`] and [`Place::Strict`], nothing more of this direction is wanted: waiting segments are
+    /// discarded, and nothing is delivered from now on, regardless of later decisions ([`Want::Nothing`]).
     Refuse(Place),
-    /// The receiver refuses it: counted at this place as with [`Admit::Refuse`], if at any, but nothing that it says
-    /// is followed.
+    /// The receiver refuses the packet: it is counted at this place, if any, as with [`Admit::Refuse`], but its
+    /// sequence numbers, acknowledgements and FIN are ignored.
     Reject(Option<Place>),
-    /// It goes on to reassembly, but is not believed yet: with its sequence number beyond the window of the
-    /// receiver it waits there until the stream gets to it, a packet behind it is captured, or its receiver
-    /// acknowledges what is before it. What else is taken or consumed meanwhile does not give up the hole.
+    /// The payload is reassembled once confirmed: if its sequence number is beyond the receiver's window, it waits
+    /// until the stream reaches it, a packet after it is captured, or its receiver acknowledges the bytes before it.
+    /// Other packets accepted or consumed meanwhile do not give up the hole.
     Doubt,
 }
 
-/// Receives what the engine finds. Every method has an empty default.
+/// Receives the events of a shard. All methods have empty defaults.
 ///
-/// Calls for one batch come in this order: `batch` once, then stream events in packet order (of one
-/// packet: `stream_created`, `stream_packet`, `stream_data`), then flow records of flows that ended.
+/// The order of calls for a batch: `batch` once, then stream events in packet order (for one packet: `stream_created`,
+/// `stream_packet`, `stream_data`), then flow records of flows that ended.
 pub trait Handler {
-    /// Whether stream events are wanted; without them nothing is reassembled.
+    /// Whether stream events are wanted; otherwise, nothing is reassembled.
     const STREAMS: bool = false;
 
-    /// Whether [`Handler::stream_packet`] is wanted, too. With it streams are created by the first
-    /// packet of any kind (a SYN, too), and flows of protocols other than TCP and UDP have streams
-    /// as well, of packets only: nothing is delivered of them.
+    /// Whether [`Handler::stream_packet`] is wanted as well. If so, streams are created by the first packet of any kind
+    /// (including a SYN), and flows of protocols other than TCP and UDP also have streams, but only of packets: no data
+    /// is delivered.
     const PACKETS: bool = false;
 
     /// Whether [`Handler::stream_remark`] and [`Handler::fragment_remark`] are wanted.
     const REMARKS: bool = false;
 
-    /// Whether [`Handler::flow`] is wanted: where it is not, records need not be made.
+    /// Whether [`Handler::flow`] is wanted; otherwise, records need not be created.
     const FLOWS: bool = true;
 
-    /// The same, of a handler that finds out when it is made.
+    /// The same for handlers that decide when they are created.
     #[inline(always)]
     fn wants_flows(&self) -> bool {
         Self::FLOWS
@@ -439,18 +434,18 @@ pub trait Handler {
     /// A batch was decoded.
     fn batch(&mut self, _batch: &Batch<'_>, _decoded: &DecodedBatch) {}
 
-    /// An event of the stream with this number is likely soon (or of one that had this number): a
-    /// handler with much state can bring it into the cache. Called for all packets of a batch, some
-    /// packets before [`Handler::arrived`]; `has_payload` says whether the packet has any.
+    /// An event of the stream with this number is likely soon (or of one that had this number), so that a handler with
+    /// much state can prefetch it. Called for all packets of a batch, some packets before [`Handler::arrived`];
+    /// `has_payload` tells whether the packet has any.
     #[inline(always)]
     fn prefetch(&mut self, _stream: u32, _has_payload: bool) {}
 
-    /// Whether the packet that [`Handler::prefetch`] was just called for begins or ends its direction.
+    /// Whether the packet of the last [`Handler::prefetch`] call starts or ends its direction.
     #[inline(always)]
     fn prefetch_control(&mut self, _is_control: bool) {}
 
-    /// The stream with this number is soon terminated. Called with steps from 0 to 2, so that a handler can bring closer what it
-    /// finds by what the step before brought.
+    /// The stream with this number will end soon. Called with steps from 0 to 2, so that a handler can prefetch in each
+    /// step what it finds through the previous one.
     #[inline(always)]
     fn prefetch_end(&mut self, stream: u32, step: usize) {
         if step == 0 {
@@ -458,21 +453,20 @@ pub trait Handler {
         }
     }
 
-    /// The next packet of the batch is up: its events follow. Called for all packets where
-    /// [`Handler::PACKETS`] says that they are wanted.
+    /// The next packet of the batch is processed; its events follow. Called for all packets, if [`Handler::PACKETS`].
     #[inline(always)]
     fn arrived(&mut self, _has_payload: bool) {}
 
-    /// Whether [`Handler::stream_packet`] is wanted for every packet. Without it the ones that go on
-    /// where their direction has got to (whole, with new payload or none, of streams that are known)
-    /// are taken; [`Handler::next_packet`] is called for them where [`Handler::follows`] says so.
+    /// Whether [`Handler::stream_packet`] is wanted for every packet. Otherwise, packets that continue their direction
+    /// (whole, with new payload or none, of known streams) are accepted; [`Handler::next_packet`] is called for them if
+    /// [`Handler::follows`].
     #[inline(always)]
     fn attends(&self) -> bool {
         true
     }
 
-    /// Whether packets without payload are taken that belong where they come, of streams that are known, although they begin
-    /// or end a direction: [`Handler::stream_packet`] is not called for them.
+    /// Whether in-order packets without payload, of known streams, are accepted without calling
+    /// [`Handler::stream_packet`], even if they start or end a direction.
     #[inline(always)]
     fn takes_empty(&self) -> bool {
         false
@@ -484,8 +478,8 @@ pub trait Handler {
         false
     }
 
-    /// A packet of stream `id` that goes on at `offset`, where its direction has got to, instead of
-    /// [`Handler::stream_packet`]; the captured frame and payload as there.
+    /// A packet of stream `id` continues its direction at `offset`. Called instead of [`Handler::stream_packet`]; the
+    /// captured frame and payload are as there.
     #[inline(always)]
     fn next_packet(
         &mut self,
@@ -498,7 +492,7 @@ pub trait Handler {
         Next::Seen
     }
 
-    /// The packet that [`Handler::next_packet`] was just called for.
+    /// The packet of the last [`Handler::next_packet`] call.
     fn next_packet_of(
         &mut self,
         _stream: &Stream<'_>,
@@ -509,35 +503,34 @@ pub trait Handler {
     ) {
     }
 
-    /// What the handler wants of streams otherwise than before, one at a time: asked before each packet that it is shown
-    /// ([`Handler::stream_packet`]), or behind each packet where it is shown none, so that what it decided by one packet
-    /// holds for the next. (With [`Handler::PACKETS`] it gets all bytes of a stream or [none](Want::Nothing).)
+    /// The handler's changed wants of streams, one per call. Called before each packet passed to
+    /// [`Handler::stream_packet`], or after each packet otherwise, so that decisions made for one packet apply to the
+    /// next. (With [`Handler::PACKETS`], the handler gets all bytes of a stream or [none](Want::Nothing).)
     #[inline(always)]
     fn want(&mut self) -> Option<Want> {
         None
     }
 
-    /// The capture clock has entered another tick (of about a second), or the input is over: before
-    /// anything ends by that.
+    /// The capture clock has entered another tick (of about a second), or the input is over; called before anything
+    /// ends because of this.
     fn tick(&mut self, _tracker: &FlowTracker) {}
 
-    /// With [`Handler::PACKETS`]: here one without has [`Handler::stream_created`].
+    /// With [`Handler::PACKETS`]: called when a handler without packets gets [`Handler::stream_created`].
     fn stream_opened(&mut self, _stream: &Stream<'_>) {}
 
-    /// With [`Handler::PACKETS`]: here one without has [`Handler::stream_closed`].
+    /// With [`Handler::PACKETS`]: called when a handler without packets gets [`Handler::stream_closed`].
     fn stream_passed(&mut self, _stream: &Stream<'_>) {}
 
-    /// With [`Handler::PACKETS`]: here one without has [`Handler::stream_terminated`].
+    /// With [`Handler::PACKETS`]: called when a handler without packets gets [`Handler::stream_terminated`].
     fn stream_over(&mut self, _stream: &Stream<'_>, _trailing_gap: u64) {}
 
-    /// Whether streams are wanted of connections that had begun before the handler came: with [`Handler::PACKETS`].
+    /// With [`Handler::PACKETS`]: whether streams of connections that started before the handler are wanted.
     #[inline(always)]
     fn joins_midway(&self) -> bool {
         true
     }
 
-    /// A packet is refused ([`Admit`]): whether the handler has an account of its own for that, and the shard's ledger does not
-    /// count it.
+    /// Whether the handler itself counts a refused packet ([`Admit`]), so that the shard's ledger does not.
     fn counts_refused(&mut self, _place: Place, _packets: u64, _bytes: u64) -> bool {
         false
     }
@@ -545,69 +538,67 @@ pub trait Handler {
     /// A stream was created (both directions of a connection are created together).
     fn stream_created(&mut self, _stream: &Stream<'_>) {}
 
-    /// How the receiver of a new stream treats overlapping segments, where that is known better than
-    /// by [`ShardConfig::overlap_policy`](crate::ShardConfig::overlap_policy). Asked right after
+    /// The receiver's policy for overlapping segments of a new stream, if it is known better than by
+    /// [`ShardConfig::overlap_policy`](crate::ShardConfig::overlap_policy). Called right after
     /// [`Handler::stream_created`].
     fn overlap_policy(&mut self, _stream: &Stream<'_>) -> Option<OverlapPolicy> {
         None
     }
 
-    /// A packet of a stream, before its payload is reassembled, where [`Handler::PACKETS`] says that
-    /// they are wanted: every packet that its flow [counts](flowgauge_flow::is_counted) (SYN, ACK, FIN, RST and
-    /// empty ones, too). What a [damaged](StreamPacket::is_damaged) one has is never delivered.
+    /// A packet of a stream, before its payload is reassembled, if [`Handler::PACKETS`]: every packet that its flow
+    /// [counts](flowgauge_flow::is_counted) (including SYN, ACK, FIN, RST and empty ones). The payload of a
+    /// [damaged](StreamPacket::is_damaged) one is never delivered.
     fn stream_packet(&mut self, _stream: &Stream<'_>, _packet: &StreamPacket<'_>) -> Admit {
         Admit::Take
     }
 
-    /// Of what [`Handler::stream_data`] is called for next packets [begin](flowgauge_reassembly::Account)
-    /// so many bytes behind `base`; `None`: from now on one begins with the first byte again.
+    /// In the data of the following [`Handler::stream_data`] calls, packets [begin](flowgauge_reassembly::Account) at
+    /// these offsets from `base`; `None`: from now on, a packet begins with the first byte again.
     #[inline(always)]
     fn stream_begins(&mut self, _base: u64, _begin: Option<&[u32]>) {}
 
-    /// A SYN that was offered as a packet of this stream begins another connection: it is offered as the first one of
-    /// that next.
+    /// A SYN that was passed as a packet of this stream starts another connection; next, it is passed as the first
+    /// packet of that one.
     fn stream_left(&mut self, _stream: u32, _syn: &Decoded) {}
 
-    /// The snap length cut off what is next of packets that were [taken](Admit::Take), where
-    /// [`Handler::PACKETS`] says that packets are wanted: their captured bytes come, or came, as
-    /// [`Handler::stream_data`].
+    /// The snap length cut off the next bytes of packets that were [accepted](Admit::Take), if [`Handler::PACKETS`];
+    /// their captured bytes are delivered before or after by [`Handler::stream_data`].
     fn stream_cut(&mut self, _stream: &Stream<'_>, _cut: &Cut) {}
 
-    /// Some bytes of a packet that was [taken](Admit::Take), or all, came a second time or have no place in the
-    /// stream, where [`Handler::PACKETS`] says that packets are wanted.
+    /// Some or all bytes of a packet that was [accepted](Admit::Take) are duplicates, or have no place in the stream,
+    /// if [`Handler::PACKETS`].
     fn stream_unplaced(&mut self, _stream: u32, _packet: &Decoded, _unplaced: &Unplaced) {}
 
-    /// What waited for its turn in the stream will not be delivered: the stream began or ended elsewhere, or
-    /// was given up.
+    /// Waiting segments will not be delivered: the stream started or ended elsewhere, or was given up.
     fn stream_forgotten(&mut self, _stream: u32, _forgotten: Forgotten) {}
 
-    /// A segment of the stream has other bytes than one that waits for the same place.
+    /// A segment of the stream conflicts with a waiting segment at the same position.
     fn stream_conflict(&mut self, _stream: u32) {}
 
-    /// The payload of a packet was to be read and has a wrong checksum, but is taken all the same, or is not. (The
-    /// packet may be the first of its flow: it has no streams then.)
+    /// The payload of a packet was needed and has a wrong checksum; it is accepted in spite of it, or refused. (The
+    /// packet may be the first of its flow, which then has no streams.)
     fn bad_payload(&mut self, _stream: Option<u32>, _packet: &Decoded, _is_taken: bool) {}
 
-    /// Packets were kept away before they came here ([`Offload`](crate::offload::Offload)), of a stream if that lives.
-    /// Says at which place of the ledger those with payload end, if they are not delivered.
+    /// Packets were withheld before they arrived here ([`Offload`](crate::offload::Offload)), of a stream if it is
+    /// live. Returns the place in the ledger for those with payload, if they do not count as delivered.
     fn withheld(&mut self, _stream: Option<u32>, _packets: &Withheld) -> Option<Place> {
         None
     }
 
-    /// Packets were lost to overload before they came here ([`Overload`](crate::offload::Overload)), of a stream if that lives.
+    /// Packets were lost to overload before they arrived here ([`Overload`](crate::offload::Overload)), of a stream if
+    /// it is live.
     fn lost(&mut self, _stream: Option<u32>, _packets: &Withheld) {}
 
-    /// A segment of the stream that told something, where [`Handler::REMARKS`] says that this is wanted: behind
-    /// what the segment made deliverable.
+    /// Findings about a segment of the stream, if [`Handler::REMARKS`]; called after the data that the segment made
+    /// deliverable.
     fn stream_remark(&mut self, _stream: &Stream<'_>, _remark: &Remark) {}
 
-    /// There was something odd about a fragment, where [`Handler::REMARKS`] says that this is wanted: what is counted of it.
-    /// Of a batch these come first.
+    /// An anomaly of a fragment, with its counts, if [`Handler::REMARKS`]. Called before all other events of a batch.
     fn fragment_remark(&mut self, _packet: &Decoded, _odd: &DefragmentStatistics) {}
 
-    /// How many bytes of a budget that reassembly shares
-    /// ([`Shard::set_budget`](crate::Shard::set_budget)) may be in use while segments of a stream wait; without one
-    /// the least that any stream may have in use.
+    /// Number of bytes that may be in use in a budget shared by reassembly
+    /// ([`Shard::set_budget`](crate::Shard::set_budget)) while segments of a stream wait; without a stream, the minimum
+    /// for any stream.
     fn waiting_ceiling(&self, _stream: Option<u32>) -> u64 {
         u64::MAX
     }
@@ -615,12 +606,12 @@ pub trait Handler {
     /// Bytes in order.
     fn stream_data(&mut self, _stream: &Stream<'_>, _chunk: &Chunk<'_>) {}
 
-    /// The stream's bytes are over, though its connection is not: all up to its FIN were delivered
-    /// ([`StreamStatus::Fin`]; the last ones may have been delivered with that status already), or
-    /// the connection was reset ([`StreamStatus::Rst`]; what waits is still to come).
+    /// The stream's bytes are complete, though its connection is not: all up to its FIN were delivered
+    /// ([`StreamStatus::Fin`]; the last ones may have been delivered with that status already), or the connection was
+    /// reset ([`StreamStatus::Rst`]; waiting data follows).
     fn stream_closed(&mut self, _stream: &Stream<'_>) {}
 
-    /// The stream has ended, when the capture clock was `at`: what waits is still to come, before
+    /// The stream has ended, with the capture clock at `at`; waiting data follows before
     /// [`Handler::stream_terminated`].
     #[inline(always)]
     fn stream_ends(&mut self, _stream: &Stream<'_>, _at: Nanos) {}
@@ -628,6 +619,6 @@ pub trait Handler {
     /// The stream ended. `trailing_gap` bytes are known to be missing at its end.
     fn stream_terminated(&mut self, _stream: &Stream<'_>, _trailing_gap: u64) {}
 
-    /// A flow's record is complete, where [`Handler::FLOWS`] says that they are wanted.
+    /// A flow's record is complete, if [`Handler::FLOWS`].
     fn flow(&mut self, _record: &FlowRecord<'_>) {}
 }

@@ -1,14 +1,14 @@
-//! Which senders are known to compute checksums, each by the receiver it sent a right one to.
+//! Senders known to compute checksums, by receiver.
 //!
-//! Packets are divided among shards by the pair of their addresses, so what is known of a pair is known
-//! to the one shard that needs it, and results do not depend on the number of shards. What is known of
-//! a sender alone would be known to some shards earlier than to others.
+//! Packets are distributed to shards by pair of addresses, so the state of a pair is on the shard that
+//! needs it, and results do not depend on the number of shards. State of a sender alone would be known to
+//! some shards earlier than to others.
 //!
-//! Pairs stand in a table of 64-bit fingerprints, the last two bits of which say which of the two is
-//! known, and the last few thousand in a small one before it, from which they go to the large one when
-//! others need their places: both directions of a flow together. They wait until there are some, so
-//! that their places come from memory meanwhile. When a table is full it becomes the old one, whose pairs
-//! are still known, and the old one is forgotten.
+//! Pairs are stored in a table of 64-bit fingerprints, whose last two bits tell which of the two is
+//! known. The last few thousand are in a small table first, from which they move to the large one when
+//! their places are needed: both directions of a flow together. They move in groups, so that memory
+//! accesses to the large table overlap. When a table is full, it becomes the old table, which is still
+//! searched, and the previous old table is discarded.
 
 use flowgauge_sys::pages::Words;
 use flowgauge_sys::prefetch::prefetch;

@@ -1,10 +1,9 @@
 //! The stream engine: batches go in, flow records and stream events come out.
 //!
-//! A [`Shard`] takes batches of packets through decoding, checksums, defragmentation, the flow
-//! table and, for a [`Handler`] that wants streams, TCP reassembly. Each step is a pass over the
-//! whole batch; a packet's flow is looked up once, and everything kept for a stream is found by
-//! the number of its flow: a cache line per direction, and nothing else unless something is missing
-//! or out of order.
+//! A [`Shard`] processes batches of packets: decoding, checksums, defragmentation, the flow table
+//! and, for a [`Handler`] of streams, TCP reassembly. Each step is a pass over the whole batch. A
+//! packet's flow is looked up once, and all state of a stream is found by the number of its flow: a
+//! cache line per direction, and more only if bytes are missing or out of order.
 //!
 //! ```
 //! use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream};

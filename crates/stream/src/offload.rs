@@ -1,11 +1,10 @@
-//! What is wanted of flows, as the kernel or the network card is told.
+//! Verdicts on flows, for the kernel or the network card.
 //!
-//! Every reason to want less of a flow (a cutoff, a stream that was discarded, a filter, a protocol that has shown all
-//! there is to see) becomes a [`Want`](crate::Want) of its engine. What all engines want of a flow is its [`Verdict`]:
-//! a backend may then keep packets away before they are copied. Those with SYN, FIN or RST always pass (section 5.5
-//! of the Scap paper). What it kept away comes back as [`Withheld`] and is counted with the flow, so that flow records
-//! and accounts are what they would be without it; retransmissions, disorder and the history of what was kept away
-//! are not known.
+//! Any reason to want less of a flow (a cutoff, a discarded stream, a filter, a protocol that needs no further data)
+//! becomes a [`Want`](crate::Want) of its engine. The union of all engines' wants of a flow is its [`Verdict`], which
+//! lets a backend withhold packets before they are copied. Packets with SYN, FIN or RST always pass (section 5.5 of the
+//! Scap paper). Withheld packets are reported as [`Withheld`] and counted with the flow, so that flow records and
+//! counts are the same as without offload; retransmissions, reordering and history of withheld packets are unknown.
 
 use core::fmt;
 use std::collections::HashMap;
@@ -16,31 +15,32 @@ use flowgauge_wire::{FlowKey, FoldedState, Nanos};
 
 use crate::engine::Watermarks;
 
-/// How much of a direction's packets is wanted, those with SYN, FIN or RST apart.
+/// Which packets of a direction are wanted, except for those with SYN, FIN or RST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Packets {
-    /// They need not come.
+    /// None of them.
     None,
-    /// Those that are the next of their connection need not come: with its sender's next sequence number, an acknowledgement of what the
-    /// other side has sent, and a window. Of the others the headers are wanted, and of all from such a one on (of either direction) until it
-    /// has been processed. This is where it was when the packets came that have been.
+    /// Headers of out-of-turn packets. A packet is in turn, and may be withheld, if it has its sender's next sequence
+    /// number, a window, and an acknowledgement of data that the other side has sent. After one that is not, the
+    /// headers of all packets of both directions are wanted until it has been processed. The turn is the direction's
+    /// state after the packets processed so far.
     OutOfTurn(Turn),
-    /// Their payload may be cut off: their acknowledgements are wanted.
+    /// Their headers, for the acknowledgements; payload may be cut off.
     Headers,
     /// All of them.
     All,
-    /// All of them, while those of the other direction that are in turn need not come. This is where this one was.
+    /// All of them, while in-turn packets of the other direction may be withheld. The turn is this direction's state.
     Followed(Turn),
 }
 
-/// What of a direction is put in order.
+/// What is reassembled of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sequence {
     /// Nothing.
     Off,
-    /// How many bytes were captured and are missing is wanted. (It takes whole packets: what was cut off is missing.)
+    /// The number of bytes captured and missing. (Requires whole packets: bytes cut off are missing.)
     Lengths,
-    /// Bytes.
+    /// The bytes.
     Bytes,
 }
 
@@ -51,23 +51,23 @@ pub struct Wanted {
     pub packets: Packets,
     /// Of its stream.
     pub sequence: Sequence,
-    /// Of its bytes those from this position of the stream on, gaps counted.
+    /// Bytes from this position of the stream on, including gaps.
     pub from: u64,
-    /// How much it is wanted under [overload](Overload).
+    /// Its importance under [overload](Overload).
     pub standing: Standing,
 }
 
-/// What of a stream is lost first under overload.
+/// The importance of a stream under overload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Standing {
     /// Its priority.
     pub priority: u8,
-    /// Not all of its bytes before the overload cutoff have been delivered.
+    /// Whether some of its bytes before the overload cutoff have not been delivered yet.
     pub is_beginning: bool,
 }
 
 impl Standing {
-    /// Of a stream of which nothing was said: it loses nothing.
+    /// That of an unknown stream, which loses nothing.
     pub const OTHERS: Standing = Standing {
         priority: u8::MAX,
         is_beginning: true,
@@ -83,7 +83,7 @@ impl Wanted {
         standing: Standing::OTHERS,
     };
 
-    /// No stream.
+    /// Headers, but no stream.
     pub const HEADERS: Wanted = Wanted {
         packets: Packets::Headers,
         sequence: Sequence::Off,
@@ -91,13 +91,13 @@ impl Wanted {
         standing: Standing::OTHERS,
     };
 
-    /// No stream, and no packets.
+    /// No stream and no packets.
     pub const NOTHING: Wanted = Wanted {
         packets: Packets::None,
         ..Wanted::HEADERS
     };
 
-    /// What one of the two wants.
+    /// The union of both.
     #[must_use]
     pub fn or(self, other: Wanted) -> Wanted {
         Wanted {
@@ -109,45 +109,46 @@ impl Wanted {
     }
 }
 
-/// Overload: data are lost by priority, before they are copied, as what they are captured into is filled, and memory. Of a flow of
-/// which nothing was said they come.
+/// Overload: data is dropped by priority before it is copied, as memory and capture buffers fill. Flows without a
+/// verdict lose nothing.
 #[derive(Debug)]
 pub struct Overload<'a> {
-    /// From which pressure on who loses what.
+    /// The pressures from which data of each priority is dropped.
     pub watermarks: &'a Watermarks,
     /// Bytes of memory in use.
     pub used: u64,
 }
 
-/// Whose packets were lost to overload.
+/// A flow that lost packets to overload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loser {
     /// Five-tuple; [`FlowKey::context`] is 0.
     pub key: FlowKey,
-    /// The VLAN they were in ([`Decoded::vlan_number`](flowgauge_wire::Decoded::vlan_number)).
+    /// The VLAN of the packets ([`Decoded::vlan_number`](flowgauge_wire::Decoded::vlan_number)).
     pub vlan: u32,
 }
 
-/// What was lost to overload, by direction: of whom, as far as that is known.
+/// Packets lost to overload, by direction, with their flow if known.
 pub type Lost = (Option<Loser>, [Withheld; 2]);
 
-/// What a backend shall do with a flow's packets.
+/// How a backend should treat a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Something else is wanted of it than of others: what, by [`Direction`](flowgauge_wire::Direction).
+    /// Something different is wanted than of other flows, by [`Direction`](flowgauge_wire::Direction).
     Less([Wanted; 2]),
-    /// As much of it is wanted as of others, again.
+    /// The same is wanted as of other flows again.
     Resume,
-    /// The flow has ended: whatever was kept for it can go.
+    /// The flow has ended; its state can be discarded.
     Forget,
 }
 
-/// Where packets of a direction are its flow's.
+/// VLANs in which packets of a direction belong to the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vlan {
-    /// In any VLAN, and in none.
+    /// Any VLAN, or none.
     Any,
-    /// In that of this [number](flowgauge_wire::Decoded::vlan_number), or without a tag (0). Others may be of another flow.
+    /// The VLAN with this [number](flowgauge_wire::Decoded::vlan_number), or without a tag (0). Packets in other VLANs
+    /// may belong to another flow.
     Only(u32),
 }
 
@@ -161,19 +162,19 @@ impl Vlan {
     }
 }
 
-/// The flow a verdict is about.
+/// The flow of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffloadFlow {
-    /// Five-tuple. ([`FlowKey::context`] tells flows of the same apart; backends go by VLANs.)
+    /// Five-tuple. ([`FlowKey::context`] distinguishes flows with the same five-tuple; backends use VLANs.)
     pub key: FlowKey,
     /// By direction.
     pub vlans: [Vlan; 2],
-    /// No other flow's; counters come back with it.
+    /// A unique number, returned with its counters.
     pub uid: u64,
 }
 
 impl OffloadFlow {
-    /// Whether VLANs do not count in a direction.
+    /// Whether VLANs are irrelevant in a direction.
     pub fn is_of_any_vlan(&self) -> bool {
         self.vlans.contains(&Vlan::Any)
     }
@@ -181,34 +182,35 @@ impl OffloadFlow {
 
 /// A backend.
 pub trait Offload: Send {
-    /// Takes a verdict. It is a hint: engines cope with packets that come all the same. It says nothing of a further
-    /// connection of the same ports: what was said ends with the next SYN.
+    /// Applies a verdict. It is a hint: engines accept packets that pass nevertheless. It does not apply to a later
+    /// connection of the same ports: it ends with the next SYN.
     fn verdict(&mut self, flow: &OffloadFlow, verdict: Verdict);
 
-    /// This is wanted of both directions of flows of which nothing else was said. At first it is everything.
+    /// Sets what is wanted of both directions of flows without a verdict; initially everything.
     fn others(&mut self, wanted: Wanted);
 
-    /// Gives what was kept away since the last call, by direction. Asked before every batch; nothing is new where that is of packets which
-    /// were all captured before the last call. What is told of a flow
-    /// after its [`Verdict::Forget`] only counts in the totals.
+    /// Reports packets withheld since the last call, by direction. Called before every batch; there is nothing new
+    /// before a batch whose packets were all captured before the last call. Reports for a flow after its
+    /// [`Verdict::Forget`] only count in the totals.
     fn poll(&mut self, give: &mut dyn FnMut(&OffloadFlow, [Withheld; 2]));
 
-    /// How overload stands; `None`: it does not take data away. Packets without payload, and those with SYN, FIN or RST, always come.
+    /// Sets the state of overload; `None`: data is not dropped. Packets without payload, and those with SYN, FIN or
+    /// RST, always pass.
     fn overload(&mut self, _overload: Option<&Overload<'_>>) {}
 
-    /// What was lost to overload until the last [`poll`](Offload::poll), and was not told yet.
+    /// Packets lost to overload up to the last [`poll`](Offload::poll) that were not yet reported.
     fn lost(&mut self) -> Vec<Lost> {
         Vec::new()
     }
 }
 
-/// The verdicts of all engines that take the same packets. Who takes packets beside them holds an [`Interest`] and wants
-/// everything.
+/// The verdicts of all engines that process the same packets. Other consumers of the packets hold an [`Interest`] and
+/// want everything.
 #[derive(Clone)]
 pub struct Verdicts(Arc<Mutex<Union>>);
 
 impl Verdicts {
-    /// They go to this backend.
+    /// Sends verdicts to this backend.
     pub fn new(backend: impl Offload + 'static) -> Verdicts {
         Verdicts(Arc::new(Mutex::new(Union {
             backend: Box::new(backend),
@@ -219,7 +221,7 @@ impl Verdicts {
         })))
     }
 
-    /// One more, which wants all of every flow until it says otherwise.
+    /// Another interest, which wants all of every flow until changed.
     pub fn interest(&self) -> Interest {
         let mut union = lock(&self.0);
         let interests = &mut union.interests;
@@ -246,7 +248,8 @@ impl fmt::Debug for Verdicts {
     }
 }
 
-/// What one engine wants. While it wants all of a flow, nobody else's want matters; dropped, it wants nothing.
+/// The wants of one engine. While it wants all of a flow, the wants of others do not matter; when dropped, it wants
+/// nothing.
 pub struct Interest {
     number: usize,
     union: Arc<Mutex<Union>>,

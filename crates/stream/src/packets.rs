@@ -1,5 +1,5 @@
-//! What a handler that wants packets can do: decide about each one's payload before it is
-//! reassembled, and control a direction from outside.
+//! Functions for handlers of packets: decisions on each packet's payload before it is reassembled,
+//! and control of a direction from outside.
 
 use flowgauge_flow::{FlowId, FlowTracker, PacketFlow, PacketFlowFlags, Withheld, is_counted};
 use flowgauge_reassembly::{Forgotten, GapCause, Half, OverlapPolicy, Segment};

@@ -1,4 +1,4 @@
-//! Segments that are not simply next, and what waits for them.
+//! Out-of-order segments, and segments that wait.
 
 use flowgauge_flow::{FlowId, FlowTracker, PacketFlow};
 use flowgauge_reassembly::{

@@ -1,4 +1,4 @@
-//! TCP reassembly for callers that tell connections apart themselves.
+//! TCP reassembly for callers that identify connections themselves.
 
 use flowgauge_flow::{CaptureClock, FlowConfig, FlowId, FlowTracker, PacketFlow, PacketFlowFlags};
 use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Nanos, TcpFlags};
@@ -10,9 +10,9 @@ use crate::handler::{Handler, StreamFlow, StreamStatus};
 use crate::statistics::ChecksumStatistics;
 use crate::streams::{Pass, Streams, TCP, sides, stream_id};
 
-/// Puts the segments of connections in order, without a flow table: the caller numbers connections,
-/// small and dense, and says when one is over. Events are those of the engine; a stream's
-/// [identity](crate::Stream::identity) is not known here. Needs a [`Handler`] with `STREAMS`.
+/// Reassembles the segments of connections without a flow table: the caller numbers connections, small and dense, and
+/// reports their ends. Events are those of the engine, but a stream's [identity](crate::Stream::identity) is unknown.
+/// Requires a [`Handler`] with `STREAMS`.
 #[derive(Debug)]
 pub struct Sequencer {
     streams: Streams,
@@ -22,7 +22,7 @@ pub struct Sequencer {
     tracker: FlowTracker,
 }
 
-/// A packet's connection, as its caller knows it.
+/// A packet's connection, given by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbered {
     /// The connection's number. [`Decoded::direction`] tells its two directions apart.
@@ -32,8 +32,8 @@ pub struct Numbered {
 }
 
 impl Sequencer {
-    /// Nothing was seen; for about `connections` at once. Of the configuration those parts count
-    /// that are about segments and checksums.
+    /// An empty sequencer, for about `connections` at the same time. Of the configuration, only the parts about
+    /// segments and checksums apply.
     pub fn new(config: &ShardConfig, connections: u32) -> Sequencer {
         let none = FlowConfig {
             max_flows: 1,
@@ -47,9 +47,9 @@ impl Sequencer {
         }
     }
 
-    /// Takes a TCP segment; where the capture clock enters another tick (of 1.07 s) with it, what waits
-    /// behind holes that are too old by then comes before. Returns whether it counts: one that is damaged, a fragment, or has no
-    /// whole header does not.
+    /// Processes a TCP segment. If the capture clock enters another tick (of 1.07 s) with it, data waiting after holes
+    /// that are then too old is delivered first. Returns whether the segment counts, which it does not if it is
+    /// damaged, a fragment, or without a whole header.
     #[inline]
     pub fn packet<H: Handler>(
         &mut self,
@@ -100,7 +100,7 @@ impl Sequencer {
         }
     }
 
-    /// Whether both directions of a connection got to their FIN, or it was reset.
+    /// Whether both directions of a connection have reached their FIN, or it was reset.
     pub fn is_closed(&self, connection: u32) -> bool {
         let connection = self.streams.connections.get(FlowId(connection));
         connection.is_some_and(|connection| {
@@ -110,8 +110,8 @@ impl Sequencer {
         })
     }
 
-    /// A connection is over at `time`, for `status` where its directions did not end themselves:
-    /// what waits is given out. Its number may be used for another one.
+    /// Ends a connection at `time`, with `status` if its directions did not end themselves; waiting data is delivered.
+    /// Its number may be reused.
     pub fn end<H: Handler>(
         &mut self,
         connection: u32,
@@ -150,8 +150,8 @@ impl Sequencer {
         self.streams.connections.clear(id);
     }
 
-    /// It is `now`, by packets of all kinds: gives up holes that are too old where the capture clock has
-    /// entered another tick, and makes room where memory is tight. To be called after each batch.
+    /// Sets the time to `now`, given by packets of all kinds: gives up holes that are too old if the capture clock has
+    /// entered another tick, and makes room if memory is short. Call it after each batch.
     #[inline]
     pub fn maintain<H: Handler>(&mut self, now: Nanos, handler: &mut H) {
         let before = self.clock.tick();
@@ -179,7 +179,7 @@ impl Sequencer {
         self.streams.look_after_holes(now, &self.tracker, handler);
     }
 
-    /// Brings what is kept of a packet's connection closer.
+    /// Prefetches the state of a packet's connection.
     #[inline(always)]
     pub fn prefetch(&self, connection: u32, packet: &Decoded) {
         let direction = packet.direction.index();
@@ -188,7 +188,7 @@ impl Sequencer {
             .prefetch(FlowId(connection), direction);
     }
 
-    /// Bytes that were known already when they came, of all directions so far: retransmissions.
+    /// Bytes that arrived repeatedly, in all directions so far: retransmissions.
     pub fn old_bytes(&self) -> u64 {
         self.streams.reassembler().old_bytes()
     }

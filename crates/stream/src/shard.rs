@@ -1,4 +1,4 @@
-//! The engine of one core.
+//! The stream engine of one core.
 
 use flowgauge_flow::{
     CaptureClock, FlowConfig, FlowId, FlowTracker, Follower, PacketFlow, Withheld,
@@ -42,7 +42,7 @@ impl Follower for NoteLong<'_> {
     }
 }
 
-/// Everything that is kept of the traffic of one core: one flow table, one reassembler, one ledger.
+/// All state of the traffic on one core: one flow table, one reassembler, one ledger.
 #[derive(Clone, Debug)]
 pub struct Shard {
     config: ShardConfig,
@@ -64,7 +64,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// An engine that has seen nothing yet.
+    /// A shard without any flows.
     pub fn new(mut config: ShardConfig) -> Shard {
         config.decode.separate_vlans |= config.vlans == VlanAware::Yes;
         Shard {
@@ -87,12 +87,10 @@ impl Shard {
         }
     }
 
-    /// Takes a batch through the engine. An empty batch with [`Batch::now`] only moves the capture
-    /// clock.
+    /// Processes a batch. An empty batch with [`Batch::now`] only advances the capture clock.
     ///
-    /// What is decided by time, as when a hole is given up, is decided whenever the capture clock
-    /// enters another tick (of 1.07 s), between the packets that it enters it by: results do not depend on
-    /// how the input was cut into batches.
+    /// Decisions that depend on time, such as giving up a hole, are made when the capture clock enters another tick (of
+    /// 1.07 s), between the packets at that boundary. Results do not depend on how the input is divided into batches.
     pub fn process<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
         if self.interest.is_some() {
             self.take_withheld(handler);
@@ -135,7 +133,7 @@ impl Shard {
         }
     }
 
-    /// The input is over: ends all streams and flows.
+    /// Ends all streams and flows at the end of the input.
     pub fn finish<H: Handler>(&mut self, handler: &mut H) {
         self.take_withheld(handler);
         if let Some(lead) = self.lead {
@@ -151,28 +149,28 @@ impl Shard {
         self.end_flows(handler);
     }
 
-    /// Ends what has timed out. To be called before [`Shard::show_open`].
+    /// Ends flows and streams that have timed out. Call it before [`Shard::show_open`].
     pub fn end_due<H: Handler>(&mut self, handler: &mut H) {
         self.tracker.end_due();
         self.end_flows(handler);
     }
 
-    /// Gives what is open to a handler as if the input was over. All goes on as if it had not been asked. Fragments of
-    /// datagrams that are not complete are not among it.
+    /// Shows open flows and streams to a handler as if the input were over, without any effect on them. Excludes
+    /// fragments of incomplete datagrams.
     pub fn show_open<H: Handler>(&mut self, handler: &mut H) {
         self.streams.show_open(&self.tracker, handler);
         while handler.want().is_some() {}
     }
 
-    /// Where the packets went: those of a batch are either delivered to the flow table and, if they carry payload, to a
-    /// stream (or left alone because they are not IP), or refused.
+    /// What became of the packets: those of a batch are either delivered to the flow table and, if they carry payload,
+    /// to a stream (or ignored because they are not IP), or refused.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// What [`ledger`](Shard::ledger), [`statistics`](Shard::statistics) and [`findings`](Shard::findings) are to one
-    /// of several subscribers, whatever is done for others: one that reads `streams`, or takes flow records alone, and
-    /// to which so much of the payload that it was to read was `bad`.
+    /// The [`ledger`](Shard::ledger), [`statistics`](Shard::statistics) and [`findings`](Shard::findings) for one of
+    /// several subscribers, regardless of the others: one that reads `streams`, or only flow records, and for which the
+    /// payload in `bad` had wrong checksums.
     pub fn account(&self, streams: bool, bad: &BadPayload) -> (Ledger, ShardStatistics, Findings) {
         let mut ledger = self.ledger.clone();
         let all = self.checksums.of_payload().refused;
@@ -195,12 +193,12 @@ impl Shard {
         (ledger, statistics, findings)
     }
 
-    /// Payload that was to be read and has a wrong checksum.
+    /// Needed payload with wrong checksums.
     pub fn bad_payload(&self) -> &BadPayload {
         self.checksums.of_payload()
     }
 
-    /// What a user should know of its input.
+    /// Findings about the input, for the user.
     pub fn findings(&self) -> Findings {
         let wrong = self.checksums.wrong(self.checksums.of_payload());
         Findings::new(&self.statistics(), &wrong)
@@ -232,72 +230,72 @@ impl Shard {
         &self.config
     }
 
-    /// Bytes of memory in which segments wait now.
+    /// Bytes of memory of waiting segments.
     pub fn waiting_bytes(&self) -> u64 {
         self.streams.reassembler().memory()
     }
 
-    /// Charges segments that wait to a budget that others share. To be said before anything waits.
+    /// Charges waiting segments to a shared budget. Call it before any segment waits.
     pub fn set_budget(&mut self, budget: Budget) {
         self.streams.reassembler.set_budget(budget);
     }
 
-    /// Bytes that wait for the stream with this [`Stream::id`](crate::Stream::id) behind a hole.
+    /// Bytes waiting after a hole for the stream with this [`Stream::id`](crate::Stream::id).
     pub fn waiting_bytes_of(&self, stream: u32) -> u64 {
         self.streams.waiting_bytes(stream)
     }
 
-    /// What receiving hosts do with overlapping fragments from now on, by address, instead of
+    /// Sets the policies of receiving hosts for overlapping fragments from now on, by address, instead of
     /// [`DefragmentConfig::policy`](flowgauge_reassembly::DefragmentConfig::policy).
     pub fn set_fragment_policies(&mut self, policies: HostPolicies) {
         self.fragments.set_policies(policies);
     }
 
-    /// Packets that were delivered, with so many bytes of payload, ended at `place` further on.
+    /// Counts delivered packets, with this number of bytes, at `place`, where they ended later.
     pub fn refuse(&mut self, place: Place, packets: u64, bytes: u64) {
         self.ledger.refuse(place, packets, bytes);
     }
 
-    /// Changes how many flows are held at once. Those in the table stay.
+    /// Changes the maximum number of flows. Those in the table stay.
     pub fn set_max_flows(&mut self, flows: u32) {
         self.tracker.set_max_flows(flows);
     }
 
-    /// Sets the idle timeouts of TCP, UDP and other flows, of those in the table, too.
+    /// Sets the idle timeouts of TCP, UDP and other flows, including those in the table.
     pub fn set_idle(&mut self, tcp: Nanos, udp: Nanos, other: Nanos) {
         self.tracker.set_idle(tcp, udp, other);
     }
 
-    /// Gives the flow of a stream an idle timeout of its own, or its protocol's again.
+    /// Sets an individual idle timeout for the flow of a stream; `None`: that of its protocol.
     pub fn set_idle_of(&mut self, stream: u32, timeout: Option<Nanos>) {
         self.tracker.set_idle_of(FlowId(stream / 2), timeout);
     }
 
-    /// Does what a handler wants ([`Handler::want`]), now. Returns whether there is such a stream.
+    /// Applies a handler's want ([`Handler::want`]) immediately. False if there is no such stream.
     pub fn want<H: Handler>(&mut self, want: Want, handler: &mut H) -> bool {
         let is_known = self.streams.want(want, handler);
         self.tell_wants(H::STREAMS);
         is_known
     }
 
-    /// What is wanted of streams, where that is less than all.
+    /// The wants of streams of which less than everything is wanted.
     pub fn wanted(&self) -> impl Iterator<Item = Want> + '_ {
         self.streams.wanted()
     }
 
-    /// Forgets all streams and what is counted of them. From then on handlers want none ([`Handler::STREAMS`]).
+    /// Forgets all streams and their counts. Handlers from then on have no streams ([`Handler::STREAMS`]).
     pub fn forget_streams(&mut self) {
         let changed = self.streams.changed.take();
         self.streams = streams(&self.config);
         self.streams.changed = changed;
     }
 
-    /// Delivers what waits for a stream, holes reported as missing.
+    /// Delivers waiting data of a stream, with holes reported as missing.
     pub fn flush<H: Handler>(&mut self, stream: u32, handler: &mut H) {
         self.streams.flush(stream, &self.tracker, handler);
     }
 
-    /// Tells from now on what is wanted of flows.
+    /// Passes verdicts on flows to a backend from now on.
     pub fn set_offload(&mut self, verdicts: &Verdicts) {
         self.interest = Some(verdicts.interest());
         self.streams.changed = Some(Vec::new());

@@ -1,43 +1,43 @@
-//! What one bound of memory is divided into.
+//! Divides the memory bound.
 //!
-//! One number bounds everything that grows with the input: flows, segments that wait for earlier
-//! ones, fragments, and what a command itself keeps. What is not counted has a size of its own
-//! whatever is read: read buffers, kernel rings, writers, lists of senders with wrong checksums.
+//! One number bounds everything that grows with the input: flows, segments waiting for earlier
+//! ones, fragments, and a command's own state. Everything else has a size independent of the input:
+//! read buffers, kernel rings, writers, lists of senders with wrong checksums.
 
 use flowgauge_flow::FlowConfig;
 
 use crate::config::ShardConfig;
 
-/// What memory is needed for, beside flows and fragments.
+/// Memory needs other than flows and fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Streams are reassembled.
+    /// Whether streams are reassembled.
     pub streams: bool,
-    /// Bytes that are kept elsewhere for each flow while it lasts.
+    /// Bytes of other state per flow during its life.
     pub per_flow: u64,
-    /// Results are kept that grow with the input: groups, names, collected bytes.
+    /// Whether there are results that grow with the input: groups, names, collected bytes.
     pub results: bool,
 }
 
-/// What each worker may use.
+/// The memory of each worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// Flows, with all that is kept for each of them.
+    /// Number of flows, with all state per flow.
     pub flows: u32,
-    /// Bytes for segments that wait.
+    /// Bytes for waiting segments.
     pub segments: u64,
     /// Bytes for fragments.
     pub fragments: u64,
 }
 
 impl Shares {
-    /// Bytes for the results of all workers together, of `total`.
+    /// The part of `total` for the results of all workers together, in bytes.
     pub fn of_results(total: u64, needs: Needs) -> u64 {
         for_results(total, needs).max(1)
     }
 
-    /// An eighth for fragments; three eighths for segments where streams are reassembled; a quarter
-    /// for results where there are any; flows have the rest.
+    /// An eighth for fragments; three eighths for segments if streams are reassembled; a quarter
+    /// for results if there are any; the rest for flows.
     pub fn new(total: u64, workers: u64, needs: Needs) -> Shares {
         let each = total / workers.max(1);
         let fragments = each / 8;

@@ -1,4 +1,4 @@
-//! What a shard has done so far.
+//! Counters of a shard.
 
 use flowgauge_flow::FlowStatistics;
 use flowgauge_reassembly::{DefragmentStatistics, ReassemblyStatistics};
@@ -16,11 +16,12 @@ pub struct ShardStatistics {
     pub checksums: ChecksumStatistics,
     /// Connections (pairs of streams) created.
     pub connections: u64,
-    /// The most connections with streams at once.
+    /// Maximum number of connections with streams at the same time.
     pub connections_high: u64,
-    /// SYNs within connections that went on, for whose data there was no room.
+    /// SYNs within ongoing connections for whose data there was no room.
     pub syns_refused: u64,
-    /// Pairs of addresses whose checksums or VLANs were known, forgotten to make room for others.
+    /// Pairs of addresses, with known checksums or VLANs, that were forgotten to make room for
+    /// others.
     pub pairs_forgotten: u64,
     /// Bytes delivered to streams.
     pub delivered_bytes: u64,
@@ -31,13 +32,14 @@ pub struct ShardStatistics {
 /// Counters of checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChecksumStatistics {
-    /// Packets left out for a wrong IP header checksum.
+    /// Packets left out because of a wrong IP header checksum.
     pub bad_ip: u64,
-    /// Packets left out for a wrong transport checksum, or their payload.
+    /// Packets left out, or whose payload was, because of a wrong transport checksum.
     pub bad_transport: u64,
-    /// Packets left out for either: of a datagram in fragments all count.
+    /// Packets left out for either reason, counting all fragments of a datagram.
     pub left_out: u64,
-    /// Packets with a wrong checksum that counted, because their sender computes none.
+    /// Packets with a wrong checksum that were accepted because their sender does not compute
+    /// any.
     pub offloaded: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Filter expressions as questions about streams.
+//! Filter expressions for streams.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use crate::engine::StreamFilter;
 /// Link types for which an expression is compiled at once.
 const USUAL: [LinkType; 3] = [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL2];
 
-/// The streams whose first packet an expression in pcap-filter(7) syntax matches.
+/// Selects streams whose first packet matches an expression in pcap-filter(7) syntax.
 ///
 /// ```
 /// use flowgauge_stream::stream_filter;
@@ -22,7 +22,7 @@ const USUAL: [LinkType; 3] = [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX
 /// ```
 ///
 /// # Errors
-/// [`Error::Filter`] when it does not compile.
+/// [`Error::Filter`] if it does not compile.
 pub fn stream_filter(expression: &str) -> Result<StreamFilter, Error> {
     let compile = |link| Filter::compile(expression, link, DEFAULT_SNAP_LEN);
     let mut usual = vec![compile(LinkType::ETHERNET)?];

@@ -1,4 +1,4 @@
-//! From packets with their flows to stream events.
+//! Derives stream events from packets and their flows.
 
 use flowgauge_flow::{FlowId, FlowTracker, Follower, PacketFlow};
 use flowgauge_reassembly::tcp::HalfFlags;

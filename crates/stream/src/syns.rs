@@ -1,5 +1,5 @@
-//! SYNs within connections that go on ([`PacketFlowFlags::HELD_SYN`](flowgauge_flow::PacketFlowFlags::HELD_SYN)), as
-//! long as it is not known whether they begin another: its streams begin with them then, and with their data.
+//! SYNs within ongoing connections ([`PacketFlowFlags::HELD_SYN`](flowgauge_flow::PacketFlowFlags::HELD_SYN)), until
+//! it is known whether they start another connection: its streams then start with them and their data.
 
 use std::collections::HashMap;
 

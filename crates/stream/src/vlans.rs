@@ -1,12 +1,12 @@
-//! VLANs that keep flows apart: the same addresses in two VLANs can be other hosts.
+//! VLANs as part of flow identity: the same addresses in two VLANs can be different hosts.
 //!
-//! A connection does not say in which network it is, and a VLAN id alone does not, either: where a router's or
-//! an aggregated link is captured, each direction of a connection can have a VLAN of its own. What holds is that
-//! a direction stays in its VLAN. So each pair of addresses has contexts, of which each knows the VLAN of
-//! each direction, and a packet belongs to the first context that it does not contradict; what it agrees
-//! with comes before what only has room for it. A stray packet does not decide: a direction whose VLAN is another one
-//! than its answers have loses it to theirs, unless more came in it since. No tag, or one that has a priority only, counts as a VLAN, too. Pairs are known from their first
-//! tagged packet on, or from the first SYN of a TCP connection.
+//! Connections do not identify their network, nor does a VLAN id alone: on a router's or an aggregated link, each
+//! direction of a connection can have its own VLAN. However, a direction stays in its VLAN. Each pair of addresses
+//! therefore has contexts, each with the VLAN of each direction, and a packet belongs to the first context that it does
+//! not contradict; contexts that match are preferred to those that merely have room. A stray packet does not decide: a
+//! direction whose VLAN differs from that of its replies gets theirs instead, unless more packets arrived in it since.
+//! No tag, or a priority tag, also counts as a VLAN. Pairs are known from their first tagged packet on, or from the
+//! first SYN of a TCP connection.
 
 use std::collections::HashMap;
 
@@ -16,12 +16,12 @@ use flowgauge_wire::{Address, Decoded, Direction, FlowKey, FoldedState, TcpFlags
 /// Whether equal endpoints in different VLANs are different flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VlanAware {
-    /// VLANs do not count, as in Zeek.
+    /// VLANs are ignored, like in Zeek.
     No,
-    /// Packets in different VLANs are of different flows, as in Suricata: connections whose directions have
-    /// VLANs of their own are two flows.
+    /// Packets in different VLANs belong to different flows, like in Suricata: a connection with a different VLAN per
+    /// direction is two flows.
     Yes,
-    /// Packets that go from one address to another one in different VLANs are of different flows.
+    /// Packets from one address to another in different VLANs belong to different flows.
     #[default]
     Auto,
 }

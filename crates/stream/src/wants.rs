@@ -1,4 +1,4 @@
-//! What subscribers want of streams, and what they are not shown.
+//! Which bytes of streams subscribers want, and which they skip.
 
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_wire::Nanos;
@@ -6,26 +6,26 @@ use flowgauge_wire::Nanos;
 use crate::handler::{Chunk, Stream};
 use crate::offload::Standing;
 
-/// What is wanted of a stream from now on ([`Handler::want`](crate::Handler::want)), by [`Stream::id`].
+/// A change in what is wanted of a stream ([`Handler::want`](crate::Handler::want)), by [`Stream::id`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// Bytes from this position on, holes counted: those before are counted, but not looked at. The first [`Chunk`]
-    /// from there on tells of them ([`Chunk::skipped`]), or the last one before the stream ends. With `u64::MAX` it is
-    /// lengths that are wanted.
+    /// Bytes from this position on, including holes: earlier bytes are counted, but not delivered. They are reported by
+    /// the first later [`Chunk`] ([`Chunk::skipped`]), or by the last one before the stream ends. `u64::MAX`: only
+    /// lengths are wanted.
     From(u32, u64),
     /// Neither bytes nor lengths: nothing waits for earlier segments, nothing is delivered, and nothing counts as
-    /// missing. The stream still ends when its connection does. Wanted again ([`Want::From`]), it goes on with the next
-    /// segment that begins where it has got to, or behind that; what it does not have until there counts as skipped.
-    /// Of a flow of which nothing is wanted in either direction, payload is not verified.
+    /// missing. The stream still ends with its connection. If it is wanted again ([`Want::From`]), it continues with
+    /// the next segment that starts at or after its position; bytes in between count as skipped. Payload of flows that
+    /// are not wanted in either direction is not verified.
     Nothing(u32),
-    /// Overlaps are resolved like this.
+    /// The overlap policy.
     Policy(u32, OverlapPolicy),
-    /// So much it is wanted under overload, where a backend takes data away ([`Overload`](crate::offload::Overload)).
+    /// Its importance under overload, for backends that drop data ([`Overload`](crate::offload::Overload)).
     Standing(u32, Standing),
 }
 
 impl Want {
-    /// Memory for what subscribers do not look at, for each flow.
+    /// Memory for skipped bytes, per flow.
     pub const BYTES_PER_FLOW: u64 = 2 * size_of::<Skip>() as u64;
 
     /// Of which stream.
@@ -39,10 +39,10 @@ impl Want {
     }
 }
 
-/// Bytes of a stream that a subscriber does not look at ([`Want::From`]).
+/// Bytes of a stream that a subscriber skips ([`Want::From`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Skip {
-    /// Where the next byte is that it does.
+    /// Position of the next byte that is not skipped.
     pub from: u64,
     captured: u64,
     missing: u64,
@@ -50,7 +50,7 @@ pub struct Skip {
 }
 
 impl Skip {
-    /// What the subscriber gets of a chunk.
+    /// The part of a chunk that is not skipped.
     #[inline]
     pub fn rest<'a>(&mut self, chunk: &Chunk<'a>) -> Option<Chunk<'a>> {
         let len = chunk.bytes.len() as u64;
@@ -66,12 +66,12 @@ impl Skip {
         })
     }
 
-    /// Bytes are not looked at, whether they were captured or not.
+    /// Skips bytes, captured or not.
     pub fn pass(&mut self, bytes: u64) {
         self.captured += bytes;
     }
 
-    /// The same of a stream that ends: what was not told yet.
+    /// The unreported skipped bytes of a stream that ends.
     pub fn last(&mut self, stream: &Stream<'_>) -> Option<Chunk<'static>> {
         let is_new = self.captured + self.missing != 0;
         is_new.then(|| Chunk {

@@ -1,7 +1,7 @@
-//! From bytes in order to chunks.
+//! Assembles in-order bytes into chunks.
 //!
-//! Every [chunker](super::chunkers) of a direction has at most one chunk under way, whoever uses it: bytes
-//! are copied once for all of them. What is full goes out ([`deliver`](super::deliver)).
+//! Each [chunker](super::chunkers) of a direction has at most one chunk in progress, regardless of the number of
+//! its users: bytes are copied once for all of them. Full chunks are delivered ([`deliver`](super::deliver)).
 
 use flowgauge_sys::blocks::Block;
 use flowgauge_wire::{Nanos, Place};

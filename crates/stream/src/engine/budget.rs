@@ -1,12 +1,10 @@
-//! The one memory budget, and which packets it refuses under overload.
+//! The memory budget, and the packets it refuses under overload.
 //!
-//! Chunks with their descriptions, waiting segments and packet records are charged to one
-//! [`Budget`](super::Budget), connections, too, where that is wanted
-//! ([`EngineConfig::connection_bytes`](super::EngineConfig::connection_bytes)): the memory that is divided below is then what
-//! they leave, less a sixteenth, so that further connections, and their creation's events, find room whatever is full. A chunk that a
-//! consumer has taken ([`DataChunk::take`](super::DataChunk::take)) stays charged until the
-//! consumer drops it: a consumer that is too slow fills the budget, and that is what overload means
-//! here.
+//! Chunks with their descriptions, waiting segments and packet records are charged to one [`Budget`](super::Budget),
+//! optionally also connections ([`EngineConfig::connection_bytes`](super::EngineConfig::connection_bytes)). The memory
+//! divided below is then what connections leave, less a sixteenth, so that new connections and their creation events
+//! always have room. A chunk taken by a consumer ([`DataChunk::take`](super::DataChunk::take)) stays charged until the
+//! consumer drops it: slow consumers fill the budget, which is what overload means here.
 //!
 //! # Prioritized packet loss (section 2.2 of the paper)
 //! ```text
@@ -16,24 +14,23 @@
 //!                           overload cutoff      priority 2 beyond
 //!                                                overload cutoff
 //! ```
-//! The memory above the base threshold is divided into n equal regions, one for each priority in
-//! use. A packet of the i-th priority from the lowest is dropped above watermark i; between
-//! watermarks i-1 and i it is dropped if it lies beyond the overload cutoff in its stream.
+//! The memory above the base threshold is divided into n equal regions, one for each priority in use. A packet of the
+//! i-th priority from the lowest is dropped above watermark i; between watermarks i-1 and i it is dropped if it lies
+//! beyond the overload cutoff in its stream.
 //!
-//! Nothing that is charged for a stream of the i-th priority takes memory beyond watermark i, either,
-//! whatever it is for: a chunk, its growth, a segment that waits, a packet's record, a copy that a
-//! consumer takes. What lies above is there for the more important ones. `[ours]`
+//! No charge for a stream of the i-th priority takes memory beyond watermark i either: chunks, their growth, waiting
+//! segments, packet records, and consumers' copies. The memory above is reserved for more important streams. `[ours]`
 
 use flowgauge_wire::Budget;
 
-/// What prioritized packet loss says of a packet.
+/// The verdict of prioritized packet loss on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sentence {
-    /// It is kept.
+    /// The packet is kept.
     Keep,
-    /// It is dropped: of too low a priority for the memory in use.
+    /// It is dropped: its priority is too low for the memory in use.
     Watermark,
-    /// It is dropped: beyond the overload cutoff of its stream.
+    /// It is dropped: it lies beyond the overload cutoff of its stream.
     OverloadCutoff,
 }
 
@@ -58,11 +55,11 @@ pub struct Watermarks {
 }
 
 impl Watermarks {
-    /// What [shares](Watermarks::share_of) are of.
+    /// The unit of [shares](Watermarks::share_of).
     pub const SCALE: u64 = 1 << 16;
 
-    /// Watermarks in `limit` bytes of memory, the first at the share `base_threshold` of it. No
-    /// priority is in use yet.
+    /// Watermarks in `limit` bytes of memory, the first at the share `base_threshold` of it. No priorities are in use
+    /// yet.
     pub fn new(limit: u64, base_threshold: f64, overload_cutoff: Option<u64>) -> Watermarks {
         let share = if base_threshold.is_nan() {
             1.0
@@ -85,7 +82,7 @@ impl Watermarks {
         watermarks
     }
 
-    /// Says which priorities are in use.
+    /// Sets the priorities in use.
     pub fn set_priorities(&mut self, is_used: impl Fn(u8) -> bool) {
         self.ranks = 0;
         for priority in 0..=u8::MAX {
@@ -105,7 +102,7 @@ impl Watermarks {
         self.note_ceilings();
     }
 
-    /// So much of the memory is connections'.
+    /// Sets how much of the memory is used by connections.
     pub fn set_tables(&mut self, bytes: u64) {
         // Less than a thousandth of it makes no difference.
         let close = self.memory >> 10;
@@ -115,17 +112,17 @@ impl Watermarks {
         }
     }
 
-    /// Where two priorities are in use, or an overload cutoff, it can be told who loses first.
+    /// Whether streams differ in what is lost first: two priorities are in use, or an overload cutoff.
     pub fn tell_streams_apart(&self) -> bool {
         self.ranks > 1 || self.overload_cutoff != u64::MAX
     }
 
-    /// Another number where it was changed meanwhile.
+    /// A number that changes with each modification.
     pub fn changes(&self) -> u32 {
         self.changes
     }
 
-    /// Bytes of the memory in use as a share of what is divided, of [`Watermarks::SCALE`].
+    /// Converts bytes of memory in use to a share of the divided memory, in units of [`Watermarks::SCALE`].
     pub fn share_of(&self, used: u64) -> u64 {
         let tables = self.tables.unwrap_or(0).min(self.limit);
         let divided = u128::from((self.limit - tables).max(1));
@@ -152,7 +149,7 @@ impl Watermarks {
         }
     }
 
-    /// As much memory may be in use with what is charged for a stream of `priority`.
+    /// The amount of memory that may be in use after a charge for a stream of `priority`.
     #[inline]
     pub fn ceiling(&self, priority: u8) -> u64 {
         self.ceilings[usize::from(self.rank[usize::from(priority)].max(1))]
@@ -164,7 +161,7 @@ impl Watermarks {
         self.limit
     }
 
-    /// The same for the event of a stream's creation, which is to find room when nothing else does.
+    /// The same for the event of a stream's creation, which has room when nothing else does.
     pub fn creation_ceiling(&self, priority: u8) -> u64 {
         let rank = u64::from(self.rank[usize::from(priority)].max(1));
         let left = self.memory - self.limit;
@@ -180,7 +177,7 @@ impl Watermarks {
         self.ceilings[1]
     }
 
-    /// What lies beyond this goes first.
+    /// The stream offset beyond which bytes are dropped first.
     pub fn overload_cutoff(&self) -> u64 {
         self.overload_cutoff
     }
@@ -190,7 +187,7 @@ impl Watermarks {
         self.overload_cutoff = cutoff.unwrap_or(u64::MAX);
     }
 
-    /// Below this nothing is dropped.
+    /// The amount of memory below which nothing is dropped.
     #[inline]
     pub fn base(&self) -> u64 {
         self.base
@@ -203,8 +200,7 @@ impl Watermarks {
         self.base + (region * u128::from(index.min(self.ranks.max(1))) / n) as u64
     }
 
-    /// Judges a packet of `priority` whose first byte stands at `offset` in its stream, with `used`
-    /// bytes of memory in use.
+    /// Judges a packet of `priority` whose first byte is at `offset` in its stream, with `used` bytes of memory in use.
     #[inline]
     pub fn judge(&self, used: u64, priority: u8, offset: u64) -> Sentence {
         if used <= self.base {

@@ -1,4 +1,4 @@
-//! Contiguous bytes of a stream, as an application sees and keeps them.
+//! Contiguous bytes of a stream, as delivered to an application.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ pub struct ChunkFlags(pub u16);
 impl ChunkFlags {
     /// Bytes are missing inside the chunk, see [`DataChunk::holes`].
     pub const HOLE: ChunkFlags = ChunkFlags(1);
-    /// The stream ended: this is its last chunk.
+    /// The stream ended; this is its last chunk.
     pub const LAST: ChunkFlags = ChunkFlags(2);
-    /// The cutoff was reached: nothing more of the stream comes.
+    /// The cutoff was reached; there are no further chunks of the stream.
     pub const CUTOFF: ChunkFlags = ChunkFlags(4);
-    /// Sent early for want of memory.
+    /// Delivered early because memory was short.
     pub const EARLY: ChunkFlags = ChunkFlags(8);
-    /// Sent because its flush timeout passed.
+    /// Delivered because its flush timeout passed.
     pub const TIMEOUT: ChunkFlags = ChunkFlags(16);
-    /// It begins with what the application kept of the chunk before.
+    /// It starts with the bytes that the application kept of the previous chunk.
     pub const KEPT: ChunkFlags = ChunkFlags(32);
-    /// One packet of a protocol other than TCP and UDP: nothing is reassembled.
+    /// One packet of a protocol other than TCP and UDP, which is not reassembled.
     pub const PACKET: ChunkFlags = ChunkFlags(64);
     /// Of a chunk under way, before it is sent: its last packet ends behind it, and is at hand then.
     pub(super) const SPLIT: ChunkFlags = ChunkFlags(1 << 15);
@@ -52,16 +52,16 @@ impl ChunkFlags {
     }
 }
 
-/// What a chunk says of itself.
+/// Properties of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkInfo {
-    /// Position of the first byte in the stream, holes counted.
+    /// Stream offset of the first byte, including holes.
     pub offset: u64,
     /// Bytes missing right before the first one.
     pub gap_before: u64,
-    /// How many of the first bytes the chunk before had, too (overlap, or kept).
+    /// Number of leading bytes that were also in the previous chunk (overlap, or kept).
     pub repeated: u32,
-    /// What else there is to say.
+    /// Its flags.
     pub flags: ChunkFlags,
     /// Capture time of the packet that brought its last byte.
     pub time: Nanos,
@@ -347,28 +347,28 @@ impl DataChunk<'_> {
         }
     }
 
-    /// The bytes, contiguous in memory. (Where a hole is, zeros.) Empty only where
-    /// [`DataChunk::packets`] is all there is to deliver.
+    /// The bytes, contiguous in memory. Holes are filled with zeros. Only empty if there are only
+    /// [`DataChunk::packets`] to deliver.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         let bytes = self.source.bytes();
         bytes.get(..self.len as usize).unwrap_or(bytes)
     }
 
-    /// The bytes that no chunk before had: without overlap and what was kept.
+    /// The bytes that were not in a previous chunk, that is, without overlap and kept bytes.
     pub fn new_bytes(&self) -> &[u8] {
         self.bytes()
             .get(self.info.repeated as usize..)
             .unwrap_or(&[])
     }
 
-    /// What the chunk says of itself.
+    /// Properties of the chunk.
     #[inline]
     pub fn info(&self) -> ChunkInfo {
         self.info
     }
 
-    /// Position of the first byte in the stream, holes counted.
+    /// Stream offset of the first byte, including holes.
     #[inline]
     pub fn offset(&self) -> u64 {
         self.info.offset
@@ -380,36 +380,36 @@ impl DataChunk<'_> {
         self.info.gap_before
     }
 
-    /// What there is to say of it.
+    /// Its flags.
     #[inline]
     pub fn flags(&self) -> ChunkFlags {
         self.info.flags
     }
 
-    /// Whether the bytes are still where the packet lay.
+    /// Whether the bytes are still in the captured packet.
     pub fn is_in_place(&self) -> bool {
         matches!(self.source, Source::InPlace(..))
     }
 
-    /// Holes inside the chunk, as positions in [`DataChunk::bytes`] (mode FAST only).
+    /// Holes inside the chunk, as ranges of [`DataChunk::bytes`] (mode FAST only).
     pub fn holes(&self) -> &[Range<u32>] {
         visible_holes(self.source.holes(), self.len)
     }
 
-    /// The packets that brought it, in the order they were captured, duplicates and reordered ones
-    /// included; none unless [`EngineConfig::need_packets`](super::EngineConfig::need_packets).
+    /// Its packets in the order of capture, including duplicates and reordered ones; empty unless
+    /// [`EngineConfig::need_packets`](super::EngineConfig::need_packets).
     #[inline]
     pub fn packets(&self) -> Packets<'_> {
         self.source.packets(self.info.offset)
     }
 
-    /// Takes the chunk out of the call. Its memory stays charged to the budget until it is dropped;
-    /// bytes are only copied where they are still in the packet, as are those of a last packet that ends
-    /// behind the chunk.
+    /// Takes the chunk out of the call. Its memory stays charged to the budget until it is dropped.
+    /// Bytes are only copied if they are still in the captured packet; so are those of a last packet
+    /// that extends beyond the chunk.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when they are, and the budget has no room for the copy that the stream's
-    /// priority lets it have. Unless a later call during the same event succeeds, the chunk's
+    /// [`OutOfMemory`] if bytes have to be copied, and the budget has no room for the copy within the
+    /// ceiling of the stream's priority. Unless a later call during the same event succeeds, the chunk's
     /// new bytes count as dropped ([`StreamStatistics::dropped`](super::StreamStatistics::dropped)).
     pub fn take(&mut self) -> Result<OwnedChunk, OutOfMemory> {
         let taken = self.try_take();
@@ -499,8 +499,8 @@ impl core::fmt::Display for OutOfMemory {
 
 impl core::error::Error for OutOfMemory {}
 
-/// A chunk that outlives its data event, for instance in another thread. Its memory is charged to
-/// the budget until the last copy of it is dropped; cloning copies no bytes.
+/// A chunk that outlives its data event, for instance in another thread. Its memory is charged to the
+/// budget until the last clone is dropped; cloning copies no bytes.
 #[derive(Clone, Debug)]
 pub struct OwnedChunk {
     storage: Arc<Storage>,
@@ -516,25 +516,25 @@ impl OwnedChunk {
         bytes.get(..self.len as usize).unwrap_or(bytes)
     }
 
-    /// The bytes that no chunk before had.
+    /// The bytes that were not in a previous chunk.
     pub fn new_bytes(&self) -> &[u8] {
         self.bytes()
             .get(self.info.repeated as usize..)
             .unwrap_or(&[])
     }
 
-    /// What the chunk says of itself.
+    /// Properties of the chunk.
     #[inline]
     pub fn info(&self) -> ChunkInfo {
         self.info
     }
 
-    /// Holes inside the chunk, as positions in [`OwnedChunk::bytes`].
+    /// Holes inside the chunk, as ranges of [`OwnedChunk::bytes`].
     pub fn holes(&self) -> &[Range<u32>] {
         visible_holes(self.storage.content.holes(), self.len)
     }
 
-    /// The packets that brought it, see [`DataChunk::packets`].
+    /// Its packets, see [`DataChunk::packets`].
     pub fn packets(&self) -> Packets<'_> {
         let storage = &*self.storage;
         (storage.log()).packets(self.info.offset, storage.bytes(), &storage.rest)

@@ -1,9 +1,9 @@
-//! Chunkers: who shares a chunk.
+//! Chunkers, which let applications share chunks.
 //!
-//! Beside each view of a direction there is a chunker, which holds at most one chunk. Views of equal
-//! parameters use one of them together ([`Core::share`]), whatever their cutoffs. A view whose
-//! parameters change uses another from its next chunk on, as does one that keeps a chunk or
-//! stops in the midst of one: [`Core::part`]. One is always free: there are as many as views.
+//! Each view of a direction has a chunker, which has at most one chunk. Views with equal parameters
+//! share one chunker ([`Core::share`]), regardless of their cutoffs. A view whose parameters change
+//! uses another one from its next chunk on, as does a view that keeps a chunk or stops in the middle
+//! of one: [`Core::part`]. One is always free, as there are as many as views.
 
 use super::config::{MAX_APPLICATIONS, Mode};
 use super::core::Core;

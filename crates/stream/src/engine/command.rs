@@ -1,4 +1,4 @@
-//! What an application asks of the engine for one of its streams.
+//! An application's requests for one of its streams.
 
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_wire::Nanos;
@@ -10,37 +10,37 @@ use super::config::{Cutoff, Mode};
 pub enum Parameter {
     /// Chunk size in bytes; 0: segments in place.
     ChunkBytes(u32),
-    /// Bytes repeated from chunk to chunk.
+    /// Bytes at the end of a chunk that the next one repeats.
     OverlapBytes(u32),
-    /// How long a partial chunk may wait.
+    /// Time after which a partial chunk is delivered.
     FlushTimeout(Option<Nanos>),
-    /// How TCP bytes are put in order, from the next chunk on.
+    /// How TCP bytes are reassembled, from the next chunk on.
     Mode(Mode),
-    /// How overlapping segments are resolved. It holds for the stream, whoever asked last.
+    /// How overlapping segments are resolved, for all applications; the latest request applies.
     Policy(OverlapPolicy),
-    /// The stream has ended, and with it the opposite one, when nothing came of either for so long, a
-    /// second or more; none: the application's own
-    /// ([`ApplicationConfig::inactivity_timeout`](super::ApplicationConfig::inactivity_timeout)). Of
-    /// several applications that have the stream the one with the longest decides.
+    /// Time without packets after which the stream and its opposite direction end, a second or more; `None`: the
+    /// application's own timeout
+    /// ([`ApplicationConfig::inactivity_timeout`](super::ApplicationConfig::inactivity_timeout)). If several
+    /// applications have the stream, the longest timeout applies.
     InactivityTimeout(Option<Nanos>),
 }
 
-/// What decides how an application gets the chunks of a stream. Those of equal parameters share them; the engine
-/// keeps each set that some stream has.
+/// Parameters that determine an application's chunks of a stream. Applications with equal parameters share
+/// chunks; the engine stores each set in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChunkParameters {
     /// Chunk size in bytes; 0: segments in place.
     pub chunk_bytes: u32,
-    /// Bytes repeated from chunk to chunk.
+    /// Bytes at the end of a chunk that the next one repeats.
     pub overlap_bytes: u32,
-    /// How long a partial chunk may wait.
+    /// Time after which a partial chunk is delivered.
     pub flush_timeout: Option<Nanos>,
-    /// How TCP bytes are put in order.
+    /// How TCP bytes are reassembled.
     pub mode: Mode,
 }
 
 impl ChunkParameters {
-    /// With one of them changed. (Some parameters are none of a chunk.)
+    /// These parameters with one of them changed. (Some parameters do not affect chunks.)
     #[must_use]
     pub fn with(self, parameter: Parameter) -> ChunkParameters {
         let mut changed = self;
@@ -57,21 +57,20 @@ impl ChunkParameters {
     }
 }
 
-/// The same as the methods of [`StreamRef`](super::StreamRef), as values that travel: what a worker
-/// thread sends back about a stream it was given
-/// ([`Engine::command`](super::Engine::command)).
+/// The methods of [`StreamRef`](super::StreamRef) as values that can be sent: a worker thread returns them for
+/// its streams ([`Engine::command`](super::Engine::command)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Another cutoff.
+    /// Changes the cutoff.
     SetCutoff(Cutoff),
-    /// Another priority.
+    /// Changes the priority.
     SetPriority(u8),
-    /// Nothing more of it is wanted.
+    /// Discards the rest of the stream.
     Discard,
-    /// Another parameter.
+    /// Changes a parameter.
     SetParameter(Parameter),
-    /// The user's own word.
+    /// Sets the application's own word.
     SetUserState(u64),
-    /// So many nanoseconds went into processing its chunks elsewhere.
+    /// Adds nanoseconds of processing time spent elsewhere on the stream's chunks.
     AddProcessingTime(u64),
 }

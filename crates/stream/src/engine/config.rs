@@ -1,4 +1,4 @@
-//! What an engine and its applications are told.
+//! The configuration of an engine and its applications.
 
 use core::fmt;
 use std::sync::Arc;
@@ -12,39 +12,38 @@ use super::command::ChunkParameters;
 use super::record::{Extra, Loss, Pending, Record};
 use crate::config::ShardConfig;
 
-/// What all applications of an engine share.
+/// Settings shared by all applications of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Decoding, flow table, limits of reassembly. Its reassembly memory and active timeout are
-    /// overruled: the one comes out of `memory_bytes`, the other is off.
+    /// Decoding, flow table, limits of reassembly. Its reassembly memory and active timeout are ignored: the memory is
+    /// part of `memory_bytes`, and there is no active timeout.
     pub shard: ShardConfig,
-    /// One budget for chunks, waiting segments and packet records.
+    /// The budget for chunks, waiting segments and packet records.
     pub memory_bytes: u64,
-    /// Whether connections are charged to the memory, too, and how many bytes the applications keep of each. They are then
-    /// bounded by it alone, whatever [`FlowConfig::max_flows`] says: with it full the longest idle one goes.
+    /// Whether connections are charged to the memory as well; if so, the number of bytes that applications use per
+    /// connection. The memory is then their only bound, instead of [`FlowConfig::max_flows`]: when it is full, the
+    /// connection that was idle longest is evicted.
     pub connection_bytes: Option<u64>,
-    /// Share of the memory below which nothing is dropped, and above which partial chunks are
-    /// flushed early.
+    /// Share of the memory below which nothing is dropped, and above which partial chunks are delivered early.
     pub base_threshold: f64,
-    /// Under overload, what lies beyond this in its stream goes first.
+    /// Under overload, bytes beyond this offset of their stream are dropped first.
     pub overload_cutoff: Option<u64>,
-    /// Whether packets are delivered beside chunks
-    /// ([`DataChunk::packets`](super::DataChunk::packets)).
+    /// Whether packets are delivered with chunks ([`DataChunk::packets`](super::DataChunk::packets)).
     pub need_packets: bool,
-    /// Overlap policies by receiving host, of segments and fragments. The default stands in [`ShardConfig::overlap_policy`]
-    /// where no subnet is given.
+    /// Overlap policies of receiving hosts, for segments and fragments. Hosts outside of all subnets have
+    /// [`ShardConfig::overlap_policy`].
     pub policies: HostPolicies,
 }
 
 impl EngineConfig {
-    /// Bytes of memory for the two streams of a connection, beside those of its flow and of
-    /// [`ShardConfig::BYTES_PER_CONNECTION`], when both were cut off or have lost something, and have a
-    /// chunk under way. Bytes of chunks are in the budget.
+    /// Bytes of memory for the two streams of a connection, in addition to those of its flow and to
+    /// [`ShardConfig::BYTES_PER_CONNECTION`], if both were cut off or have lost bytes, and have a chunk in progress.
+    /// Bytes of chunks are in the budget.
     pub const BYTES_PER_CONNECTION: u64 =
         2 * (size_of::<Record>() + size_of::<Loss>() + size_of::<Pending>()) as u64;
 
-    /// Bytes that a connection is charged ([`EngineConfig::connection_bytes`]), without what applications keep of it: both of its
-    /// streams were cut off or have lost something.
+    /// Bytes charged per connection ([`EngineConfig::connection_bytes`]), without the applications' own, if both of its
+    /// streams were cut off or have lost bytes.
     pub const CONNECTION_CHARGE: u64 = FlowConfig::BYTES_PER_FLOW
         + ShardConfig::BYTES_PER_CONNECTION
         + 2 * (size_of::<Record>() + size_of::<Loss>()) as u64;
@@ -76,20 +75,20 @@ impl Default for EngineConfig {
 #[strum(serialize_all = "snake_case")]
 #[strum(parse_err_ty = String, parse_err_fn = unknown_mode)]
 pub enum Mode {
-    /// In order; a hole is waited for until the reassembler's limits give it up, and what follows
-    /// is delivered. `[ours]`
+    /// In order; a hole delays delivery until the reassembler's limits give it up, then the bytes after it are
+    /// delivered. `[ours]`
     #[default]
     Wait = 0,
-    /// A chunk leaves room for a hole and fills it until it is delivered; nothing is ever waited
-    /// for, holes are flagged.
+    /// A chunk leaves room for a hole, which may be filled until the chunk is delivered. Holes delay nothing, and are
+    /// flagged.
     Fast = 1,
-    /// Only correctly sequenced data of established connections, and those on a SYN (TCP Fast Open);
-    /// after a hole that never fills nothing more.
+    /// Only correctly sequenced data of established connections, and data on a SYN (TCP Fast Open); nothing after a
+    /// hole that is never filled.
     Strict = 2,
 }
 
 impl Mode {
-    /// Name as users write it.
+    /// Its name in the user interface.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -99,7 +98,7 @@ fn unknown_mode(text: &str) -> String {
     format!("unknown mode \"{text}\"; hint: strict, fast or wait")
 }
 
-/// How many bytes of a stream are wanted.
+/// Maximum number of bytes delivered of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cutoff(pub u64);
 
@@ -110,65 +109,63 @@ impl Default for Cutoff {
 }
 
 impl Cutoff {
-    /// All of it.
+    /// The whole stream.
     pub const UNLIMITED: Cutoff = Cutoff(u64::MAX);
-    /// No byte: statistics only.
+    /// No bytes: statistics only.
     pub const STATISTICS_ONLY: Cutoff = Cutoff(0);
 }
 
-/// Cutoffs of an application's streams: the first class that matches decides, else the direction,
-/// else the default.
+/// Cutoffs of an application's streams: that of the first class that matches, else that of the direction, else the
+/// default.
 #[derive(Clone, Debug, Default)]
 pub struct Cutoffs {
-    /// Where nothing else is said.
+    /// The default.
     pub default: Cutoff,
     /// From the initiator to the responder.
     pub from_initiator: Option<Cutoff>,
     /// From the responder to the initiator.
     pub from_responder: Option<Cutoff>,
-    /// By filter, in order.
+    /// By filter; the first match applies.
     pub classes: Vec<(StreamFilter, Cutoff)>,
 }
 
-/// Priorities of an application's streams: the first class that matches decides, else the default.
-/// Higher is more important.
+/// Priorities of an application's streams: that of the first class that matches, else the default. Higher numbers are
+/// more important.
 #[derive(Clone, Debug, Default)]
 pub struct Priorities {
-    /// Where no class matches.
+    /// The default.
     pub default: u8,
-    /// By filter, in order.
+    /// By filter; the first match applies.
     pub classes: Vec<(StreamFilter, u8)>,
 }
 
-/// What one application wants.
+/// The configuration of an application.
 #[derive(Clone, Debug)]
 pub struct ApplicationConfig {
-    /// Which streams; all without one.
+    /// Selects streams; `None`: all.
     pub filter: Option<StreamFilter>,
-    /// How TCP bytes are put in order.
+    /// How TCP bytes are reassembled.
     pub mode: Mode,
-    /// How much of each stream.
+    /// Cutoffs of streams.
     pub cutoff: Cutoffs,
-    /// Chunk size, repeated bytes included. 0: every segment is a chunk, in place, without a copy.
+    /// Chunk size, including repeated bytes. 0: each segment is a chunk, in place, without a copy.
     pub chunk_bytes: u32,
-    /// Last bytes of a chunk that are repeated at the start of the next; less than `chunk_bytes`.
+    /// Bytes at the end of a chunk that the next one repeats; less than `chunk_bytes`.
     pub overlap_bytes: u32,
-    /// A chunk is delivered, full or not, when this has passed on the capture clock since its first
-    /// byte.
+    /// Time on the capture clock after its first byte at which a partial chunk is delivered.
     pub flush_timeout: Option<Nanos>,
-    /// Who is kept under overload.
+    /// Priorities of streams under overload.
     pub priority: Priorities,
-    /// A connection without packets for this long has ended; none: the flow table's timeouts. It can be
-    /// changed for single streams
-    /// ([`Parameter::InactivityTimeout`](super::Parameter::InactivityTimeout)). A connection ends once
-    /// for all: of several applications that have it the one with the longest decides. (What comes after a silence
-    /// would else be another stream to some, and the same to others. Those with shorter ones get the last chunk and the end
-    /// later than alone; `flush_timeout` is each one's own.)
+    /// Time without packets after which a connection ends; `None`: the flow table's timeouts. It can be changed for
+    /// single streams ([`Parameter::InactivityTimeout`](super::Parameter::InactivityTimeout)). A connection ends for
+    /// all applications at the same time, so the longest timeout applies. (Packets after a silence would otherwise be a
+    /// new stream for some applications, and the same one for others. Applications with shorter timeouts get the last
+    /// chunk and the end later than if they were alone; `flush_timeout` is per application.)
     pub inactivity_timeout: Option<Nanos>,
 }
 
 impl ApplicationConfig {
-    /// How its chunks are made where nothing else is said of a stream.
+    /// The parameters of its chunks, unless changed for a stream.
     pub fn chunk_parameters(&self) -> ChunkParameters {
         ChunkParameters {
             chunk_bytes: self.chunk_bytes,
@@ -197,29 +194,26 @@ impl Default for ApplicationConfig {
     }
 }
 
-/// One of the applications of an engine.
+/// An application of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ApplicationId(pub u8);
 
-/// The most applications of one engine.
+/// Maximum number of applications of an engine.
 pub const MAX_APPLICATIONS: usize = 32;
 
-/// A packet as filters see it: the first of a stream's connection. For the direction in which
-/// nothing was seen yet it is that packet with addresses and ports exchanged, so that each direction
-/// is judged once, when the streams are created, as if by its own first packet.
+/// A packet as filters see it: the first of a stream's connection. For the opposite direction, addresses and ports are
+/// exchanged, so that each direction is evaluated once, when the streams are created, as if by its own first packet.
 #[derive(Clone, Copy, Debug)]
 pub struct FilterPacket<'a> {
-    /// The captured frame. Of a datagram reassembled from fragments the datagram, with link type
-    /// RAW.
+    /// The captured frame; for a datagram reassembled from fragments, the datagram, with link type RAW.
     pub frame: &'a [u8],
-    /// What its source says of it: link type, length on the wire, VLAN tag.
+    /// Its descriptor: link type, length on the wire, VLAN tag.
     pub descriptor: &'a PacketDescriptor,
-    /// What decoding found. (Of the exchanged packet what it found in the original, the direction
-    /// exchanged.)
+    /// The decoded headers. (For an exchanged packet, those of the original, with the direction exchanged.)
     pub decoded: &'a Decoded,
 }
 
-/// A question about packets, for instance a BPF program. Cloning is cheap and shares it.
+/// A predicate on packets, for instance a BPF program. Clones share it.
 #[derive(Clone)]
 pub struct StreamFilter {
     matches: Arc<dyn Fn(&FilterPacket<'_>) -> bool + Send + Sync>,
@@ -243,7 +237,7 @@ impl StreamFilter {
         }
     }
 
-    /// A filter from programs of one expression, each for packets of one link type; no other packet is meant.
+    /// A filter from programs of one expression, each for packets of one link type; other packets do not match.
     pub fn of_programs(expression: &str, programs: Vec<Filter>) -> StreamFilter {
         let source = Arc::new(Source {
             expression: expression.to_owned(),
@@ -284,19 +278,19 @@ impl StreamFilter {
         }
     }
 
-    /// Whether the packet's stream is meant.
+    /// Whether the packet's stream matches.
     pub fn matches(&self, packet: &FilterPacket<'_>) -> bool {
         (self.matches)(packet)
     }
 
-    /// The expression that it was made of, if it was.
+    /// The expression, if it was made from one.
     pub fn expression(&self) -> Option<&str> {
         self.source
             .as_ref()
             .map(|source| source.expression.as_str())
     }
 
-    /// Its program for packets of a link type, where it was made of an expression and is compiled for them.
+    /// Its program for packets of a link type, if it was made from an expression and compiled for them.
     pub fn program_for(&self, link: LinkType) -> Option<&Filter> {
         self.source.as_ref()?.program_for(link)
     }

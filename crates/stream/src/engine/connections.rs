@@ -1,4 +1,4 @@
-//! Memory for connections, where it comes out of the budget.
+//! Charges connections to the memory budget.
 
 use super::Engine;
 use super::config::EngineConfig;

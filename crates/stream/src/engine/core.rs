@@ -1,4 +1,4 @@
-//! What an engine knows between packets.
+//! The state of an engine between packets.
 
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};

@@ -1,7 +1,7 @@
-//! From chunks to data events.
+//! Delivers chunks as data events.
 //!
-//! A chunk is sent to all who use its chunker, in the order of their views. Any of them may change anything
-//! meanwhile; what it keeps or has repeated begins its next chunk.
+//! A chunk is delivered to all users of its chunker, in the order of their views. Any of them may make changes
+//! meanwhile; its next chunk starts with the bytes that it keeps or repeats.
 
 use flowgauge_sys::blocks::Block;
 

@@ -1,4 +1,4 @@
-//! Mode FAST: segments go where they belong as they come.
+//! Mode FAST: segments are placed where they belong as they arrive.
 //!
 //! ```text
 //!  position           the chunk under way                      target
@@ -6,13 +6,12 @@
 //!     start    bytes       room of a      bytes     still to come
 //!                          hole
 //! ```
-//! A segment beyond the last byte leaves room for what is missing, as long as the chunk reaches that
-//! far; what comes later fills it, until the chunk is delivered. That is when its last place is
-//! taken, or a segment comes for which it has no place: nothing ever waits. A FIN does not end it
-//! before the data have their places, too.
+//! A segment beyond the last byte leaves room for the missing ones, if the chunk extends that far; they may be
+//! filled until the chunk is delivered. This happens when its last byte is placed, or when a segment arrives
+//! that does not fit: nothing ever waits. A FIN does not end it before the data have their places, too.
 //!
-//! Bytes before the first hole are final, as in the other modes what is delivered. Behind it the
-//! overlap policy decides which of two copies counts, by where their segments begin and end. `[ours]`
+//! Bytes before the first hole are final, like delivered bytes in the other modes. After the hole, the overlap
+//! policy chooses between two copies by where their segments start and end. `[ours]`
 
 use core::ops::Range;
 

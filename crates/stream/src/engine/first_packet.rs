@@ -8,7 +8,7 @@ use crate::handler::StreamPacket;
 
 const SCTP: u8 = 132;
 
-/// A packet in its own direction, and as if it went the other way.
+/// The first packet in its own direction, and as if it went the other way.
 #[derive(Debug)]
 pub struct FirstPacket<'a> {
     frame: &'a [u8],
@@ -18,7 +18,7 @@ pub struct FirstPacket<'a> {
 }
 
 impl<'a> FirstPacket<'a> {
-    /// That of a packet. Unless it `is_exchanged`, which costs a copy, it looks the same in both directions.
+    /// Made from a packet. It looks the same in both directions unless `is_exchanged`, which costs a copy.
     #[inline]
     pub fn new(packet: &StreamPacket<'a>, is_exchanged: bool) -> FirstPacket<'a> {
         let decoded = packet.decoded;
@@ -40,7 +40,7 @@ impl<'a> FirstPacket<'a> {
         }
     }
 
-    /// What filters see for the packet's own direction, or for the other one.
+    /// The packet for filters, in its own direction or in the opposite one.
     pub fn of(&self, is_own: bool) -> FilterPacket<'_> {
         let (frame, decoded) = match &self.exchanged {
             Some((frame, decoded)) if !is_own => (&frame[..], decoded),
@@ -55,14 +55,14 @@ impl<'a> FirstPacket<'a> {
 }
 
 impl Cutoffs {
-    /// That of a stream with this first packet.
+    /// The cutoff of a stream with this first packet.
     pub fn of(&self, packet: &FilterPacket<'_>, from_initiator: bool) -> Cutoff {
         let mut classes = self.classes.iter();
         let class = classes.find(|(filter, _)| filter.matches(packet));
         class.map_or_else(|| self.of_direction(from_initiator), |class| class.1)
     }
 
-    /// That of streams of which no class is asked.
+    /// The cutoff of a stream for which classes are not evaluated.
     pub fn of_direction(&self, from_initiator: bool) -> Cutoff {
         let direction = match from_initiator {
             true => self.from_initiator,

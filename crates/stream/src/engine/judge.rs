@@ -1,4 +1,4 @@
-//! The long way of a packet: one that has to be looked at before its payload is put in order.
+//! The slow path of a packet: it has to be inspected before its payload is reassembled.
 
 use flowgauge_flow::PacketFlowFlags;
 use flowgauge_reassembly::tcp::HalfFlags;

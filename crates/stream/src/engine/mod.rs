@@ -3,9 +3,8 @@
 //! (A. Papadogiannakis, M. Polychronakis, E. P. Markatos: Scap: Stream-Oriented Network Traffic
 //! Capture and Analysis for High-Speed Networks, IMC 2013.)
 //!
-//! An [`Engine`] takes batches of packets through a [`Shard`] and gives its
-//! applications ([`ApplicationConfig`]) events ([`Events`]): a stream was created, a chunk of its
-//! bytes is there, it ended.
+//! An [`Engine`] processes batches of packets with a [`Shard`], and delivers events ([`Events`]) to its applications
+//! ([`ApplicationConfig`]): a stream was created, a chunk of it is ready, it ended.
 //!
 //! ```
 //! use flowgauge_stream::engine::{
@@ -33,27 +32,27 @@
 //! ```
 //!
 //! # Streams
-//! One per direction, created in pairs by the first packet of a connection, ended together. TCP is
-//! put in order ([`Mode`]), UDP payloads are concatenated, packets of other protocols are an event
-//! each. What an application sees of one is a [`StreamRef`] during an event, a [`StreamSnapshot`]
-//! elsewhere, from where it answers with a [`Command`].
+//! There is one per direction, created in pairs by the first packet of a connection, and ended together. TCP is
+//! reassembled ([`Mode`]), UDP payloads are concatenated, packets of other protocols are one event each. Applications
+//! see a stream as a [`StreamRef`] during an event, and elsewhere as a [`StreamSnapshot`], to which they respond with a
+//! [`Command`].
 //!
 //! # Several applications
-//! Bytes are put in order once, and each application sees what it would see alone. Those of equal chunk
-//! parameters share the chunks of a stream, until one of them changes a parameter or keeps a chunk: from
-//! the next chunk on it has its own. (A stream ends once, for all: where only some wait for a hole, the
-//! flags of the others' last chunk may name their flush timeout instead of the end.)
+//! Streams are reassembled once, and each application sees the same as if it were alone. Applications with equal chunk
+//! parameters share the chunks of a stream, until one of them changes a parameter or keeps a chunk: it has its own from
+//! the next chunk on. (A stream ends once, for all: if only some wait for a hole, the flags of the others' last chunk
+//! may have their flush timeout instead of the end.)
 //!
 //! # Counters
-//! Of every packet and byte: *all* = *captured* + *dropped* + *discarded*, per stream and in total
-//! ([`StreamStatistics`]). Dropped: refused by priority, or in a chunk that an application found no memory
-//! for. Discarded: beyond a cutoff, of a discarded stream, copies, damaged datagrams, bytes that headers claim and no
-//! frame had, and what mode STRICT does not let through: where it
-//! stops ([`StreamRef::is_halted`]) its hole is [`StreamRef::missing_at_end`], and what follows has the
-//! ledger's place `strict`. Of several applications each has its own; the totals count what none got.
+//! For every packet and byte, *all* = *captured* + *dropped* + *discarded*, per stream and in total
+//! ([`StreamStatistics`]). Dropped: refused by priority, or in a chunk for which an application found no memory.
+//! Discarded: beyond a cutoff, in a discarded stream, copies, damaged datagrams, bytes that headers claim but no frame
+//! had, and data that mode STRICT refuses: where it stops ([`StreamRef::is_halted`]), its hole is
+//! [`StreamRef::missing_at_end`], and later packets count at the ledger's place `strict`. Each of several applications
+//! has its own counters; the totals count packets that none of them got.
 //!
 //! # Deliberately absent
-//! Threads, clocks, I/O: time comes with packets, a [`Stopwatch`] with whoever has one.
+//! Threads, clocks, I/O: time comes with packets; callers may provide a [`Stopwatch`].
 
 mod assemble;
 mod budget;
@@ -129,14 +128,13 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine without applications, with a memory budget of its own.
+    /// An engine without applications, with its own memory budget.
     pub fn new(config: EngineConfig) -> Engine {
         let budget = Budget::new(config.memory_bytes);
         Engine::with_budget(config, budget)
     }
 
-    /// An engine whose memory comes out of `budget`, which others may share.
-    /// [`EngineConfig::memory_bytes`] says nothing then.
+    /// An engine whose memory is part of `budget`, which others may share. [`EngineConfig::memory_bytes`] is ignored.
     pub fn with_budget(config: EngineConfig, budget: Budget) -> Engine {
         let mut config = config;
         config.shard.flow.active = None;
@@ -164,8 +162,8 @@ impl Engine {
         }
     }
 
-    /// An engine on a shard that others have, with this configuration: whatever it does with that it does [there](Engine::on).
-    /// It gets connections that begin from now on, and its memory is for chunks alone.
+    /// An engine on a shard that belongs to others, with this configuration; all operations on the shard are done
+    /// within [`Engine::on`]. The engine gets connections created from now on, and its memory is only for chunks.
     pub fn beside(shard: ShardConfig) -> Engine {
         let config = EngineConfig {
             shard,
@@ -187,7 +185,8 @@ impl Engine {
         }
     }
 
-    /// Does something on the shard of others; if it is `alone` there, its applications' inactivity timeouts hold.
+    /// Calls `act` with the engine on another owner's shard. If it is `alone` there, its applications' inactivity
+    /// timeouts apply.
     pub fn on<R>(
         &mut self,
         shard: &mut Box<Shard>,
@@ -207,24 +206,24 @@ impl Engine {
         done
     }
 
-    /// Whether an application has an inactivity timeout that the shard has not: no other can have that, too.
+    /// Whether an application has a longer inactivity timeout than the shard, so that others cannot share the shard.
     pub fn has_long_silence(&self) -> bool {
         self.core.has_long_silence()
     }
 
-    /// Sends chunks whose flush timeout has passed by now: where the clock of the shard stands still.
+    /// Delivers chunks whose flush timeout has passed by `now`, while the clock of the shard stands still.
     pub fn flush<E: Events + ?Sized>(&mut self, now: Nanos, events: &mut E) {
         self.core.flush_old(events, self.shard.tracker(), now);
     }
 
-    /// Enters an application. It gets the streams that are created from now on; `None` when there
-    /// are [`MAX_APPLICATIONS`] already, or streams have as many different [`ChunkParameters`] as can be kept.
+    /// Adds an application. It gets the streams created from now on. `None` if there are already [`MAX_APPLICATIONS`],
+    /// or the maximum number of different [`ChunkParameters`] is in use.
     pub fn add(&mut self, application: ApplicationConfig) -> Option<ApplicationId> {
         self.add_for_packets(application, self.need_packets)
     }
 
-    /// The same for an application that gets packets beside chunks, or does not, whatever
-    /// [`EngineConfig::need_packets`] says. It shares no chunk under way with those that do otherwise.
+    /// The same for an application that gets packets with chunks, or not, regardless of [`EngineConfig::need_packets`].
+    /// It does not share chunks with applications that differ in this.
     pub fn add_for_packets(
         &mut self,
         application: ApplicationConfig,
@@ -235,9 +234,8 @@ impl Engine {
         added
     }
 
-    /// Changes what an application wants. Its inactivity timeout holds for all streams from now on,
-    /// everything else for those that are created from now on; single streams are changed with
-    /// [`Engine::command`]. False when there is no such application.
+    /// Changes the configuration of an application. A new inactivity timeout applies to all streams, other settings to
+    /// streams created from now on; use [`Engine::command`] for single streams. False if there is no such application.
     ///
     /// ```
     /// # use flowgauge_stream::engine::{ApplicationConfig, Cutoff, Engine, EngineConfig};
@@ -256,15 +254,15 @@ impl Engine {
         changed
     }
 
-    /// Takes an application out: it gets no more streams, and nothing more of those it has.
+    /// Removes an application: it gets no new streams, and no further events of its existing ones.
     pub fn remove(&mut self, application: ApplicationId) {
         self.core.remove(application);
         self.catch_up();
     }
 
-    /// Takes an application out as if the input had ended for it alone: it gets what its streams have
-    /// in partial chunks, then their ends ([`StreamStatus::EndOfInput`] of those that have not closed).
-    /// What waits behind a hole it does not get; the other applications notice nothing.
+    /// Removes an application as if the input had ended for it alone: it gets the partial chunks of its streams, then
+    /// their ends ([`StreamStatus::EndOfInput`] for those that have not closed), but no data waiting after holes. Other
+    /// applications are not affected.
     pub fn retire<E: Events + ?Sized>(&mut self, application: ApplicationId, events: &mut E) {
         let tracker = self.shard.tracker();
         for id in 0..self.core.records.bound() {
@@ -293,12 +291,12 @@ impl Engine {
         self.remove(application);
     }
 
-    /// Measures the time that data events take from now on.
+    /// Measures the time of data events from now on.
     pub fn set_stopwatch(&mut self, stopwatch: impl Stopwatch + 'static) {
         self.core.stopwatch = Some(Box::new(stopwatch));
     }
 
-    /// Tells from now on what is wanted of flows.
+    /// Passes verdicts on flows to a backend from now on.
     pub fn set_offload(&mut self, verdicts: &Verdicts) {
         self.shard.set_offload(verdicts);
         self.core.tells_standings = true;
@@ -309,13 +307,13 @@ impl Engine {
         }
     }
 
-    /// Takes a batch through the engine. An empty batch with [`Batch::now`] only moves the capture
-    /// clock.
+    /// Processes a batch. An empty batch with [`Batch::now`] only advances the capture clock.
     pub fn process<E: Events + ?Sized>(&mut self, batch: &Batch<'_>, events: &mut E) {
         self.process_for(batch, events, &mut Nobody);
     }
 
-    /// The same for another handler, too, one without [packets](Handler::PACKETS), that gets what it would get of the shard alone.
+    /// The same with an additional handler, without [packets](Handler::PACKETS), which gets the events that it would
+    /// get from the shard alone.
     pub fn process_for<E: Events + ?Sized, G: Handler>(
         &mut self,
         batch: &Batch<'_>,
@@ -343,12 +341,12 @@ impl Engine {
         }
     }
 
-    /// The input is over: ends all streams.
+    /// Ends all streams at the end of the input.
     pub fn finish<E: Events + ?Sized>(&mut self, events: &mut E) {
         self.finish_for(events, &mut Nobody);
     }
 
-    /// The same for another handler, too.
+    /// The same with an additional handler.
     pub fn finish_for<E: Events + ?Sized, G: Handler>(&mut self, events: &mut E, guest: &mut G) {
         let mut hook = Hook {
             core: &mut self.core,
@@ -360,7 +358,7 @@ impl Engine {
         self.catch_up();
     }
 
-    /// Ends what has timed out ([`Shard::end_due`]), for another handler, too.
+    /// Ends streams that have timed out ([`Shard::end_due`]), with an additional handler.
     pub fn end_due_for<E: Events + ?Sized, G: Handler>(&mut self, events: &mut E, guest: &mut G) {
         let mut hook = Hook {
             core: &mut self.core,
@@ -370,15 +368,14 @@ impl Engine {
         self.shard.end_due(&mut hook);
     }
 
-    /// Does what an application asks from elsewhere for one of its streams. False when it has ended
-    /// meanwhile.
+    /// Executes a command for a stream of an application. False if the stream has ended.
     pub fn command(&mut self, uid: u64, application: ApplicationId, command: Command) -> bool {
         let found = self.core.command(uid, application, command);
         self.catch_up();
         found
     }
 
-    /// How an application gets the chunks of one of its streams; `None` when it has ended.
+    /// The chunk parameters of an application for one of its streams; `None` if it has ended.
     pub fn chunk_parameters(
         &self,
         uid: u64,
@@ -398,8 +395,8 @@ impl Engine {
         self.core.forget_positions();
     }
 
-    /// Changes the overlap policies ([`EngineConfig::policies`]), for fragments and for streams that are created from
-    /// now on; single streams are changed with [`Engine::command`].
+    /// Changes the overlap policies ([`EngineConfig::policies`]) for fragments, and for streams created from now on;
+    /// use [`Engine::command`] for single streams.
     pub fn set_policies(&mut self, policies: HostPolicies) {
         self.shard.set_fragment_policies(policies.clone());
         self.core.set_policies(policies);
@@ -410,7 +407,7 @@ impl Engine {
         self.core.watermarks.base()
     }
 
-    /// Where the packets went. What was refused of a shard of others is in no ledger of theirs.
+    /// What became of the packets. Packets refused on a shard of others are not in the ledgers of the others.
     pub fn ledger(&self) -> &Ledger {
         match self.core.is_beside {
             true => &self.ledger,
@@ -442,7 +439,7 @@ impl Engine {
         &self.core.budget
     }
 
-    /// The flow table, reassembly and the rest below.
+    /// The shard, with flow table and reassembly.
     pub fn shard(&self) -> &Shard {
         &self.shard
     }

@@ -1,4 +1,4 @@
-//! Packets entered beside the bytes of a chunk under way.
+//! Records of packets beside the bytes of a chunk in progress.
 
 use flowgauge_sys::blocks::Block;
 

@@ -1,7 +1,7 @@
-//! Overload that a backend decides by, before packets are copied ([`Overload`]).
+//! Overload handled by a backend, before packets are copied ([`Overload`]).
 //!
-//! It knows the watermarks and how much memory is in use, and it is told of each stream, as soon as that is seen, which priority it
-//! has, and when it has got beyond the overload cutoff. What nobody has seen yet may be important: that comes.
+//! The backend knows the watermarks and the memory in use. For each new stream it is told the priority, and later when
+//! the stream has passed the overload cutoff. Packets of streams not seen yet may be important, and pass.
 
 use flowgauge_flow::Withheld;
 

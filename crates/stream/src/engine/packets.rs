@@ -1,8 +1,8 @@
 //! Packet delivery: the packets of a chunk as they were captured (section 5.7 of the paper).
 //!
-//! A packet is a record of its headers, kept behind the chunk's bytes in the same memory, and a place in
-//! them: the payload is not kept twice. Only where the chunk does not have it (a copy of what an earlier chunk had, the
-//! part that the next chunk has, bytes that lost against others) it is kept aside, too.
+//! A packet is a record of its headers, stored after the chunk's bytes in the same memory, and a position in these
+//! bytes: the payload is not stored twice. Payload that is not in the chunk (a copy of an earlier chunk's bytes, bytes
+//! of the next chunk, bytes that lost against others) is stored separately.
 
 use flowgauge_sys::blocks::Block;
 use flowgauge_sys::prefetch::prefetch_at;
@@ -10,7 +10,7 @@ use flowgauge_wire::{Decoded, Nanos};
 
 use crate::handler::StreamPacket;
 
-/// One captured packet of a stream.
+/// A captured packet of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkPacket<'a> {
     /// Capture time.
@@ -21,9 +21,9 @@ pub struct ChunkPacket<'a> {
     pub header: &'a [u8],
     /// Captured payload.
     pub payload: &'a [u8],
-    /// Payload length by the headers.
+    /// Payload length according to the headers.
     pub payload_len: u32,
-    /// Where its payload begins in the stream, where that is known.
+    /// Stream offset of its payload, if known.
     pub offset: Option<i64>,
 }
 
@@ -252,7 +252,7 @@ impl Default for Log<'_> {
     }
 }
 
-/// The packets of a chunk in the order they were captured.
+/// The packets of a chunk in the order of capture.
 #[derive(Clone, Debug, Default)]
 pub struct Packets<'a> {
     left: usize,

@@ -1,4 +1,4 @@
-//! The engine as a handler of its shard: what a packet, and bytes in order, mean for streams.
+//! The engine as a handler of its shard: effects of packets and in-order bytes on streams.
 
 use flowgauge_flow::{FlowRecord, FlowTracker, Withheld, is_counted};
 use flowgauge_reassembly::{DefragmentStatistics, Forgotten, OverlapPolicy, Unplaced};
@@ -37,7 +37,7 @@ pub(super) struct Hook<'a, E: ?Sized, G> {
     pub(super) guest: &'a mut G,
 }
 
-/// A handler that wants nothing.
+/// A handler without any events.
 #[derive(Debug)]
 pub struct Nobody;
 

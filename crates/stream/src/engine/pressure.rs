@@ -1,4 +1,4 @@
-//! Memory for chunks: where it is short, partial chunks of other streams are sent first.
+//! Memory for chunks: if it is short, partial chunks of other streams are delivered early.
 
 use flowgauge_flow::FlowTracker;
 use flowgauge_sys::blocks::Block;

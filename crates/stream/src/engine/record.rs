@@ -1,4 +1,4 @@
-//! What is kept per direction: a cache line, in memory parallel to the flow table.
+//! The state per direction: a cache line, in memory parallel to the flow table.
 
 use flowgauge_sys::blocks::Block;
 use flowgauge_wire::{Nanos, Place};

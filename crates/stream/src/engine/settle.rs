@@ -1,4 +1,5 @@
-//! The first packet of a connection, and the end of a stream: who wants it, and what is kept for them.
+//! The first packet of a connection, and the end of a stream: which applications want it, and their
+//! state.
 
 use super::config::{ApplicationId, Cutoff, FilterPacket, StreamFilter};
 use super::core::{Application, Core};

@@ -1,7 +1,8 @@
-//! When silence is the end of a stream.
+//! Inactivity timeouts.
 //!
-//! A connection ends once, for all applications and in both directions. Of those that have it the one
-//! with the longest inactivity timeout decides: nobody loses a stream because of another's haste.
+//! A connection ends once, for all applications and in both directions. The longest of the
+//! applications' inactivity timeouts applies, so that no application loses a stream because of
+//! another's shorter timeout.
 
 use std::collections::BTreeMap;
 

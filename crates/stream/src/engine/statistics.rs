@@ -1,4 +1,4 @@
-//! Counters in the paper's words.
+//! Counters, in the terms of the paper.
 
 use core::ops::{Add, AddAssign};
 
@@ -6,22 +6,22 @@ use flowgauge_wire::Nanos;
 
 use crate::statistics::ShardStatistics;
 
-/// Packets and bytes of transport payload by their headers.
+/// Packets, and bytes of transport payload according to their headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets.
     pub packets: u64,
-    /// Payload bytes, those that came more than once included.
+    /// Payload bytes, including duplicates.
     pub bytes: u64,
 }
 
 impl Counts {
-    /// One packet of `bytes`.
+    /// One packet with `bytes` of payload.
     pub const fn packet(bytes: u64) -> Counts {
         Counts { packets: 1, bytes }
     }
 
-    /// What is left without `other`, at least nothing.
+    /// The difference to `other`, at least zero.
     #[must_use]
     pub const fn without(self, other: Counts) -> Counts {
         Counts {
@@ -30,7 +30,7 @@ impl Counts {
         }
     }
 
-    /// As much of it as there is in `other`.
+    /// The minimum of this and `other`.
     #[must_use]
     pub fn within(self, other: Counts) -> Counts {
         Counts {
@@ -56,23 +56,23 @@ impl AddAssign for Counts {
     }
 }
 
-/// What became of a stream's packets, for one application: what it alone did not want or lost counts,
-/// too. *Dropped* were wanted and lost to overload; *discarded* were
-/// not wanted (cutoff, filter, where mode STRICT stopped, duplicate, outside of the stream); *captured* is the rest.
+/// What became of a stream's packets, for one application, including what it alone did not want or lost. *Dropped*:
+/// wanted, but lost to overload. *Discarded*: not wanted (cutoff, filter, where mode STRICT stopped, duplicate, outside
+/// of the stream). *Captured*: the rest.
 ///
-/// Bytes are those of the headers, and count one by one: of a segment that is in part beyond the cutoff, or repeats
-/// some bytes, that part is discarded, as are bytes that its headers claim and its frame never had. What the snap length cut off of what was taken is captured, and missing. A
-/// packet with payload is dropped or discarded where all of it is; those with SYN, FIN or RST are captured.
+/// Byte counts are those of the headers, and each byte counts separately: if a segment is partly beyond the cutoff, or
+/// repeats some bytes, that part is discarded, as are bytes that its headers claim but its frame never had. Bytes of
+/// accepted packets that the snap length cut off are captured, and missing. A packet with payload is dropped or
+/// discarded if all of its payload is; those with SYN, FIN or RST are captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamStatistics {
-    /// Capture time of its first packet; zero without any.
+    /// Capture time of its first packet; zero if there is none.
     pub start: Nanos,
     /// Capture time of its last packet.
     pub end: Nanos,
-    /// Everything that was seen. (What the kernel or the network card kept away is in it as far as
-    /// they have told.)
+    /// All packets. (Those that the kernel or the network card withheld are included as far as reported.)
     pub all: Counts,
-    /// Frame bytes on the wire of all of these.
+    /// Their frame bytes on the wire.
     pub wire_bytes: u64,
     /// Lost to overload.
     pub dropped: Counts,
@@ -81,7 +81,7 @@ pub struct StreamStatistics {
 }
 
 impl StreamStatistics {
-    /// What was taken: all without dropped and discarded.
+    /// Captured packets and bytes: all without dropped and discarded.
     pub const fn captured(&self) -> Counts {
         self.all.without(self.dropped).without(self.discarded)
     }
@@ -100,45 +100,44 @@ impl StreamStatistics {
 /// Counters of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineStatistics {
-    /// Streams created, both directions of a connection counted.
+    /// Streams created, counting both directions of a connection.
     pub created: u64,
     /// Streams ended.
     pub terminated: u64,
-    /// The packets of all streams, those of protocols without ports included.
+    /// The packets of all streams, including those of protocols without ports.
     pub all: Counts,
     /// Lost to overload.
     pub dropped: Counts,
     /// Not wanted.
     pub discarded: Counts,
-    /// Of `all`, what was kept away before it came here ([`offload`](crate::offload)).
+    /// The part of `all` that was withheld before it arrived here ([`offload`](crate::offload)).
     pub withheld: Counts,
     /// Data events.
     pub chunks: u64,
-    /// Bytes in them, repeated ones and those for several applications counted each time.
+    /// Their bytes, counting repeated ones and those for several applications each time.
     pub chunk_bytes: u64,
-    /// Of the data events, those whose bytes were delivered where the packet lay.
+    /// Data events whose bytes were delivered in the captured packet.
     pub in_place: u64,
-    /// Of the data events, those sent early for want of memory.
+    /// Data events of chunks delivered early because memory was short.
     pub flushed_early: u64,
     /// Bytes of chunks for which there was no memory when an application wanted to take them
-    /// ([`DataChunk::take`](super::DataChunk::take)) or to go on alone with one that others share, counted
-    /// for each application. In `dropped`, too, where no other has the stream, with the packets that
-    /// had the first of these bytes.
+    /// ([`DataChunk::take`](super::DataChunk::take)), or to continue alone with a shared one, counted per application.
+    /// If no other application has the stream, they are also in `dropped`, with the packets of their first bytes.
     pub lost_bytes: u64,
-    /// Packets whose record found no memory.
+    /// Packets for whose records there was no memory.
     pub packets_lost: u64,
-    /// Parameters of single streams that could not be changed: with 65,536 different sets in use.
+    /// Refused changes of single streams' parameters, because 65,536 different sets were in use.
     pub parameters_refused: u64,
     /// Bytes of the memory budget in use.
     pub memory: u64,
-    /// The most that was in use at once.
+    /// Maximum number of these bytes.
     pub memory_high: u64,
-    /// The layers below.
+    /// Counters of lower layers.
     pub shard: ShardStatistics,
 }
 
 impl EngineStatistics {
-    /// What was taken: all without dropped and discarded.
+    /// Captured packets and bytes: all without dropped and discarded.
     pub const fn captured(&self) -> Counts {
         self.all.without(self.dropped).without(self.discarded)
     }
@@ -153,8 +152,8 @@ impl EngineStatistics {
         self.dropped += counts.within(self.captured());
     }
 
-    /// Adds the counters of another engine; not those of the layers below. Memory is not
-    /// added up: they share a budget.
+    /// Adds the counters of another engine, except those of lower layers. Memory is not added: the engines share a
+    /// budget.
     pub fn add(&mut self, part: &EngineStatistics) {
         self.created += part.created;
         self.terminated += part.terminated;

@@ -1,4 +1,4 @@
-//! A stream as its application sees it.
+//! A stream as seen by its application.
 
 use flowgauge_flow::FlowTracker;
 use flowgauge_wire::{Address, Direction};
@@ -12,7 +12,7 @@ use super::statistics::{Counts, StreamStatistics};
 use crate::handler::{Stream, StreamFlow, StreamIdentity, StreamStatus};
 use crate::wants::Want;
 
-/// What was wrong with a stream.
+/// Errors of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StreamErrors(pub u8);
 
@@ -95,7 +95,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// One direction of a connection during an event, and what the application can do about it.
+/// One direction of a connection during an event, for one application.
 #[derive(Debug)]
 pub struct StreamRef<'a> {
     pub(super) core: &'a mut Core,
@@ -104,7 +104,7 @@ pub struct StreamRef<'a> {
 }
 
 impl StreamRef<'_> {
-    /// Tells this stream from every other one of its engine, past and future.
+    /// A number that is unique in its engine, past and future.
     pub fn uid(&self) -> u64 {
         self.core.uid(self.at.record)
     }
@@ -114,27 +114,27 @@ impl StreamRef<'_> {
         self.core.uid(self.at.record ^ 1)
     }
 
-    /// Whose event it is.
+    /// The application of the event.
     pub fn application(&self) -> ApplicationId {
         ApplicationId(self.view(|view| view.application))
     }
 
-    /// Who sends to whom.
+    /// Its endpoints and flow.
     pub fn identity(&self) -> StreamIdentity {
         self.context.flow.identity(self.at.record)
     }
 
-    /// Sender's address and port.
+    /// Address and port of the sender.
     pub fn source(&self) -> (Address, u16) {
         self.identity().source
     }
 
-    /// Receiver's address and port.
+    /// Address and port of the receiver.
     pub fn destination(&self) -> (Address, u16) {
         self.identity().destination
     }
 
-    /// Whether the initiator of the connection sends it.
+    /// Whether it is the initiator's direction.
     pub fn from_initiator(&self) -> bool {
         self.record_flags().has(RecordFlags::FROM_INITIATOR)
     }
@@ -149,16 +149,16 @@ impl StreamRef<'_> {
         self.statistics_of(self.at.record ^ 1)
     }
 
-    /// How the stream stands. Whether the cutoff was reached is another question
-    /// ([`StreamRef::is_cut`]): its record stays until it ends.
+    /// Whether the stream is open, or how it ended. Independent of the cutoff ([`StreamRef::is_cut`]):
+    /// the record of a stream that was cut off stays until the stream ends.
     pub fn status(&self) -> StreamStatus {
         self.context.status
     }
 
     /// In [`Events::terminated`](super::Events::terminated): bytes known to be missing at the end of
-    /// the stream (the receiver acknowledged them, or a FIN or cut packets say that there were
-    /// more), after the last chunk. Zero in other events. Nothing beyond the cutoff is missing.
-    /// Where the cutoff was reached ([`StreamRef::is_cut`]) by bytes behind it, or mode STRICT stopped
+    /// the stream, after the last chunk (the receiver acknowledged them, or a FIN or cut packets show
+    /// that there were more). Zero in other events. Bytes beyond the cutoff do not count. If the cutoff
+    /// was reached ([`StreamRef::is_cut`]) by bytes after the missing ones, or mode STRICT stopped
     /// ([`StreamRef::is_halted`]): the bytes missing there, from then on.
     pub fn missing_at_end(&self) -> u64 {
         if self.is_halted() || self.is_cut() {
@@ -177,8 +177,8 @@ impl StreamRef<'_> {
         self.view(|view| view.flags.has(ViewFlags::CUT))
     }
 
-    /// Whether mode STRICT stopped: bytes are missing ([`StreamRef::missing_at_end`] says how many), or
-    /// the handshake was not seen. What comes behind is discarded.
+    /// Whether mode STRICT stopped: bytes are missing ([`StreamRef::missing_at_end`]), or the handshake
+    /// was not seen. Later bytes are discarded.
     pub fn is_halted(&self) -> bool {
         self.view(|view| view.flags.has(ViewFlags::HALTED))
     }
@@ -188,7 +188,7 @@ impl StreamRef<'_> {
         self.view(|view| view.flags.has(ViewFlags::DISCARDED))
     }
 
-    /// What was wrong with it so far.
+    /// Errors so far.
     pub fn errors(&self) -> StreamErrors {
         let record = self.core.records.get(self.at.record);
         record.map_or(StreamErrors(0), |record| record.errors)
@@ -204,7 +204,7 @@ impl StreamRef<'_> {
         self.view(|view| view.priority)
     }
 
-    /// As much of the memory may be in use with what is charged for it.
+    /// The amount of memory that may be in use after a charge for this stream.
     pub fn ceiling(&self) -> u64 {
         self.core.watermarks.ceiling(self.priority())
     }
@@ -219,17 +219,17 @@ impl StreamRef<'_> {
         self.parameters().chunk_bytes
     }
 
-    /// Bytes repeated from chunk to chunk.
+    /// Bytes at the end of a chunk that the next one repeats.
     pub fn overlap_bytes(&self) -> u32 {
         self.parameters().overlap_bytes
     }
 
-    /// How its bytes are put in order.
+    /// How its bytes are reassembled.
     pub fn mode(&self) -> Mode {
         self.parameters().mode
     }
 
-    /// Data events so far, the current one included.
+    /// Data events so far, including the current one.
     pub fn chunks(&self) -> u64 {
         u64::from(self.view(|view| view.chunks))
     }
@@ -240,7 +240,7 @@ impl StreamRef<'_> {
         self.view(|view| view.processing)
     }
 
-    /// A word of the application's own, 0 at first.
+    /// A word for the application's use, initially 0.
     pub fn user_state(&self) -> u64 {
         self.view(|view| view.user_state)
     }
@@ -250,7 +250,7 @@ impl StreamRef<'_> {
         self.core.apply(self.at, Command::SetUserState(state));
     }
 
-    /// Everything about it as a value, to be sent elsewhere.
+    /// A copy of its state, which can be sent elsewhere.
     pub fn snapshot(&self) -> StreamSnapshot {
         let parameters = self.parameters();
         StreamSnapshot {
@@ -278,19 +278,18 @@ impl StreamRef<'_> {
         }
     }
 
-    /// Changes the cutoff. Where the stream has got beyond it already, it is reached with the next
-    /// byte; one that was reached can be raised, what was discarded meanwhile is missing.
+    /// Changes the cutoff. If the stream has already passed it, it is reached with the next byte. A
+    /// cutoff that was reached can be raised; bytes discarded meanwhile are missing.
     pub fn set_cutoff(&mut self, cutoff: Cutoff) {
         self.core.apply(self.at, Command::SetCutoff(cutoff));
     }
 
-    /// Changes the priority; higher is more important.
+    /// Changes the priority; higher numbers are more important.
     pub fn set_priority(&mut self, priority: u8) {
         self.core.apply(self.at, Command::SetPriority(priority));
     }
 
-    /// Nothing more of it is wanted. Its statistics stay right, and it ends when its connection
-    /// does.
+    /// Discards the rest of the stream. Its statistics continue, and it ends with its connection.
     pub fn discard(&mut self) {
         self.core.apply(self.at, Command::Discard);
     }
@@ -300,13 +299,14 @@ impl StreamRef<'_> {
         self.core.apply(self.at, Command::SetParameter(parameter));
     }
 
-    /// During a data event: the next one delivers this chunk and the next, contiguous.
+    /// During a data event: keeps the chunk, so that the next event delivers it together with the next
+    /// chunk, contiguously.
     pub fn keep_chunk(&mut self) {
         self.core.keep(self.at);
     }
 
-    /// Does the same for another living stream of the application, by its [`StreamRef::uid`]. False
-    /// when there is none.
+    /// Executes a command for another live stream of the application, given by its [`StreamRef::uid`].
+    /// False if there is none.
     pub fn command(&mut self, uid: u64, command: Command) -> bool {
         let application = self.application();
         self.core.command(uid, application, command)
@@ -342,24 +342,24 @@ impl StreamRef<'_> {
     }
 }
 
-/// What was known of a stream at an event: what a worker thread gets beside a chunk.
+/// The state of a stream at an event, which a worker thread gets with a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamSnapshot {
     /// See [`StreamRef::uid`].
     pub uid: u64,
     /// See [`StreamRef::opposite_uid`].
     pub opposite_uid: u64,
-    /// Whose event it was.
+    /// The application of the event.
     pub application: ApplicationId,
-    /// Who sends to whom.
+    /// Its endpoints and flow.
     pub identity: StreamIdentity,
-    /// Whether the initiator sends it.
+    /// Whether it is the initiator's direction.
     pub from_initiator: bool,
     /// Packets and bytes.
     pub statistics: StreamStatistics,
     /// Packets and bytes of the opposite direction.
     pub opposite_statistics: StreamStatistics,
-    /// How it stood.
+    /// Whether it was open, or how it ended.
     pub status: StreamStatus,
     /// See [`StreamRef::missing_at_end`].
     pub missing_at_end: u64,
@@ -369,7 +369,7 @@ pub struct StreamSnapshot {
     pub is_halted: bool,
     /// Whether the application discarded it.
     pub is_discarded: bool,
-    /// What was wrong with it.
+    /// Errors.
     pub errors: StreamErrors,
     /// Cutoff.
     pub cutoff: Cutoff,
@@ -377,13 +377,13 @@ pub struct StreamSnapshot {
     pub priority: u8,
     /// Chunk size.
     pub chunk_bytes: u32,
-    /// Bytes repeated from chunk to chunk.
+    /// Bytes at the end of a chunk that the next one repeats.
     pub overlap_bytes: u32,
-    /// How its bytes were put in order.
+    /// How its bytes were reassembled.
     pub mode: Mode,
     /// Data events.
     pub chunks: u64,
-    /// Nanoseconds spent in them.
+    /// Nanoseconds spent in data events.
     pub processing_time: u64,
     /// The application's own word.
     pub user_state: u64,

@@ -1,12 +1,12 @@
-//! What is not wanted, or was lost, and whose account it is on.
+//! Accounts for unwanted and lost packets.
 //!
-//! Of a direction that one application has, the direction's; of a shared one each application's own,
-//! and the totals count what nobody got.
+//! If one application has a direction, the counts are the direction's; if it is shared, each application has its own,
+//! and the totals count what none of them got.
 //!
-//! Every byte of payload is captured, discarded or dropped, whatever becomes of the rest of its packet. A
-//! packet is discarded when nothing of it was taken; those with SYN, FIN or RST never are. What that was
-//! is often known only when its turn comes: then it is taken out of what was delivered
-//! ([`Core::refuse`]). Bytes that headers claim and no frame had are discarded when their packet comes.
+//! Every payload byte is captured, discarded or dropped, independent of the rest of its packet. A packet is discarded
+//! if none of its payload was accepted; those with SYN, FIN or RST never are. This is often known only when its turn in
+//! the stream comes; the packet is then removed from the delivered ones ([`Core::refuse`]). Bytes that headers claim
+//! but no frame had are discarded when their packet arrives.
 
 use flowgauge_reassembly::{Forgotten, Unplaced};
 use flowgauge_wire::{Decoded, Place};
