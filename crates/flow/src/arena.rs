@@ -1,4 +1,4 @@
-//! Flows' records, or what is kept beside them: one piece of address space, addressed by u32.
+//! Storage of flow records and accompanying state: one range of address space, indexed by u32.
 
 use flowgauge_sys::pages::advise_huge;
 
@@ -8,9 +8,9 @@ const BEYOND: usize = 4096;
 /// Entries before the first huge page: a small table is to stay small.
 const SMALL: usize = 1 << 12;
 
-/// Values by index. Address space for all there may ever be is reserved with the first one, so that
-/// growth copies nothing and an entry is one bounds check away; memory is only taken as entries are
-/// written. Where so much address space is not to be had, growth copies.
+/// Values by index. Address space for the maximum number of entries is reserved with the first one,
+/// so that growth copies nothing and access is one bounds check; memory is only used as entries are
+/// written. If not enough address space is available, growth copies.
 #[derive(Clone, Debug)]
 pub struct Arena<T> {
     entries: Vec<T>,
@@ -18,7 +18,7 @@ pub struct Arena<T> {
 }
 
 impl<T> Arena<T> {
-    /// An empty one for about `limit` entries.
+    /// An empty arena for about `limit` entries.
     pub const fn new(limit: usize) -> Arena<T> {
         Arena {
             entries: Vec::new(),
@@ -26,18 +26,18 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Entries ever pushed.
+    /// Number of entries ever pushed.
     #[inline]
     pub fn len(&self) -> u32 {
         self.entries.len() as u32
     }
 
-    /// Whether none was ever pushed.
+    /// Whether no entry was ever pushed.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Adds an entry and tells its index.
+    /// Adds an entry and returns its index.
     pub fn push(&mut self, value: T) -> u32 {
         let index = self.len();
         if index == 0 {
@@ -70,19 +70,19 @@ impl<T> Arena<T> {
         self.entries.get_mut(index as usize)
     }
 
-    /// Where an entry would be, for [`flowgauge_sys::prefetch`].
+    /// The address of an entry, if it exists, for [`flowgauge_sys::prefetch`].
     #[inline(always)]
     pub fn address(&self, index: u32) -> *const T {
         self.entries.as_ptr().wrapping_add(index as usize)
     }
 
-    /// An entry that is known to be there: `index` came from [`Arena::push`].
+    /// An entry that is known to exist: `index` was returned by [`Arena::push`].
     #[inline(always)]
     pub fn at(&mut self, index: u32) -> &mut T {
         &mut self.entries[index as usize]
     }
 
-    /// Bytes of memory taken.
+    /// Bytes of memory in use.
     pub fn bytes(&self) -> usize {
         self.entries.len() * size_of::<T>()
     }

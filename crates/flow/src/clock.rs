@@ -4,12 +4,12 @@ use flowgauge_wire::Nanos;
 
 use crate::wheel::TICK_SHIFT;
 
-/// A jump forward beyond this needs a second packet to be believed.
+/// A forward jump of more than this has to be confirmed by a second packet.
 pub const FAR_JUMP: Nanos = Nanos::from_secs(600);
 
-/// The largest time seen. Time that goes backwards changes nothing but a counter. A jump forward by
-/// more than [`FAR_JUMP`] (a damaged time stamp, or a quiet night) is believed only when a second
-/// packet has such a time too: one bad record must not end every flow.
+/// The latest time seen. Time that goes backwards only increments a counter. A forward jump of more
+/// than [`FAR_JUMP`] (a damaged timestamp, or a quiet night) is accepted only when a second packet
+/// confirms it: one bad record must not end all flows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CaptureClock {
     now: Nanos,
@@ -32,25 +32,25 @@ impl CaptureClock {
         }
     }
 
-    /// The largest time seen and believed.
+    /// The latest time accepted.
     #[inline]
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// The tick that it is: what is timed out is timed out when it changes.
+    /// The current tick; timeouts are checked when it changes.
     #[inline]
     pub fn tick(&self) -> u32 {
         (self.now.0 >> TICK_SHIFT) as u32
     }
 
-    /// When this tick began.
+    /// Start of the current tick.
     pub fn tick_began(&self) -> Nanos {
         Nanos(u64::from(self.tick()) << TICK_SHIFT)
     }
 
-    /// Takes a packet's time if it goes on within the tick, and tells whether it does. If not,
-    /// [`CaptureClock::packet`] has to take it.
+    /// Accepts a packet's time if it stays within the tick, and returns whether it does. If not, call
+    /// [`CaptureClock::packet`].
     #[inline(always)]
     pub fn goes_on(&mut self, time: Nanos) -> bool {
         let usual = self.now <= time && time < self.until;
@@ -60,8 +60,7 @@ impl CaptureClock {
         usual
     }
 
-    /// Takes a packet's time, whatever it is; `next` is the time of the packet after it, where that
-    /// is known.
+    /// Processes a packet's time in any case; `next` is the time of the following packet, if known.
     pub fn packet(&mut self, time: Nanos, next: Option<Nanos>) {
         // One comparison for both directions: a time before the clock wraps to a large number.
         if !self.started || time.0.wrapping_sub(self.now.0) <= FAR_JUMP.0 {
@@ -74,8 +73,8 @@ impl CaptureClock {
         self.set_until();
     }
 
-    /// Takes the times of packets up to the first that enters another tick: returns which that is, and
-    /// the time then. Without one all have been taken. The first packet of all enters one.
+    /// Processes the times of packets up to the first that enters another tick: returns the index of
+    /// that packet, and the time then; `None` if there is none. The first packet of all enters one.
     #[inline]
     pub fn crossing(
         &mut self,
@@ -108,7 +107,7 @@ impl CaptureClock {
         None
     }
 
-    /// Takes the time of a clock that is known to be right.
+    /// Sets the time from a reliable clock.
     pub fn trusted(&mut self, now: Nanos) {
         self.started = true;
         self.jumped = false;

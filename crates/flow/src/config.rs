@@ -1,29 +1,31 @@
-//! What a tracker is told at its start.
+//! The configuration of a tracker.
 
 use flowgauge_wire::Nanos;
 
 /// Limits and timeouts of a [`crate::FlowTracker`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowConfig {
-    /// The most flows held at once; with the table full the longest idle goes, counted.
+    /// Maximum number of flows; if the table is full, the one that was idle longest is evicted, and
+    /// counted.
     pub max_flows: u32,
-    /// A TCP flow without packets for this long has ended.
+    /// Time without packets after which a TCP flow ends.
     pub tcp_idle: Nanos,
     /// The same for UDP.
     pub udp_idle: Nanos,
     /// The same for every other protocol.
     pub other_idle: Nanos,
-    /// A record that covers more time than this is cut; the connection goes on in a further record.
+    /// Maximum time that a record covers; the connection then continues in a further record.
     pub active: Option<Nanos>,
-    /// How long a closed TCP connection stays, so that its last ACK and retransmitted FINs count.
+    /// Time that a closed TCP connection stays in the table, so that its last ACK and retransmitted
+    /// FINs count.
     pub linger: Nanos,
-    /// Another clock that sees the packets of all shards leads this one
-    /// ([`crate::FlowTracker::advance`]): a jump far ahead is believed only from it.
+    /// Whether a clock that sees the packets of all shards leads this one
+    /// ([`crate::FlowTracker::advance`]); far forward jumps are then accepted only from it.
     pub led_clock: bool,
 }
 
 impl FlowConfig {
-    /// Bytes of memory one flow needs, its share of the index included.
+    /// Bytes of memory per flow, including its share of the index.
     pub const BYTES_PER_FLOW: u64 = 274;
 
     /// This configuration with as many flows as fit into `bytes` of memory.

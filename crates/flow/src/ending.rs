@@ -1,5 +1,4 @@
-//! How flows leave the table: timeouts, eviction, the end of the input; and how their records are
-//! given out.
+//! How flows leave the table (timeouts, eviction, the end of the input), and how their records are delivered.
 
 use flowgauge_wire::{Direction, FlowKey, Nanos};
 
@@ -43,13 +42,13 @@ pub struct EndedFlow<'a> {
 }
 
 impl EndedFlow<'_> {
-    /// Its number, which is free once the flow was taken, unless its record was only cut.
+    /// Its number, which is free after the call, unless its record was only cut.
     #[inline(always)]
     pub fn id(&self) -> FlowId {
         self.id
     }
 
-    /// Why.
+    /// The reason.
     #[inline(always)]
     pub fn reason(&self) -> EndReason {
         self.reason
@@ -66,7 +65,7 @@ impl EndedFlow<'_> {
         self.flow.hot.key.protocol
     }
 
-    /// The capture clock when it ended, or its record was cut.
+    /// The capture clock when the flow ended, or its record was cut.
     #[inline]
     pub fn at(&self) -> Nanos {
         self.at
@@ -83,30 +82,30 @@ impl EndedFlow<'_> {
         self.flow.hot.flags.has(FlowFlags::RTT)
     }
 
-    /// Which flow it is: without making the record.
+    /// Its identity, without creating the record.
     pub fn identity(&self) -> FlowIdentity {
         self.flow.identity()
     }
 
-    /// Counters of a direction: without making the record.
+    /// Counters of a direction, without creating the record.
     pub fn side(&self, direction: Direction) -> FlowSide {
         self.flow.side(direction.index(), self.extra)
     }
 
-    /// Its record, which is made for the call.
+    /// Its record, which is created for the call.
     #[inline]
     pub fn with_record<R>(&self, read: impl FnOnce(&FlowRecord<'_>) -> R) -> R {
         self.flow.with_record(self.extra, self.reason, read)
     }
 }
 
-/// What a caller does with flows that have ended.
+/// Receives flows that have ended.
 pub trait Taker {
-    /// Brings what is kept for this flow closer: it is soon given out. Called with steps from 0 to 2, so that what the
-    /// next one needs is there.
+    /// Prefetches the state of this flow, which is delivered soon. Called with steps from 0 to 2, so that each step
+    /// finds what the previous one prefetched.
     fn fetch(&mut self, id: FlowId, step: usize);
 
-    /// Takes a flow.
+    /// Receives a flow.
     fn take(&mut self, flow: &EndedFlow<'_>);
 }
 
@@ -124,7 +123,7 @@ impl<F: FnMut(FlowId, &FlowRecord<'_>)> Taker for Take<F> {
 }
 
 impl FlowTracker {
-    /// The input is over: every flow ends with the next [`FlowTracker::drain_ended`].
+    /// Ends the input: all flows end with the next [`FlowTracker::drain_ended`].
     pub fn finish(&mut self) {
         // What has timed out has ended by that, whatever batch it would have been ended in.
         self.end_due();
@@ -132,21 +131,20 @@ impl FlowTracker {
         self.finished = true;
     }
 
-    /// Whether [`FlowTracker::drain_ended`] has something to give.
+    /// Whether [`FlowTracker::drain_ended`] has records to deliver.
     #[inline]
     pub fn has_ended(&self) -> bool {
         !self.ended.is_empty() || !self.cuts.is_empty() || (self.finished && !self.index.is_empty())
     }
 
-    /// Gives out the records complete since the last call, those that were only cut first and then
-    /// in the order they ended, and frees their ids. A record with [`EndReason::Active`] was cut:
-    /// its flow and id live on.
+    /// Delivers the records completed since the last call, first those that were only cut, then the others in the
+    /// order in which they ended, and frees their ids. A record with [`EndReason::Active`] was cut: its flow and id
+    /// continue.
     pub fn drain_ended(&mut self, take: impl FnMut(FlowId, &FlowRecord<'_>)) {
         self.drain_ended_to(&mut Take(take));
     }
 
-    /// [`FlowTracker::drain_ended`] for callers that have something to fetch for each flow, or do not
-    /// need all records.
+    /// [`FlowTracker::drain_ended`] for callers that prefetch state for each flow, or do not need all records.
     pub fn drain_ended_to(&mut self, taker: &mut impl Taker) {
         let now = self.clock();
         for (id, flow) in self.cuts.drain(..) {
@@ -240,14 +238,15 @@ impl FlowTracker {
         left.into_iter().map(|flow| FlowId(flow as u32)).collect()
     }
 
-    /// Ends what has timed out, where that would be done in portions: results do not depend on when it is.
+    /// Ends flows that have timed out, which is otherwise done in portions; results do not depend on when this is
+    /// called.
     pub fn end_due(&mut self) {
         if self.overdue {
             self.end_overdue(usize::MAX);
         }
     }
 
-    /// Shows the flows in the table as they would be given out if the input was over. They stay.
+    /// Shows the flows in the table as they would be delivered at the end of the input. They stay in the table.
     pub fn show_open(&self, taker: &mut impl Taker) {
         let left = self.in_order();
         let ahead = |at: usize| left.get(at).copied();

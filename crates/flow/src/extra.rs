@@ -1,4 +1,5 @@
-//! What few flows have: holes in the sequence space, a tunnel, fragments, a timeout of their own.
+//! State that few flows have: holes in the sequence space, a tunnel, fragments, an individual
+//! timeout.
 
 use flowgauge_wire::{Nanos, Tunnel};
 

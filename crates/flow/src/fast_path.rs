@@ -1,6 +1,6 @@
-//! The fast path: packets of a connection that goes as it should, each in straight-line code, doing to the flow
-//! exactly what the slow path ([`tcp::segment`] and its callers) would do. Whether a packet
-//! is one of these is decided by a few comparisons before anything is changed.
+//! The fast path: packets of a regular connection, each in straight-line code with exactly the same effects on the flow
+//! as the slow path ([`tcp::segment`] and its callers). A few comparisons decide whether a packet qualifies, before
+//! anything is changed.
 //!
 //! ```text
 //!  SYN                 Flow::open, called by the tracker where there is no flow yet

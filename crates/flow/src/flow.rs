@@ -1,5 +1,4 @@
-//! One flow's record in the table: four cache lines, of which a packet of an established flow
-//! touches two.
+//! The record of a flow in the table: four cache lines; a packet of an established flow touches two.
 //!
 //! ```text
 //!  line 0   key, last tick, highest sequence numbers, TCP state       every packet
@@ -8,7 +7,7 @@
 //!  line 3   start, history, RTT, rare counters                        when something happens
 //! ```
 //!
-//! What few flows have (holes in the sequence space, a tunnel, fragments) is in an [`Extra`].
+//! State that few flows have (holes in the sequence space, a tunnel, fragments) is in an [`Extra`].
 
 use flowgauge_sys::prefetch::{prefetch, prefetch_address};
 use flowgauge_wire::{

@@ -1,11 +1,11 @@
-//! SYNs within connections that go on.
+//! SYNs within ongoing connections.
 //!
-//! Whoever can send a packet with somebody's address can put a SYN into his connection. A receiver answers it
-//! with a challenge (RFC 5961, section 4) and goes on; who took it for the beginning of another connection would
-//! lose what follows of this one. On the other hand a host may have forgotten a connection that the capture has not
-//! seen the end of. So such a SYN changes nothing until the other side answers it: with a SYN-ACK, or with a RST because it
-//! knows of no connection. Of a connection of which one side was captured only, the sender's next packet tells.
-//! The connection before then ends where the SYN was, and the SYN is the first packet of the new one.
+//! Anyone who can send packets with a forged address can put a SYN into a connection. A receiver answers it with a
+//! challenge ACK (RFC 5961, section 4) and continues; a monitor that took it for the start of another connection would
+//! lose the rest of this one. On the other hand, a host may have forgotten a connection whose end was not captured.
+//! Such a SYN therefore changes nothing until the other side answers it: with a SYN-ACK, or with a RST because it knows
+//! no connection. If only one side of a connection was captured, the sender's next packet decides. The previous
+//! connection then ends at the SYN, which is the first packet of the new one.
 
 use std::collections::HashMap;
 

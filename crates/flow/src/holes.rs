@@ -1,4 +1,4 @@
-//! What is missing in a direction's sequence space.
+//! Missing parts of a direction's sequence space.
 
 use crate::extra::HOLES;
 

@@ -1,4 +1,4 @@
-//! Idle timeouts, which may change while flows live: those of protocols, and of single flows.
+//! Idle timeouts, of protocols and of individual flows, which can be changed at any time.
 
 use flowgauge_wire::Nanos;
 
@@ -11,8 +11,8 @@ use crate::tracker::{CLASSES, Class, FlowTracker};
 use crate::wheel::{Link, TICK_SHIFT, Wheel, ticks_of};
 
 impl FlowTracker {
-    /// Sets the idle timeouts of TCP, UDP and other flows, of those in the table, too. What has been
-    /// idle for longer ends with the next packets.
+    /// Sets the idle timeouts of TCP, UDP and other flows, including those in the table. Flows that
+    /// have been idle for longer end with the next packets.
     pub fn set_idle(&mut self, tcp: Nanos, udp: Nanos, other: Nanos) {
         let config = FlowConfig {
             tcp_idle: tcp,
@@ -30,8 +30,9 @@ impl FlowTracker {
         self.rehang(|_| true);
     }
 
-    /// Gives a flow in the table an idle timeout of its own, or its protocol's again. One that has
-    /// closed lingers as others do. In a full table such flows are evicted by when they would time out.
+    /// Sets an individual idle timeout for a flow in the table; `None`: that of its protocol. A closed
+    /// flow lingers like others. In a full table, such flows are evicted in the order of their
+    /// timeouts.
     pub fn set_idle_of(&mut self, id: FlowId, timeout: Option<Nanos>) {
         let Some(flow) = self.flows.get_mut(id.0) else {
             return;

@@ -7,17 +7,16 @@
 //!  home    the tag's upper bits, so a table of twice the size keeps the order of the entries
 //! ```
 //!
-//! Removal shifts the rest of the cluster back, so there are no tombstones and a table does not
-//! degrade. Growth is incremental: the old table stays readable while every insertion moves a few
-//! clusters of it, so no packet waits for the whole table to be rehashed; nothing is hashed again,
-//! the tag is all that is needed. Fresh tables come zeroed from the operating system page by page,
-//! as they are touched.
+//! Removal shifts the rest of the cluster back, so there are no tombstones and a table does not degrade. Growth is
+//! incremental: the old table stays readable while each insertion moves a few clusters of it, so no packet waits for
+//! the whole table to be rehashed. Nothing is hashed again, as the tag is sufficient. New tables are zeroed by the
+//! operating system page by page, when they are touched.
 //!
-//! The keys are chosen by others, their hashes are not: whoever does not know the hash's key cannot tell them from random
-//! ones ([`HashSeed`](flowgauge_wire::HashSeed)). An insertion that looks at k slots ends a cluster of L >= k slots, in which
-//! the homes of L entries are. With at most half of n slots taken L/2 are expected there, so that the chance of it is at most
-//! n (e/4)^(L/2) (Chernoff), summed over all L from k on: below 10^-14 for k = 256 in a table of a million entries.
-//! [`Index::most_probes`] says how many it were.
+//! Keys can be chosen by attackers, but not their hashes: without the hash's key, they are indistinguishable from
+//! random ones ([`HashSeed`](flowgauge_wire::HashSeed)). An insertion that inspects k slots ends a cluster of L >= k
+//! slots, with the homes of L entries. If at most half of n slots are in use, L/2 are expected there, so the
+//! probability is at most n (e/4)^(L/2) (Chernoff), summed over all L from k on: below 10^-14 for k = 256 in a table of
+//! a million entries. [`Index::most_probes`] returns the actual maximum.
 
 use flowgauge_sys::pages::Words;
 use flowgauge_sys::prefetch::prefetch_at;
@@ -33,7 +32,7 @@ const MOVE_PER_INSERT: usize = 8;
 /// two tables, two are asked.
 const MOVE_PER_PACKET: usize = 2;
 
-/// Which 32 bits of a flow's hash the index uses.
+/// The 32 bits of a flow's hash that the index uses.
 #[inline(always)]
 pub fn tag_of(hash: u64) -> u32 {
     (hash >> 32) as u32
@@ -174,7 +173,7 @@ struct Moving {
     left: usize,
 }
 
-/// From a hash to a record number.
+/// Maps hashes to record numbers.
 #[derive(Clone, Debug)]
 pub struct Index {
     table: Table,
@@ -188,7 +187,7 @@ impl Default for Index {
 }
 
 impl Index {
-    /// An empty one.
+    /// An empty index.
     pub fn new() -> Index {
         Index {
             table: Table::new(MIN_SLOTS),
@@ -196,18 +195,18 @@ impl Index {
         }
     }
 
-    /// Entries.
+    /// Number of entries.
     #[inline]
     pub fn len(&self) -> usize {
         self.table.used + self.moving.as_ref().map_or(0, |moving| moving.table.used)
     }
 
-    /// Whether there is none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Brings the cache line where `tag` would be closer.
+    /// Prefetches the cache line of `tag`.
     #[inline(always)]
     pub fn prefetch(&self, tag: u32) {
         prefetch_at(&self.table.slots, self.table.home(tag));
@@ -216,8 +215,7 @@ impl Index {
         }
     }
 
-    /// The record that most likely has this tag and the rest of the key too; `u32::MAX` if there is
-    /// none, or rarely for another reason.
+    /// The record that most likely has this tag and key; `u32::MAX` if there is none, or rarely for other reasons.
     #[inline(always)]
     pub fn candidate(&self, tag: u32) -> u32 {
         match self.table.near(tag) {
@@ -233,7 +231,7 @@ impl Index {
         self.find(tag, |_| true).unwrap_or(NONE)
     }
 
-    /// The record with this tag that `matches`, most likely the first one asked about.
+    /// The record with this tag for which `matches` is true, most likely the first candidate.
     #[inline(always)]
     pub fn find(&self, tag: u32, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
         if let Some((_, id)) = self.table.find(tag, &mut matches) {
@@ -243,7 +241,8 @@ impl Index {
         moving.table.find(tag, matches).map(|(_, id)| id)
     }
 
-    /// Goes on with moving to a larger table, if it is, by as much as so many packets are worth.
+    /// Continues the move to a larger table, if there is one in progress, by an amount proportional to this number of
+    /// packets.
     #[inline(always)]
     pub fn go_on(&mut self, packets: usize) {
         if self.moving.is_some() {
@@ -251,7 +250,7 @@ impl Index {
         }
     }
 
-    /// Adds a record that is not there yet.
+    /// Adds a record that is not in the index.
     pub fn insert(&mut self, tag: u32, id: u32) {
         self.move_some(MOVE_PER_INSERT);
         // Up to half full nine of ten entries are at home or next to it, and a search that fails
@@ -276,7 +275,7 @@ impl Index {
         }
     }
 
-    /// The most slots that were looked at to enter a record.
+    /// Maximum number of slots inspected for an insertion.
     pub fn most_probes(&self) -> u64 {
         self.table.most_probes as u64
     }

@@ -1,12 +1,11 @@
-//! What the tracker says of each packet.
+//! The tracker's result for each packet.
 
 use flowgauge_wire::{DecodeFlags, Decoded};
 
 use crate::flow::UDP;
 
-/// Index of a flow that is in the table: small and dense, so that callers may keep state of their
-/// own in a vector by it. Reused, but only after [`crate::FlowTracker::drain_ended`] has given its
-/// flow out.
+/// Index of a flow in the table: small and dense, so that callers may use it as an index into vectors of their own.
+/// Reused only after [`crate::FlowTracker::drain_ended`] has delivered its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct FlowId(pub u32);
@@ -28,8 +27,7 @@ impl FlowId {
     }
 }
 
-/// Whether the flow of a packet counts it. Of damaged ones it does as Zeek: a segment is none, a datagram was still a
-/// datagram.
+/// Whether a packet counts for its flow. Damaged packets are treated like in Zeek: segments do not count, datagrams do.
 #[inline(always)]
 pub fn is_counted(packet: &Decoded) -> bool {
     const LEFT_OUT: u16 = DecodeFlags::EXCLUDED.0 | DecodeFlags::BAD_CHECKSUM.0;
@@ -45,7 +43,7 @@ fn is_damaged_datagram(packet: &Decoded) -> bool {
 pub struct PacketFlow {
     /// The flow; [`FlowId::NONE`] for packets without IP and excluded ones.
     pub id: FlowId,
-    /// What this packet means for it.
+    /// The effects of the packet on it.
     pub flags: PacketFlowFlags,
 }
 
@@ -56,8 +54,8 @@ impl PacketFlow {
         flags: PacketFlowFlags(0),
     };
 
-    /// Whether the flow's initiator sent it. The roles of a flow can change once, when a SYN-ACK
-    /// was captured before its SYN: index lasting state by `Decoded::direction` instead.
+    /// Whether the flow's initiator sent it. The roles of a flow can change once, if a SYN-ACK was captured before its
+    /// SYN, so index lasting state by `Decoded::direction` instead.
     #[inline]
     pub const fn from_initiator(self) -> bool {
         self.flags.contains(PacketFlowFlags::FROM_INITIATOR)
@@ -79,26 +77,27 @@ impl PacketFlowFlags {
     pub const FROM_INITIATOR: PacketFlowFlags = PacketFlowFlags(1);
     /// First packet of a new flow.
     pub const NEW: PacketFlowFlags = PacketFlowFlags(2);
-    /// The packet has a RST that fits into the connection (RFC 5961: at the next expected byte or
-    /// inside the peer's window), or nothing is known against it.
+    /// The packet has a RST that is valid for the connection (RFC 5961: at the next expected byte or inside the peer's
+    /// window), or too little is known to reject it.
     pub const RST_VALID: PacketFlowFlags = PacketFlowFlags(4);
     /// Both sides had closed, or one was reset, before this packet.
     pub const AFTER_CLOSE: PacketFlowFlags = PacketFlowFlags(8);
-    /// With this packet the connection is closed on both sides or reset. The flow stays in the
-    /// table for its linger time.
+    /// With this packet, the connection is closed on both sides, or reset. The flow stays in the table for its linger
+    /// time.
     pub const CLOSES: PacketFlowFlags = PacketFlowFlags(16);
     /// Counted, but not analysed: its transport checksum is wrong.
     pub const NOT_ANALYSED: PacketFlowFlags = PacketFlowFlags(32);
-    /// The first packet of its direction whose checksum is known to be right
+    /// The first packet of its direction that is known to have a right checksum
     /// ([`DecodeFlags::RIGHT_CHECKSUM`](flowgauge_wire::DecodeFlags::RIGHT_CHECKSUM)).
     pub const FIRST_RIGHT: PacketFlowFlags = PacketFlowFlags(64);
-    /// It is not [verified](flowgauge_wire::DecodeFlags::UNVERIFIED) yet, and no packet of its direction is known to be right.
+    /// The packet is not [verified](flowgauge_wire::DecodeFlags::UNVERIFIED) yet, and no packet of its direction is
+    /// known to have a right checksum.
     pub const FIRST_UNVERIFIED: PacketFlowFlags = PacketFlowFlags(128);
-    /// A SYN within a connection that goes on: most likely nobody's, as long as it is not answered (RFC 5961, section 4).
-    /// It counts, and changes nothing.
+    /// A SYN within an ongoing connection, which is probably forged unless it is answered (RFC 5961, section 4). It
+    /// counts, and changes nothing.
     pub const HELD_SYN: PacketFlowFlags = PacketFlowFlags(256);
-    /// The packet says that the last such SYN began a connection: its flow is a new one, whose first packet the SYN is.
-    /// It counted in the [one before](crate::FlowTracker::reopened) until now.
+    /// The packet confirms that the last such SYN started a connection: its flow is new, with the SYN as first packet,
+    /// which was counted in the [previous one](crate::FlowTracker::reopened) until now.
     pub const REOPENED: PacketFlowFlags = PacketFlowFlags(512);
 
     /// Whether all bits of `other` are set.

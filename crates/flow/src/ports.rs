@@ -1,4 +1,4 @@
-//! Which side of a connection seen from its middle is the server.
+//! Guesses the server of a connection captured from the middle.
 
 /// TCP ports that servers listen on: those of the protocols Zeek knows (its `likely_server_ports`).
 fn is_tcp_server(port: u16) -> bool {

@@ -1,4 +1,4 @@
-//! What is known of a flow when it ends.
+//! The record of a flow.
 
 use flowgauge_wire::{Address, FlowKey, Nanos, TcpFlags, Tunnel};
 
@@ -10,13 +10,13 @@ pub enum EndReason {
     Fin,
     /// A valid RST closed it.
     Rst,
-    /// Nothing was seen for the idle timeout.
+    /// No packets during the idle timeout.
     Idle,
-    /// It lasted longer than the active timeout; the connection goes on in a further record.
+    /// It lasted longer than the active timeout; the connection continues in a further record.
     Active,
     /// The input ended.
     EndOfInput,
-    /// The table was full and this was the longest idle.
+    /// The table was full, and this flow was idle longest.
     Evicted,
 }
 
@@ -27,7 +27,7 @@ impl EndReason {
     }
 }
 
-/// Connection states as Zeek's `conn_state`.
+/// Connection states, like Zeek's `conn_state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "UPPERCASE")]
 pub enum FlowState {
@@ -77,26 +77,26 @@ pub struct FlowSide {
     pub packets: u64,
     /// Frame bytes on the wire.
     pub bytes: u64,
-    /// IP bytes by the IP headers.
+    /// IP bytes according to the IP headers.
     pub ip_bytes: u64,
-    /// Transport payload bytes by the headers, retransmissions included.
+    /// Transport payload bytes according to the headers, including retransmissions.
     pub payload_bytes: u64,
-    /// Of TCP, bytes of the stream by its sequence numbers: retransmissions count once, and what was not captured
-    /// counts, too. Of other protocols, and of a record that is not the connection's first, `payload_bytes`.
+    /// For TCP, bytes of the stream according to its sequence numbers: retransmissions count once, and bytes that
+    /// were not captured also count. For other protocols, and for later records of a connection, `payload_bytes`.
     pub stream_bytes: u64,
     /// All TCP flags seen.
     pub tcp_flags: TcpFlags,
     /// Segments whose payload had been seen before.
     pub retransmitted: u64,
-    /// Segments that came after one with a later sequence number and were no retransmission.
+    /// Segments after one with a later sequence number that were not retransmissions.
     pub out_of_order: u64,
-    /// Time of the first packet; zero when there was none.
+    /// Time of the first packet; zero if there was none.
     pub first: Nanos,
     /// Time of the last packet.
     pub last: Nanos,
 }
 
-/// Which flow it is: what of its record never changes.
+/// The identity of a flow: the constant part of its record.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowIdentity {
     /// [`FlowRecord::key`].
@@ -114,8 +114,8 @@ pub struct FlowIdentity {
 pub struct FlowRecord<'a> {
     /// The flow's key: both ends in canonical order.
     pub key: &'a FlowKey,
-    /// The same for every record about this flow, and in every run over the same input: a hash of
-    /// five-tuple, start time and first TCP sequence number. Written as 16 hexadecimal digits.
+    /// A hash of five-tuple, start time and first TCP sequence number: the same for all records of this flow, and
+    /// in all runs over the same input. Written as 16 hexadecimal digits.
     pub flow_id: u64,
     /// 4 or 6.
     pub version: u8,
@@ -125,7 +125,7 @@ pub struct FlowRecord<'a> {
     pub source: FlowSide,
     /// The responder's side.
     pub destination: FlowSide,
-    /// First packet of the connection, in this record or one that was cut from it before.
+    /// First packet of the connection, in this record or in an earlier one.
     pub flow_start: Nanos,
     /// First packet.
     pub start: Nanos,
@@ -148,7 +148,7 @@ pub struct FlowRecord<'a> {
 }
 
 impl FlowRecord<'_> {
-    /// Which flow it is.
+    /// The identity of its flow.
     pub fn identity(&self) -> FlowIdentity {
         FlowIdentity {
             key: *self.key,

@@ -1,4 +1,4 @@
-//! Storage in chunks: grows without moving what is there, addressed by u32.
+//! Storage in chunks: grows without moving entries, indexed by u32.
 
 use flowgauge_sys::pages::advise_huge;
 

@@ -1,20 +1,18 @@
-//! What a TCP segment means for its flow: Zeek's endpoint states and history, retransmissions,
-//! gaps, the handshake, the end.
+//! Effects of a TCP segment on its flow: Zeek's endpoint states and history, retransmissions, gaps, the
+//! handshake, the end.
 //!
 //! # Retransmitted or out of order
-//! Per direction the highest sequence number and the last [`HOLES`] holes below it are kept. A
-//! segment with payload that lies wholly below the highest sequence number was *out of order* if
-//! it touches a hole (or lies before the first segment of a connection seen from its middle), else
-//! it was *retransmitted*. A segment that ends beyond the highest sequence number is neither.
-//! With more holes than are kept, the oldest is forgotten: what fills it later counts as
-//! retransmitted.
+//! Per direction, the highest sequence number and the last [`HOLES`] holes below it are stored. A segment
+//! with payload that lies wholly below the highest sequence number was *out of order* if it touches a hole
+//! (or lies before the first segment of a connection captured from the middle), otherwise *retransmitted*. A
+//! segment that ends beyond the highest sequence number is neither. If there are too many holes, the oldest
+//! is forgotten: segments that fill it later count as retransmitted.
 //!
 //! # States
-//! Each side is inactive, SYN sent, SYN-ACK sent, partial (seen from the middle), established,
-//! closed (FIN sent) or reset; `conn_state` is a function of both, as in Zeek's
-//! `base/protocols/conn`. Where this differs from Zeek on purpose: a SYN in the middle of a
-//! simultaneous open does not start a new flow, and a RST outside the window changes the state but
-//! does not end the flow.
+//! Each side is inactive, SYN sent, SYN-ACK sent, partial (captured from the middle), established, closed
+//! (FIN sent) or reset; `conn_state` is a function of both, as in Zeek's `base/protocols/conn`. Deliberate
+//! differences to Zeek: a SYN in the middle of a simultaneous open does not start a new flow, and a RST
+//! outside the window changes the state but does not end the flow.
 
 use flowgauge_wire::{DecodeFlags, Decoded, Nanos, TcpFlags};
 

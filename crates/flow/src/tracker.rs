@@ -1,33 +1,31 @@
 //! The flow tracker: batches of decoded packets in, one flow per packet and finished records out.
 //!
-//! A packet goes through three stages, each some packets after the one before, so that the cache
-//! misses of many overlap with each other and with the work on those before: prefetch where the
-//! index would have it; look it up and prefetch its record; update. The packets of a connection that
-//! goes as it should, from its SYN to its FINs, take the fast path through the third (`fast_path`),
-//! all others the slow path. Flows
-//! that end are unlinked at once but kept until [`FlowTracker::drain_ended`], so that callers can
-//! keep state of their own by [`FlowId`]: an id never means two flows within a batch. What callers
-//! do per packet they can do in the third stage, while the packet's and the flow's lines are at hand
+//! A packet passes three stages, each some packets after the previous one, so that cache misses overlap with each other
+//! and with other work: prefetch its place in the index; look it up and prefetch its record; update. In the third
+//! stage, packets of a regular connection, from its SYN to its FINs, take the fast path (`fast_path`), all others the
+//! slow path. Flows that end are unlinked immediately but stored until [`FlowTracker::drain_ended`], so that callers
+//! can index their own state by [`FlowId`]: an id never refers to two flows within a batch. Callers can do their work
+//! per packet in the third stage, while the packet's and the flow's cache lines are at hand
 //! ([`FlowTracker::process_with`]).
 //!
 //! # Who initiated
 //! The sender of the first packet, except:
-//! - TCP first seen by a SYN-ACK: its receiver.
-//! - TCP first seen in its middle: if the sender's port is a well-known server port, the receiver;
+//! - TCP whose first packet is a SYN-ACK: its receiver.
+//! - TCP captured from the middle: if the sender's port is a well-known server port, the receiver;
 //!   if both ports are, the sender of the higher one.
-//! - UDP whose first packet comes from a well-known server port to one that is none (and not to
+//! - UDP whose first packet is from a well-known server port to a port that is not one (and not to
 //!   the broadcast address): the receiver.
 //!
-//! Where the rule exchanged the roles the history begins with `^`, as in Zeek.
+//! If this rule exchanged the roles, the history begins with `^`, as in Zeek.
 //!
 //! # When a flow ends
-//! - idle: nothing seen for its protocol's timeout on the capture clock;
-//! - closed: both sides sent FIN, or one a RST that fits, and then nothing came for the linger
-//!   time; or a new SYN took the five-tuple over: within a connection that goes on, only one that is
+//! - idle: no packets for its protocol's timeout on the capture clock;
+//! - closed: both sides sent FIN, or one a valid RST, and then there were no packets for the linger
+//!   time; or a new SYN reused the five-tuple: within an ongoing connection, only one that is
 //!   answered (`held_syns`);
-//! - evicted: the table was full. Attempts go first (flows of one packet, or of nothing but SYNs and
-//!   RSTs), so that a flood of them pushes no conversation out; among attempts, and when there are
-//!   none among the others, the one that was idle longest, to one tick (1.07 s and more for long
+//! - evicted: the table was full. Attempts are evicted first (flows of one packet, or of nothing but
+//!   SYNs and RSTs), so that a flood of them displaces no conversation; among attempts, or if there
+//!   are none among the others, the one that was idle longest, to one tick (1.07 s and more for long
 //!   timeouts);
 //! - at the end of the input.
 //!
@@ -55,23 +53,24 @@ use crate::tcp::{self, Reuse};
 use crate::wheel::{Link, Links, NONE, TICK_SHIFT, Wheel};
 use crate::withheld::{self, Waiting};
 
-/// What a tracker has done so far.
+/// Counters of a tracker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowStatistics {
     /// Flows created.
     pub created: u64,
     /// Flows evicted because the table was full.
     pub evicted: u64,
-    /// Packets whose time was before the capture clock.
+    /// Packets with a time before the capture clock.
     pub time_backwards: u64,
     /// Packets that belong to no flow (no IP, excluded).
     pub without_flow: u64,
-    /// The most flows held at once.
+    /// Maximum number of flows at the same time.
     pub most_flows: u64,
-    /// The most places of the index that were looked at to enter a flow. The hash is keyed, so that nobody can choose
-    /// flows that need more than others: of a million some sixty, and over 256 by a chance below 10^-14 (`index.rs` has the proof).
+    /// Maximum number of index slots inspected to insert a flow. The hash is keyed, so that attackers cannot choose
+    /// flows that need more than others: about sixty for a million flows, and more than 256 with a probability below
+    /// 10^-14 (proof in `index.rs`).
     pub most_probes: u64,
-    /// SYNs within connections that could not be held until they are answered: they begin no connection.
+    /// SYNs within connections that could not be held until they are answered; they do not start connections.
     pub syns_refused: u64,
 }
 
@@ -136,13 +135,13 @@ impl Class {
     }
 }
 
-/// What a caller does with each packet once its flow is known, while both are at hand.
+/// A caller's work for each packet, once its flow is known, while both are in the cache.
 pub trait Follower {
-    /// Brings what will be needed for this packet closer: it most likely belongs to the flow
-    /// `guess`, which may not be there yet. It may also be wrong.
+    /// Prefetches state for this packet: it most likely belongs to the flow `guess`, which may not exist yet. The guess
+    /// may be wrong.
     fn fetch(&mut self, packet: &Decoded, guess: FlowId);
 
-    /// The packet's flow, and the tracker as it is after the packet.
+    /// Processes a packet with its flow; the tracker's state includes the packet.
     fn packet(&mut self, tracker: &FlowTracker, packet: &Decoded, flow: PacketFlow);
 }
 
@@ -196,7 +195,7 @@ impl Links for Arena<Link> {
 }
 
 impl FlowTracker {
-    /// An empty tracker. It takes a few kilobytes and grows with the flows.
+    /// An empty tracker. It takes a few kilobytes and grows with the number of flows.
     pub fn new(config: FlowConfig) -> FlowTracker {
         let timeouts = timeouts_of(&config);
         let max_flows = config.max_flows.clamp(1, 1 << 30);
@@ -226,14 +225,14 @@ impl FlowTracker {
         }
     }
 
-    /// Looks every packet's flow up, creating it where needed, and updates it. `refs` is cleared
-    /// and gets one entry per packet. `Decoded::hash` must be filled. Flows that end meanwhile are
-    /// kept, and their ids not reused, until [`FlowTracker::drain_ended`].
+    /// Looks up the flow of every packet, creates it if necessary, and updates it. `refs` is cleared and gets one entry
+    /// per packet. `Decoded::hash` must be filled. Flows that end meanwhile are stored, and their ids not reused, until
+    /// [`FlowTracker::drain_ended`].
     pub fn process(&mut self, packets: &[Decoded], tunnels: &[Tunnel], refs: &mut Vec<PacketFlow>) {
         self.process_with(packets, tunnels, refs, &mut ());
     }
 
-    /// [`FlowTracker::process`] with what a caller has to do per packet, done right after it.
+    /// [`FlowTracker::process`] with a caller's work per packet, done right after the packet.
     #[inline]
     pub fn process_with(
         &mut self,
@@ -350,15 +349,15 @@ impl FlowTracker {
         }
     }
 
-    /// Moves the capture clock of an idle live source on, ending what times out.
+    /// Advances the capture clock of an idle live source, and ends flows that time out.
     pub fn advance(&mut self, now: Nanos) {
         self.clock.trusted(now);
         self.tick = self.clock.tick();
         self.end_overdue(usize::MAX);
     }
 
-    /// The capture clock enters another tick, by a clock that sees all packets. What times out by that
-    /// ends in portions, with the next packets.
+    /// Enters another tick of the capture clock, as given by a clock that sees all packets. Flows that time out end in
+    /// portions, with the next packets.
     pub fn enter_tick(&mut self, now: Nanos) {
         if self.overdue {
             self.end_overdue(usize::MAX);
@@ -370,57 +369,58 @@ impl FlowTracker {
         }
     }
 
-    /// The record of a flow so far: one in the table, or ended and not drained yet.
+    /// The current record of a flow in the table, or of one that ended and was not drained yet.
     pub fn with_record<R>(&self, id: FlowId, read: impl FnOnce(&FlowRecord<'_>) -> R) -> Option<R> {
         let flow = self.flows.get(id.0)?;
         let reason = closed_reason(flow).unwrap_or(EndReason::Active);
         Some(flow.with_record(self.extras.get(flow.cold.extra), reason, read))
     }
 
-    /// Which flow it is, without making its record: of one in the table, or ended and not drained yet.
+    /// The identity of such a flow, without creating its record.
     pub fn identity(&self, id: FlowId) -> Option<FlowIdentity> {
         self.flows.get(id.0).map(Flow::identity)
     }
 
-    /// The flow in the table that has this key.
+    /// The flow in the table with this key.
     pub fn find(&self, key: &FlowKey) -> Option<FlowId> {
         let tag = tag_of(HashSeed::of_process().hash(key));
         let has_key = |id: u32| self.flows.get(id).is_some_and(|flow| flow.hot.key == *key);
         self.index.find(tag, has_key).map(FlowId)
     }
 
-    /// Its key, of the same.
+    /// The key of a flow in the table, or of one that ended and was not drained yet.
     pub fn key(&self, id: FlowId) -> Option<&FlowKey> {
         self.flows.get(id.0).map(|flow| &flow.hot.key)
     }
 
-    /// Counters of a direction, of the same.
+    /// Counters of a direction of such a flow.
     pub fn side(&self, id: FlowId, direction: Direction) -> Option<FlowSide> {
         let flow = self.flows.get(id.0)?;
         Some(flow.side(direction.index(), self.extras.get(flow.cold.extra)))
     }
 
-    /// The records of all flows in the table so far, and of those that ended and whose places nobody has taken yet.
+    /// The current records of all flows in the table, and of ended ones whose entries were not reused yet.
     pub fn each_record(&self, mut read: impl FnMut(&FlowRecord<'_>)) {
         for id in 0..self.flows.len() {
             self.with_record(FlowId(id), &mut read);
         }
     }
 
-    /// Whether the whole three-way handshake of a TCP flow was seen: the flow is one in the table, or
-    /// ended and not drained yet.
+    /// Whether the whole three-way handshake of a TCP flow was seen, for a flow in the table, or one that ended and was
+    /// not drained yet.
     pub fn is_handshake_complete(&self, id: FlowId) -> bool {
         self.flows
             .get(id.0)
             .is_some_and(|flow| flow.hot.flags.has(FlowFlags::RTT))
     }
 
-    /// The flow that the last packet with [`PacketFlowFlags::REOPENED`] ended. It is not drained before the batch is over.
+    /// The flow that the last packet with [`PacketFlowFlags::REOPENED`] ended. It is not drained before the end of the
+    /// batch.
     pub fn reopened(&self) -> FlowId {
         self.reopened
     }
 
-    /// Flows in the table.
+    /// Number of flows in the table.
     pub fn len(&self) -> usize {
         self.index.len()
     }
@@ -430,12 +430,12 @@ impl FlowTracker {
         self.index.len() == 0
     }
 
-    /// The capture clock: the largest time seen.
+    /// The capture clock: the latest time seen.
     pub fn clock(&self) -> Nanos {
         self.clock.now()
     }
 
-    /// Whether a time is in the clock's tick: then nothing times out by it.
+    /// Whether a time is in the clock's current tick, so that it causes no timeouts.
     pub fn is_in_tick(&self, time: Nanos) -> bool {
         (time.0 >> TICK_SHIFT) as u32 == self.clock.tick()
     }
@@ -455,12 +455,12 @@ impl FlowTracker {
         &self.config
     }
 
-    /// Changes how many flows are held at once. Those in the table stay.
+    /// Changes the maximum number of flows. Those in the table stay.
     pub fn set_max_flows(&mut self, flows: u32) {
         self.config.max_flows = flows.clamp(1, 1 << 30);
     }
 
-    /// Bytes of memory taken by flows and their index.
+    /// Bytes of memory of flows and their index.
     pub fn memory_bytes(&self) -> usize {
         self.index.bytes() + self.flows.bytes() + self.extras.bytes()
     }
@@ -508,7 +508,7 @@ impl FlowTracker {
         }
     }
 
-    /// A packet of a flow's direction turned out to have a right checksum. Returns whether it is the first one known.
+    /// Records that a packet of a flow's direction has a right checksum. Returns whether it is the first one known.
     pub fn note_right(&mut self, id: FlowId, direction: Direction) -> bool {
         let is_there = self.flows.get(id.0).is_some();
         is_there && (self.flows.at(id.0).hot.tcp).note_right(direction.index(), 1) != 0

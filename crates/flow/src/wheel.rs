@@ -1,13 +1,13 @@
 //! Idle timeouts without work per packet.
 //!
-//! A packet only writes the current tick into its flow. Each timeout class has a ring of buckets,
-//! one per tick; a flow hangs in the bucket of the tick at which it was *last looked at*. When a
-//! bucket's ticks have been idle for the timeout, its flows are looked at again: those seen since
-//! go to the bucket of the tick at which they were last seen, the others have ended. So a flow is
-//! touched once per timeout, however many packets it has. The buckets are doubly linked lists
-//! through an array of links beside the flows; there is nothing to allocate.
+//! A packet only stores the current tick in its flow. Each timeout class has a ring of buckets,
+//! one per tick; a flow is in the bucket of the tick at which it was *last checked*. When a
+//! bucket's age reaches the timeout, its flows are checked again: those seen since then move to
+//! the bucket of the tick at which they were last seen, the others have ended. A flow is thus
+//! touched once per timeout, regardless of its number of packets. The buckets are doubly linked
+//! lists through an array of links beside the flows, without allocation.
 //!
-//! The oldest bucket also tells, to one tick, which flow has been idle longest.
+//! The oldest bucket also identifies, to one tick, the flow that has been idle longest.
 
 /// Nanoseconds per tick as a power of two: 1.07 s, and a tick number fits 32 bits for 146 years.
 pub(crate) const TICK_SHIFT: u32 = 30;

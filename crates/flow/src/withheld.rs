@@ -1,8 +1,9 @@
-//! Packets of flows that were kept away before they came here.
+//! Packets of flows that were withheld before they arrived here.
 //!
-//! What is told of them may come before packets that were captured earlier: the kernel counted them when they came, and the ones
-//! before them wait in a ring. Where each was the next of its connection, their counts wait until the flow's sequence numbers are those
-//! at which they begin. Where that never happens, as a packet was lost, they wait until nothing can be on its way any more.
+//! Their counts may arrive before packets that were captured earlier: the kernel counts withheld packets when they
+//! arrive, while previous ones wait in a ring. If each was the next of its connection, their counts wait until the
+//! flow's sequence numbers reach their start. If that never happens, because a packet was lost, they wait until no
+//! packets can be in transit any more.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,20 +16,20 @@ use crate::tcp;
 use crate::tracker::FlowTracker;
 use crate::wheel::TICK_SHIFT;
 
-/// Packets of one direction of a flow that the kernel or the network card kept away.
+/// Packets of one direction of a flow that the kernel or the network card withheld.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Withheld {
     /// Frames.
     pub packets: u64,
     /// Frame bytes on the wire.
     pub bytes: u64,
-    /// Of the frames those with payload.
+    /// Frames with payload.
     pub data_packets: u64,
-    /// ... and their bytes on the wire.
+    /// Their bytes on the wire.
     pub data_bytes: u64,
-    /// IP bytes by the IP headers.
+    /// IP bytes according to the IP headers.
     pub ip_bytes: u64,
-    /// Transport payload bytes by the headers.
+    /// Transport payload bytes according to the headers.
     pub payload_bytes: u64,
     /// All TCP flags.
     pub tcp_flags: TcpFlags,
@@ -36,17 +37,17 @@ pub struct Withheld {
     pub first_seq: Option<u32>,
     /// One past the highest sequence number.
     pub next_seq: Option<u32>,
-    /// The last acknowledgement number, and the window with it.
+    /// The last acknowledgement number, and its window.
     pub ack: Option<(u32, u16)>,
-    /// Capture time of the first packet. (What is counted together came before the packets that pass with the next batch.)
+    /// Capture time of the first packet. (Packets counted together arrived before those that pass with the next batch.)
     pub first: Nanos,
     /// Capture time of the last packet.
     pub last: Nanos,
-    /// Each was the next of its connection, behind packets that may still be on their way.
+    /// Whether each was the next of its connection, after packets that may still be in transit.
     pub in_turn: bool,
 }
 
-/// Where one side of a connection is: what makes its next packet the next in turn.
+/// The state of one side of a connection that determines its next packet in turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn {
     /// One past the highest sequence number that it sent.
@@ -55,7 +56,7 @@ pub struct Turn {
     pub acked: u32,
     /// Whether it has sent data.
     pub data: bool,
-    /// Whether it has sent acknowledgements without.
+    /// Whether it has sent acknowledgements without data.
     pub acknowledgements: bool,
 }
 
@@ -77,14 +78,14 @@ impl Waiting {
 }
 
 impl FlowTracker {
-    /// How many packets a side of a flow of the table has sent.
+    /// Number of packets that a side of a flow in the table has sent.
     #[inline]
     pub fn sent(&self, id: FlowId, direction: Direction) -> u32 {
         let flow = self.flows.get(id.0);
         flow.map_or(0, |flow| flow.sides[direction.index()].packets)
     }
 
-    /// Where a flow of the table is, if it is a connection that is established and lacks nothing, or has none.
+    /// The turns of a flow in the table, if it is an established connection without missing bytes, or not a connection.
     pub fn turns(&self, id: FlowId) -> Option<[Turn; 2]> {
         let flow = self.flows.get(id.0)?;
         match flow.hot.key.protocol {
@@ -98,7 +99,7 @@ impl FlowTracker {
         }
     }
 
-    /// Counts what was kept away of a flow in the table, by direction: now, or when the packets before it have come.
+    /// Counts withheld packets of a flow in the table, by direction: now, or when the packets before them have arrived.
     pub fn count_withheld(&mut self, id: FlowId, counts: &[Withheld; 2]) {
         let Some(flow) = self.flows.get(id.0) else {
             return;
@@ -113,7 +114,7 @@ impl FlowTracker {
         }
     }
 
-    /// Counts of what was kept away those that waited and do not any more, as all before them has come by `now`.
+    /// Counts waiting packets for which all previous ones have arrived by `now`.
     pub fn count_late(&mut self, now: Nanos) {
         let ids: Vec<u32> = self.withheld.0.keys().copied().collect();
         for id in ids {
