@@ -1,10 +1,9 @@
-//! Grouping records by any of their fields and summing others: `--by dst_port --sum bytes`. Beside sums there are means,
-//! and the least and the largest value ([`Measure`]).
+//! Groups records by any of their fields and sums others: `--by dst_port --sum bytes`. Means, minima and maxima are
+//! also available ([`Measure`]).
 //!
-//! A key is a field of the schema; an address may carry a prefix length (`src_ip/24`). A sum is a
-//! field with whole numbers or a duration, or a name both of whose halves exist: `bytes` is
-//! `src_bytes + dst_bytes`. The memory for groups is bounded: when the bound is reached, the smaller
-//! half goes, and what went is counted.
+//! A key is a field of the schema; an address may have a prefix length (`src_ip/24`). A sum is a field with whole
+//! numbers or a duration, or a name for both directions: `bytes` is `src_bytes + dst_bytes`. The memory for groups is
+//! bounded: when it is full, the smaller half is dropped, and counted.
 
 mod collect;
 mod measure;
@@ -25,34 +24,34 @@ use crate::words::instead_of;
 /// Bytes of memory for groups, unless set otherwise.
 const DEFAULT_MEMORY: u64 = 256 << 20;
 
-/// Why a specification makes no sense.
+/// Why a specification is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AggregateError {
-    /// A key names no field.
+    /// A key is not the name of a field.
     UnknownKey {
-        /// What was given.
+        /// The given name.
         name: String,
-        /// What could have been.
+        /// The valid names.
         known: Vec<&'static str>,
     },
-    /// A sum, or another measure, names no field with amounts.
+    /// A sum, or another measure, is not the name of a field with amounts.
     UnknownSum {
-        /// What was to be made of it.
+        /// The measure.
         measure: Measure,
-        /// What was given.
+        /// The given name.
         name: String,
-        /// What could have been.
+        /// The valid names.
         known: Vec<&'static str>,
     },
-    /// A prefix length on something that is no address, or out of range.
+    /// A prefix length is out of range, or its field is not an address.
     BadPrefix {
-        /// What was given.
+        /// The given key.
         key: String,
     },
-    /// A key or a sum is given twice: a record would have two fields of one name.
+    /// A key or a sum is given twice, so that two fields of a record would have the same name.
     Repeated {
-        /// What was given twice.
+        /// The repeated name.
         name: String,
     },
 }
@@ -83,7 +82,7 @@ impl fmt::Display for AggregateError {
 impl std::error::Error for AggregateError {}
 
 impl AggregateError {
-    /// What could have been given.
+    /// What to specify instead.
     pub fn hint(&self) -> String {
         match self {
             AggregateError::UnknownKey { name, known }
@@ -97,7 +96,7 @@ impl AggregateError {
     }
 }
 
-/// What to group by, what to sum and how many groups to show.
+/// The keys, sums and number of groups to show.
 #[derive(Clone, Debug)]
 pub struct AggregateSpec {
     schema: Schema,
@@ -136,12 +135,11 @@ enum Order {
 }
 
 impl AggregateSpec {
-    /// Groups of records of `schema` by `keys`, with `sums`, ordered by the first sum. `count_name`
-    /// is the name of the field that counts the records of a group, and a sum of that name orders
-    /// by it.
+    /// Groups of records of `schema` by `keys`, with `sums`, ordered by the first sum. `count_name` is the name of the
+    /// field that counts the records of a group; a sum with that name orders by it.
     ///
     /// # Errors
-    /// When a name is not one of the schema's, or given twice.
+    /// A name is not in the schema, or given twice.
     pub fn new(
         schema: Schema,
         keys: &[String],
@@ -207,10 +205,10 @@ impl AggregateSpec {
         self.schema.iter().map(action).collect()
     }
 
-    /// Something else than sums is wanted of these fields, too.
+    /// Adds measures other than sums.
     ///
     /// # Errors
-    /// When a name is not one of the schema's, or given twice.
+    /// A name is not in the schema, or given twice.
     pub fn measured(
         mut self,
         measure: Measure,
@@ -227,10 +225,10 @@ impl AggregateSpec {
         Ok(self)
     }
 
-    /// The largest groups are wanted for each value of these keys.
+    /// Selects the largest groups for each value of these keys.
     ///
     /// # Errors
-    /// When a name is none of the keys, or given twice.
+    /// A name is not one of the keys, or given twice.
     pub fn within(mut self, names: &[String]) -> Result<AggregateSpec, AggregateError> {
         if let Some(name) = first_repeated(names) {
             return Err(AggregateError::Repeated {
@@ -250,7 +248,7 @@ impl AggregateSpec {
         Ok(self)
     }
 
-    /// Bounds the memory for groups while counting.
+    /// Bounds the memory for groups during counting.
     #[must_use]
     pub fn with_memory(mut self, bytes: u64) -> AggregateSpec {
         self.memory_bytes = bytes;
@@ -341,8 +339,8 @@ impl Sum {
     }
 }
 
-/// The fields of both sides, `src_` and `dst_`, of what is called by one name: those of `bytes` are
-/// `src_bytes` and `dst_bytes`.
+/// The fields of both directions, `src_` and `dst_`, for a common name: those for `bytes` are `src_bytes` and
+/// `dst_bytes`.
 pub fn halves(schema: Schema, name: &str) -> Option<(&'static Field, &'static Field)> {
     let find = |side: &str| {
         let mut fields = schema.iter();
@@ -368,7 +366,7 @@ fn made(name: &str, kind: FieldKind, unit: Unit, heading: &str, rank: u8) -> &'s
     made.kept()
 }
 
-/// Groups records as a specification says.
+/// Groups records according to a specification.
 #[derive(Clone, Debug)]
 pub struct Aggregator {
     spec: AggregateSpec,
@@ -453,7 +451,8 @@ impl Aggregator {
         }
     }
 
-    /// The records that follow have the schema of another specification. Returns whether that makes the same groups.
+    /// Changes to the schema of another specification for the following records. Returns whether the groups stay the
+    /// same.
     pub fn turn_to(&mut self, spec: &AggregateSpec) -> bool {
         let mut kinds = self.kinds.iter();
         let known = kinds.position(|(schema, _)| core::ptr::eq(*schema, spec.schema));
@@ -467,7 +466,7 @@ impl Aggregator {
         true
     }
 
-    /// Counts one record.
+    /// Adds one record.
     pub fn add<R: Record>(&mut self, record: &R) {
         self.key.clear();
         self.amounts.fill(None);
@@ -496,18 +495,18 @@ impl Aggregator {
         self.insert(self.key.as_slice().into(), group);
     }
 
-    /// Groups that were given up because there were too many.
+    /// Number of groups dropped because memory was full.
     pub fn pruned(&self) -> u64 {
         self.pruned
     }
 
-    /// The fields of the rows: keys, the count, sums.
+    /// The fields of the rows: keys, count, sums.
     pub fn schema(&self) -> Schema {
         self.spec.output()
     }
 
-    /// Adds another aggregator's groups, and the memory it may use; both must have been made from
-    /// the same specification.
+    /// Adds the groups and the memory bound of another aggregator; both must have been created from the same
+    /// specification.
     pub fn merge(&mut self, other: Aggregator) {
         let memory = other.spec.memory_bytes;
         self.spec.memory_bytes = self.spec.memory_bytes.saturating_add(memory);
@@ -524,9 +523,9 @@ impl Aggregator {
         self.pruned += other.pruned;
     }
 
-    /// The largest `top` groups (all, without), largest first; equals in the order of their keys. Where they
-    /// are wanted for each value of some keys ([`AggregateSpec::within`]), those of one value stand
-    /// together, and values in the order of their largest groups.
+    /// The largest `top` groups (`None`: all), largest first; equal ones in the order of their keys. If they were
+    /// selected for each value of some keys ([`AggregateSpec::within`]), those with one value are adjacent, and values
+    /// are in the order of their largest groups.
     pub fn rows(&self, top: Option<usize>) -> Vec<AggregateRow<'_>> {
         let mut groups: Vec<(&[u8], &Group)> = self
             .groups
@@ -602,8 +601,8 @@ impl Aggregator {
     }
 }
 
-/// Takes the half of the entries out that weigh least; of equal ones those whose keys come first, so that it does not
-/// depend on the table's hash. `dropped` is told of each.
+/// Removes the half of the entries with the smallest weights; of equal ones, those with the smallest keys, so that the
+/// result does not depend on the table's hash. Calls `dropped` for each.
 #[cold]
 pub fn drop_smaller_half<K: Clone + Eq + Hash + Ord, V, S>(
     entries: &mut HashMap<K, V, S>,
@@ -626,7 +625,7 @@ pub fn drop_smaller_half<K: Clone + Eq + Hash + Ord, V, S>(
     });
 }
 
-/// A table's entries in the order of their keys: for who may have to drop some while it takes them.
+/// A table's entries in the order of their keys, for callers that may drop some while processing them.
 pub fn in_order<K: Ord, V>(entries: HashMap<K, V>) -> Vec<(K, V)> {
     let mut entries: Vec<(K, V)> = entries.into_iter().collect();
     entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));

@@ -1,4 +1,4 @@
-//! Records about what should not be in a packet, a connection or a message.
+//! Records about anomalies in packets, connections and messages.
 
 use flowgauge_wire::{Address, Nanos};
 
@@ -25,20 +25,20 @@ record! {
     sent_by Text "SENT BY" 4 = it.from_initiator.map(side), "sender: src or dst, if known";
 }
 
-/// Where something was found.
+/// The layer of an anomaly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Layer {
     /// In the headers of a packet.
     Packet,
-    /// In what a connection's packets are together.
+    /// The packets of a connection in combination.
     Stream,
-    /// In a message.
+    /// A message.
     Application,
 }
 
 impl Layer {
-    /// Name in records.
+    /// Its name in records.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -49,26 +49,26 @@ pub(crate) fn side(is_initiator: bool) -> Symbol<'static> {
     Symbol(if is_initiator { "src" } else { "dst" })
 }
 
-/// Something that should not be.
+/// An anomaly.
 #[derive(Clone, Copy, Debug)]
 pub struct AnomalyRow<'a> {
-    /// When it was noticed.
+    /// Time of detection.
     pub time: Nanos,
-    /// Who opened the connection, and who answers: address and port. None of what is not IP.
+    /// Address and port of initiator and responder; `None` without IP.
     pub ends: Option<[(Address, u16); 2]>,
     /// 4 or 6.
     pub ip_version: u8,
     /// IP protocol.
     pub ip_protocol: u8,
-    /// Where it was found.
+    /// The layer.
     pub layer: Layer,
-    /// What it is.
+    /// The name of the anomaly.
     pub name: &'a str,
-    /// More of it.
+    /// Details.
     pub detail: Option<&'a str>,
     /// The application protocol.
     pub protocol: Option<&'a str>,
-    /// Whether the one who opened the connection sent it.
+    /// Whether the initiator sent it.
     pub from_initiator: Option<bool>,
 }
 

@@ -1,9 +1,9 @@
-//! Records whose kind is known only when the program runs.
+//! Records whose kind is known only at run time.
 //!
-//! [`Record::visit`] is made once per kind and encoding, so that nothing is asked at run time. Where
-//! kinds mix (components of a stack, links to other machines) a record is an [`AnyRecord`]: encoding
-//! it is one indirect call for the whole record, and looking at its values one per field. What has
-//! to be kept is an [`OwnedRecord`].
+//! [`Record::visit`] is compiled once per kind and encoding, without decisions at run time. Where
+//! kinds mix (components of a stack, links to other machines), a record is an [`AnyRecord`]:
+//! encoding it is one indirect call for the whole record, and reading its values one per field. An
+//! [`OwnedRecord`] is a copy.
 //!
 //! ```
 //! use flowgauge_record::any::{AnyRecord, OwnedRecord, Value};
@@ -45,12 +45,12 @@ use crate::schema::{Field, FieldVisitor, Record, Schema};
 use crate::text_list::TextList;
 pub use crate::value::{Numbers, Texts, ValueRef};
 
-/// A record that tells its schema: one that can go where kinds mix.
+/// A record with a static schema, which can be an [`AnyRecord`].
 pub trait KnownRecord: Record {
     /// Its fields, in the order in which [`Record::visit`] gives them.
     fn schema(&self) -> Schema;
 
-    /// Itself, where those who know its type may want it: looking at a field then costs nothing.
+    /// Itself, if consumers that know its type should have direct access, without cost per field.
     fn as_any(&self) -> Option<&dyn Any> {
         None
     }
@@ -61,19 +61,19 @@ pub trait AnyRecord: AnyObject {
     /// Its fields, in the order of its values.
     fn schema(&self) -> Schema;
 
-    /// Itself, of a type that others may know ([`KnownRecord::as_any`]).
+    /// Itself, if its type is accessible to others ([`KnownRecord::as_any`]).
     fn as_any(&self) -> Option<&dyn Any>;
 
-    /// Appends it to `out`, as `encoder` writes it.
+    /// Appends it to `out`, in the encoding of `encoder`.
     fn encode(&self, encoder: &mut Encoder, out: &mut Vec<u8>);
 
-    /// The same of those of its fields that `wanted` says, by their place in its schema.
+    /// The same for the fields that are `wanted`, by index in its schema.
     fn encode_some(&self, wanted: &[bool], encoder: &mut Encoder, out: &mut Vec<u8>);
 }
 
-/// What has fields: a record, or an object within one.
+/// A collection of fields: a record, or an object within one.
 pub trait AnyObject {
-    /// Hands every value to `visitor`, in order.
+    /// Passes every value to `visitor`, in order.
     fn values(&self, visitor: &mut dyn FieldVisitor);
 }
 
@@ -107,14 +107,14 @@ impl<R: KnownRecord> AnyRecord for R {
     }
 }
 
-/// A record that several take: what the first makes of it in JSON does for the others.
+/// A record with several consumers, which share its JSON encoding.
 pub struct SharedRecord<'a> {
     record: &'a dyn AnyRecord,
     json: RefCell<Vec<u8>>,
 }
 
 impl SharedRecord<'_> {
-    /// Of a record, with memory that serves again.
+    /// Shares a record, with reused memory.
     pub fn new(record: &dyn AnyRecord, mut memory: Vec<u8>) -> SharedRecord<'_> {
         memory.clear();
         SharedRecord {
@@ -123,7 +123,7 @@ impl SharedRecord<'_> {
         }
     }
 
-    /// The memory that it had.
+    /// Returns the memory for reuse.
     pub fn into_memory(self) -> Vec<u8> {
         self.json.into_inner()
     }
@@ -186,33 +186,33 @@ impl<V: FieldVisitor> FieldVisitor for Only<'_, V> {
     }
 }
 
-/// A value that is kept.
+/// An owned value.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
-    /// Not known, or it does not apply.
+    /// Unknown, or not applicable.
     Null,
     /// A whole number.
     Unsigned(u64),
     /// A number with a fraction.
     Float(f64),
-    /// Any text.
+    /// Arbitrary text.
     Text(Box<str>),
-    /// Text that needs escaping in no encoding.
+    /// Text that needs no escaping in any encoding.
     Symbol(Box<str>),
     /// A 64-bit identifier.
     Hex(u64),
-    /// An address and its version, 4 or 6.
+    /// An address and its IP version, 4 or 6.
     Address(Address, u8),
     /// A point in time.
     Time(Nanos),
-    /// A span of time.
+    /// A duration.
     Duration(Nanos),
     /// A list of whole numbers.
     List(Box<[u64]>),
     /// A list of texts.
     Texts(TextList),
-    /// A record inside the record, if there is one.
+    /// An object within the record, if there is one.
     Object(Option<OwnedObject>),
 }
 
@@ -257,7 +257,7 @@ impl Value {
     }
 }
 
-/// An object within a record, kept.
+/// An owned object within a record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OwnedObject(Vec<(&'static Field, Value)>);
 
@@ -269,7 +269,7 @@ impl OwnedObject {
         owned
     }
 
-    /// One of these fields and values.
+    /// An object with these fields and values.
     pub fn new(values: Vec<(&'static Field, Value)>) -> OwnedObject {
         OwnedObject(values)
     }
@@ -294,7 +294,7 @@ impl Record for OwnedObject {
     }
 }
 
-/// A record of any kind, kept.
+/// An owned record of any kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnedRecord {
     schema: Schema,
@@ -310,8 +310,8 @@ impl OwnedRecord {
         OwnedRecord::new(schema, values.0)
     }
 
-    /// One of these values; those that are missing at the end are null, more than there are fields
-    /// are left out.
+    /// A record with these values; those missing at the end are null, those beyond the number of
+    /// fields are ignored.
     pub fn new(schema: Schema, mut values: Vec<Value>) -> OwnedRecord {
         values.resize(schema.len(), Value::Null);
         OwnedRecord { schema, values }
@@ -322,7 +322,7 @@ impl OwnedRecord {
         self.schema.iter().copied().zip(&self.values)
     }
 
-    /// The value of a field by its name.
+    /// The value of a field, by name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.iter()
             .find_map(|(field, value)| (field.name == name).then_some(value))

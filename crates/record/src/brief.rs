@@ -1,4 +1,4 @@
-//! A record of any kind in a line for people.
+//! A record of any kind on one line, for humans.
 
 use flowgauge_wire::{Address, Nanos};
 
@@ -22,7 +22,7 @@ record! {
 }
 
 held! {
-    /// What most records have, and the others' values as text. Its buffer can be used again.
+    /// The common fields of most records, and other values as text. Its buffer can be reused.
     #[derive(Clone, Debug, Default)]
     pub struct Brief {
         time: Option<Nanos>,
@@ -36,7 +36,7 @@ held! {
 }
 
 impl Brief {
-    /// Takes a record's values.
+    /// Reads a record's values.
     pub fn assign(&mut self, record: &dyn AnyRecord) {
         self.clear();
         record.values(&mut Taking(self));

@@ -12,14 +12,14 @@ record! {
     advice Text = it.advice, "recommended action, or null";
 }
 
-/// One fact about the machine.
+/// A fact about the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckRow<'a> {
-    /// What was looked at.
+    /// The thing that was checked.
     pub name: &'a str,
-    /// How it turned out.
+    /// The result.
     pub status: &'a str,
-    /// What was found.
+    /// The details.
     pub found: &'a str,
     /// What to do about it.
     pub advice: Option<&'a str>,

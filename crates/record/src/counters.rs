@@ -1,4 +1,4 @@
-//! Records about how a run is getting on.
+//! Records about the progress of a run.
 
 use flowgauge_wire::Nanos;
 
@@ -42,7 +42,7 @@ record! {
     records: u64, Unsigned "RECORDS" 2 = it.records, "records of transactions, flows and anomalies so far";
     anomalies: u64, Unsigned "ANOMALIES" 2 = it.anomalies, "anomalies so far, those without a record of their own counted";
 
-    /// How a worker is getting on. Numbers are those since it began, where nothing else is said.
+    /// The progress of a worker. Numbers are totals since its start, unless stated otherwise.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[allow(missing_docs)] // as the fields of the record are called
     pub struct CountersRow {}

@@ -1,5 +1,5 @@
-//! CSV as in RFC 4180, except that lines end with a line feed alone: a carriage return would become
-//! part of the last value in most tools of a Unix system.
+//! CSV according to RFC 4180, except that lines end with a line feed only: most Unix tools would treat a carriage
+//! return as part of the last value.
 
 use flowgauge_wire::{Address, Nanos};
 
@@ -11,8 +11,8 @@ use crate::text::{
 };
 use crate::value::{Numbers, Texts, ValueRef};
 
-/// Appends records as lines of comma-separated values. What is unknown is empty; lists and objects
-/// are one value of JSON text.
+/// Appends records as lines of comma-separated values. Unknown values are empty; lists and objects are single values of
+/// JSON text.
 #[derive(Clone, Debug, Default)]
 pub struct CsvEncoder {
     time: TimeWriter,
@@ -22,8 +22,8 @@ pub struct CsvEncoder {
 }
 
 impl CsvEncoder {
-    /// One whose cells no spreadsheet takes for formulas: an apostrophe stands in front of text that begins with `=`, `+`,
-    /// `-` or `@`. (Tabs and carriage returns, which some skip, are never in a cell.)
+    /// An encoder whose cells are never interpreted as formulas by spreadsheets: text that begins with `=`, `+`, `-` or
+    /// `@` is prefixed with an apostrophe. (Tabs and carriage returns, which some skip, are never in a cell.)
     pub fn safe() -> CsvEncoder {
         CsvEncoder {
             is_safe: true,
@@ -31,7 +31,7 @@ impl CsvEncoder {
         }
     }
 
-    /// Appends the line of names.
+    /// Appends the header line.
     pub fn header(schema: Schema, out: &mut Vec<u8>) {
         for (n, field) in schema.iter().enumerate() {
             if n > 0 {

@@ -1,12 +1,12 @@
-//! Text that grows at a cursor, without asking the allocator.
+//! Text that grows at a cursor, without calling the allocator.
 //!
-//! Pieces are copied with their full, constant width and the cursor moves on by their length, so
-//! that a copy is one or two instructions and not a call: what is too much is overwritten by the
-//! next piece. Measured on flow records as JSON, this is twice as fast as appending to a `Vec`.
+//! Pieces are copied with their full, constant width, and the cursor advances by their length, so that a copy is one or
+//! two instructions instead of a call; excess bytes are overwritten by the next piece. Measured on flow records as
+//! JSON, this is twice as fast as appending to a `Vec`.
 //!
-//! The cursor's position must stay in a register: each piece begins where the last one ended, so that
-//! a position in memory would cost its way there and back per piece. So everything on the usual path
-//! is inlined, and what is not gets the position by value.
+//! The cursor's position must stay in a register: each piece starts where the last one ended, so a position in memory
+//! would cost a store and a load per piece. Everything on the hot path is therefore inlined, and other functions get
+//! the position by value.
 
 use crate::text::{Short, is_plain, lossy, short_unsigned, write_json_escaped, write_unsigned};
 

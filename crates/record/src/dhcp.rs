@@ -51,14 +51,14 @@ record! {
     limit Text = it.limit, "requests: too many waiting for replies (256); memory: none left for waiting requests, so \
     this one has no reply; or null";
 
-    /// A message of DHCP. Its buffers can be used again ([`crate::Held::clear`]).
+    /// A DHCP message. Its buffers can be reused ([`crate::Held::clear`]).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct DhcpMessage {
-        /// What it is.
+        /// Its type.
         pub kind: &'static str,
-        /// When it is to ask for more time, and when any server, s.
+        /// Renewal and rebinding time in seconds.
         pub renewal: [Option<u32>; 2],
-        /// Bytes of it.
+        /// Its size in bytes.
         pub bytes: u64,
     }
 }

@@ -1,4 +1,4 @@
-//! Records about messages of DHCP for IPv6.
+//! Records about DHCPv6 messages.
 
 use flowgauge_wire::Address;
 
@@ -49,18 +49,18 @@ record! {
     limit Text = it.limit.or(both().find_map(|it| it.limit)), "requests: too many waiting for replies (256); memory: \
     none left for waiting requests, so this one has no reply; list: more leases, domains or servers (32) or requested options (256) than are recorded; text: an identifier of more than 130 bytes; or null";
 
-    /// A message. Its buffers can be used again ([`crate::Held::clear`]).
+    /// A message. Its buffers can be reused ([`crate::Held::clear`]).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Dhcpv6Message {
-        /// What it is.
+        /// Its type.
         pub kind: &'static str,
         /// Addresses and prefixes.
         pub leases: TextList,
-        /// Link and client's address at the relay nearest to the client.
+        /// Link address and client's address at the relay closest to the client.
         pub relay: Option<[[u8; 16]; 2]>,
-        /// Bytes of it.
+        /// Its size in bytes.
         pub bytes: u64,
-        /// The first bound that left something out.
+        /// The first limit that caused an omission.
         pub limit: Option<&'static str>,
     }
 }

@@ -63,22 +63,22 @@ record! {
     none left for waiting requests, so this one has no reply; answers: more than are recorded (1,024, or 32 KiB of text); or null";
     odd: &'static str, Text "ODD" 4 = both().find_map(|it| filled(it.odd)), "why a message could not be read to its end, or null";
 
-    /// What a message says. Its buffers can be used again ([`crate::Held::clear`]).
+    /// The contents of a message. Its buffers can be reused ([`crate::Held::clear`]).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct DnsMessage {
-        /// AD.
+        /// The AD flag.
         pub is_authentic: bool,
-        /// DO and the largest datagram, where there is EDNS.
+        /// The DO flag and the maximum datagram size, if there is EDNS.
         pub edns: Option<(bool, u16)>,
         /// Second word of the header.
         pub flags: u16,
         /// Position among the messages of the flow, from 1.
         pub place: u64,
-        /// Questions, answers, authorities, additional records, as the message says.
+        /// Questions, answers, authorities, additional records, according to the message.
         pub counts: [u16; 4],
-        /// Bytes of it.
+        /// Its size in bytes.
         pub bytes: u64,
-        /// The first bound that left something out.
+        /// The first limit that caused an omission.
         pub limit: Option<&'static str>,
     }
 }

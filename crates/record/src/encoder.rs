@@ -5,20 +5,20 @@ use crate::json::JsonEncoder;
 use crate::schema::{Record, Schema};
 use crate::table::TableEncoder;
 
-/// How records are written.
+/// The encoding of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// One JSON object per line.
     Json,
-    /// Comma-separated values with a line of names.
+    /// Comma-separated values with a header line.
     Csv,
     /// The same for spreadsheets: [`CsvEncoder::safe`].
     SafeCsv,
-    /// Aligned columns for people.
+    /// Aligned columns for humans.
     Table,
 }
 
-/// Turns records into bytes. Each thread has its own; an [`crate::Output`] takes the bytes of all.
+/// Encodes records. Each thread has its own encoder; an [`crate::Output`] gets the bytes of all.
 #[derive(Clone, Debug)]
 pub enum Encoder {
     /// JSON lines.
@@ -40,7 +40,7 @@ impl Encoder {
         }
     }
 
-    /// Appends what comes before the first record.
+    /// Appends the header before the first record.
     pub fn header(&self, schema: Schema, out: &mut Vec<u8>) {
         if let Encoder::Csv(_) = self {
             CsvEncoder::header(schema, out);

@@ -1,4 +1,4 @@
-//! Records of many kinds in one place: each says of what kind it is, and of which flow.
+//! Records of many kinds in one output: each has its kind and its flow.
 
 use core::any::Any;
 
@@ -38,7 +38,7 @@ record! {
     app_proto_after Text = *after, "protocol that it went over to (STARTTLS, CONNECT, HTTP/2), or null";
 }
 
-/// A record among others of other kinds.
+/// A record among those of other kinds.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a, R> {
     about: Said,
@@ -79,42 +79,42 @@ impl Vlans {
     }
 }
 
-/// How much a flow carried, where its streams were put together.
+/// Amount of data in a flow, if its streams were reassembled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// Bytes of the initiator's stream and of the responder's ([`flowgauge_flow::FlowSide::stream_bytes`]).
     pub stream_bytes: [u64; 2],
-    /// Bytes of both that were not captured.
+    /// Bytes of both streams that were not captured.
     pub missing_bytes: u64,
-    /// It was kept until the input ended.
+    /// Whether the flow was open until the input ended.
     pub until_end: bool,
 }
 
-/// What was spoken in a flow, as far as that is known.
+/// The application protocol of a flow, as far as known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spoken<'a> {
     /// The protocol.
     pub protocol: Option<&'a str>,
-    /// What told the protocol.
+    /// What identified the protocol.
     pub protocol_by: Option<&'static str>,
-    /// The protocol that it went over to; in events only.
+    /// The previous protocol, before an upgrade to this one; in events only.
     pub after: Option<&'static str>,
-    /// The application, by the name of the server.
+    /// The application, identified by the name of the server.
     pub application: Option<&'a str>,
-    /// What told the application.
+    /// What identified the application.
     pub application_by: Option<&'static str>,
 }
 
-/// The record of a flow, and behind its fields what was spoken in it.
+/// The record of a flow, followed by its application protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Classified<'a, R> {
     /// The flow's record.
     pub record: &'a R,
-    /// What was spoken.
+    /// The application protocol.
     pub spoken: Spoken<'a>,
 }
 
-/// The fields of [`Classified`] records of records with these.
+/// The schema of [`Classified`] records for this schema of flow records.
 pub fn schema_of_classified(schema: Schema) -> Schema {
     joined(&[], schema, SPOKEN_SCHEMA)
 }
@@ -137,12 +137,12 @@ impl<R: KnownRecord> KnownRecord for Classified<'_, R> {
     }
 }
 
-/// The schemas of events, by those of their records.
+/// The schemas of events, by the schemas of their records.
 #[derive(Clone, Debug, Default)]
 pub struct EventSchemas(Vec<(Schema, Schema, Schema)>);
 
 impl EventSchemas {
-    /// A record of this kind, and the flow it is of.
+    /// An event for a record of this kind, and its flow.
     #[inline]
     pub fn event<'a, R: KnownRecord>(
         &mut self,
@@ -153,7 +153,7 @@ impl EventSchemas {
         self.tagged(kind, flow_id, Vlans::default(), record)
     }
 
-    /// The same of a flow in these VLANs.
+    /// The same for a flow in these VLANs.
     #[inline]
     pub fn tagged<'a, R: KnownRecord>(
         &mut self,
@@ -175,7 +175,7 @@ impl EventSchemas {
         }
     }
 
-    /// The record of a flow itself, what was spoken in it, and how much.
+    /// The record of a flow itself, with its application protocol and amount of data.
     pub fn flow<'a, R: KnownRecord>(
         &mut self,
         spoken: Spoken<'a>,
@@ -256,7 +256,7 @@ pub(crate) static SAID_KINDS: [(&str, &Schema); 18] = [
     ("x509", &crate::tls::X509_SCHEMA),
 ];
 
-/// The fields of all events: of flows, and of what was said in them.
+/// The schemas of all events: of flows, and of records about them.
 pub fn schemas_of_events() -> Vec<Schema> {
     let said = SAID_KINDS.iter().map(|(_, schema)| **schema);
     let flow = joined(OF_FLOWS, crate::flow::FLOW_SCHEMA, &[]);
@@ -265,7 +265,7 @@ pub fn schemas_of_events() -> Vec<Schema> {
     plain.chain(tagged).chain([flow]).collect()
 }
 
-/// The fields of events whose records have these, as [`EventSchemas::event`] makes them.
+/// The schema of events for records of this schema, as in [`EventSchemas::event`].
 pub fn schema_of_events(schema: Schema) -> Schema {
     joined(OF_EVENTS, schema, &[])
 }

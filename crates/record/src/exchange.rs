@@ -1,4 +1,4 @@
-//! A request and its reply, of whatever protocol.
+//! A request and its reply, of any protocol.
 
 use flowgauge_wire::Nanos;
 
@@ -6,32 +6,32 @@ use crate::parties::Parties;
 use crate::text::protocol_name;
 use crate::value::Symbol;
 
-/// A request and its reply, or one of them alone, each with the time of its last byte. A record, for
-/// the messages that have one.
+/// A request and its reply, or one of them alone, each with the time of its last byte. It is a
+/// record if the messages are of a type with a schema.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange<'a, M> {
-    /// Between whom.
+    /// Client and server.
     pub parties: Parties,
-    /// Protocol below: 6 for TCP, 17 for UDP.
+    /// Transport protocol: 6 for TCP, 17 for UDP.
     pub protocol: u8,
-    /// What was asked.
+    /// The request.
     pub request: Option<(Nanos, &'a M)>,
-    /// What was answered.
+    /// The reply.
     pub reply: Option<(Nanos, &'a M)>,
-    /// How often the request came again before the reply.
+    /// Number of repetitions of the request before the reply.
     pub repeats: u64,
-    /// The bound that took its reply from the request.
+    /// The limit that separated the reply from its request.
     pub limit: Option<&'static str>,
 }
 
 impl<'a, M> Exchange<'a, M> {
-    /// When it began.
+    /// Time of its start.
     pub fn time(&self) -> Nanos {
         let first = self.request.or(self.reply);
         first.map(|it| it.0).unwrap_or_default()
     }
 
-    /// What it has: matched, no_reply or no_request.
+    /// Its state: matched, no_reply or no_request.
     pub const fn state(&self) -> &'static str {
         state(self.request.is_some(), self.reply.is_some())
     }

@@ -1,4 +1,4 @@
-//! Records about files that were transferred: bodies of messages, data connections.
+//! Records about transferred files: bodies of messages, data connections.
 
 use flowgauge_wire::Nanos;
 
@@ -48,24 +48,24 @@ record! {
     limit: Option<&'static str>, Text = it.limit, "limit that truncated it: files (too many written at once), \
     decoders (too many decoded at once), memory, disk (the folder is not writable), file_limit, extract_limit, ranges (too much data waiting for earlier bytes, which count as missing), head (fields of its part beyond 32 KiB were not parsed), parts (nested in 100 others, not parsed further); or null";
 
-    /// A file that was transferred.
+    /// A transferred file.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct FileRow {
-        /// When it began, and between whom.
+        /// Its start, client and server.
         pub origin: Origin,
-        /// In which flow it began; not a field, as all records have it.
+        /// The flow in which it started; not a field, as all records have it.
         pub flow_id: Option<u64>,
-        /// Who opened the connection sent it.
+        /// Whether the initiator of the connection sent it.
         pub from_initiator: bool,
         /// Last byte.
         pub end: Nanos,
-        /// It came to its end.
+        /// Whether it is complete.
         pub is_whole: bool,
     }
 }
 
 impl FileRow {
-    /// The name that its sender gave it.
+    /// The name given by its sender.
     pub fn name_of_sender(&self) -> Option<String> {
         let name = self.file_name.as_ref();
         name.filter(|_| self.name_by == Some("sender")).cloned()

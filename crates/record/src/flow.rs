@@ -58,7 +58,7 @@ record! {
     depth Unsigned = tunnel.depth, "number of tunnel layers removed";
 }
 
-/// A flow's record, as it is written.
+/// A flow's record for output.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowRow<'a> {
     record: &'a FlowRecord<'a>,

@@ -41,17 +41,17 @@ record! {
     /// A command and its reply, or one of them alone.
     #[derive(Clone, Debug, Default)]
     pub struct FtpRow {
-        /// When and between whom.
+        /// Time, client and server.
         pub origin: Origin,
-        /// It is what the server says before it was asked.
+        /// Whether it is the server's initial greeting.
         pub is_greeting: bool,
-        /// Where it goes.
+        /// Endpoint of the data connection.
         pub data: Option<(IpAddr, u16)>,
         /// First reply.
         pub first_reply: Option<Nanos>,
         /// Last reply.
         pub last_reply: Option<Nanos>,
-        /// Bytes were missing.
+        /// Whether bytes were missing.
         pub is_damaged: bool,
     }
 }
@@ -78,9 +78,9 @@ record! {
     /// A data connection.
     #[derive(Clone, Debug, Default)]
     pub struct FtpDataRow {
-        /// When and between whom; the client is who opened it.
+        /// Time, client and server; the client is the one that opened it.
         pub origin: Origin,
-        /// Bytes from who opened it, and to it; missing ones counted.
+        /// Bytes from and to its initiator, including missing ones.
         pub bytes: [u64; 2],
         /// Last byte.
         pub end: Nanos,

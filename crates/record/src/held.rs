@@ -1,4 +1,4 @@
-//! Memory of records and messages while they wait, and its second use.
+//! Memory of records and messages while they wait, and its reuse.
 
 use core::mem::needs_drop;
 use core::net::IpAddr;
@@ -8,15 +8,15 @@ use flowgauge_wire::{Address, Nanos};
 use crate::http::Piece;
 use crate::origin::Origin;
 
-/// What may keep memory beside itself.
+/// A type that may own buffers.
 pub trait Held {
-    /// Bytes of its buffers, with what is free in them.
+    /// Size of its buffers in bytes, including unused capacity.
     #[inline]
     fn held(&self) -> usize {
         0
     }
 
-    /// Becomes what it was at first; its buffers can be used again.
+    /// Resets it to its initial state; its buffers can be reused.
     fn clear(&mut self);
 }
 
@@ -95,7 +95,7 @@ plain! {
     Option<(IpAddr, u16)>, Nanos, Origin, Piece,
 }
 
-/// Declares a struct whose buffers are [`Held`]: those of all its fields.
+/// Declares a struct that is [`Held`]: its buffers are those of all its fields.
 macro_rules! held {
     (
         $(#[$about:meta])*

@@ -39,7 +39,7 @@ record! {
     whole (is_whole: bool) Text = it.is_whole, "yes: it is complete; no: it was cut off or abandoned";
     odd: Piece, Text "ODD" 4 = it.lossy(it.odd), "ambiguity that two implementations could parse differently, or null";
 
-    /// A message, kept. Its buffer can be used again ([`crate::Held::clear`]).
+    /// An owned message. Its buffer can be reused ([`crate::Held::clear`]).
     #[derive(Clone, Debug, Default)]
     pub struct HttpMessage {
         text: Vec<u8>,
@@ -49,35 +49,35 @@ record! {
         pub destination: (Address, u16),
         /// 4 or 6.
         pub ip_version: u8,
-        /// It is a request.
+        /// Whether it is a request.
         pub is_request: bool,
-        /// Where its first line could not be read, only what surrounds it is known.
+        /// False if its first line could not be parsed; only its context is known then.
         pub has_head: bool,
         /// `Origin`.
         pub origin: Piece,
         /// `Location`.
         pub location: Piece,
-        /// Number of its stream, of HTTP/2.
+        /// Number of its stream, for HTTP/2.
         pub stream: Option<u32>,
-        /// Fields of its head, of HTTP/2 where they are wanted.
+        /// Header fields, if requested for HTTP/2.
         pub fields: TextList,
-        /// Type that its body begins as.
+        /// Type detected from the start of its body.
         pub mime_type: Option<&'static str>,
-        /// Files that its body is or holds, where files are looked at.
+        /// Files in its body, if files are extracted.
         pub files: Option<Box<BodyFiles>>,
-        /// Bytes of it behind its content coding, where that was taken away.
+        /// Size of its body after decoding the content coding, if it was decoded.
         pub decoded_bytes: Option<u64>,
         /// How its stream ended, if it ended with it.
         pub close: Option<&'static str>,
-        /// Messages before it were lost.
+        /// Whether previous messages were lost.
         pub is_after_loss: bool,
-        /// The bound that took its partner from it.
+        /// The limit that separated it from its request or response.
         pub limit: Option<&'static str>,
-        /// Of the connection: SYN, end of the handshake.
+        /// Times of the connection: SYN, end of the handshake.
         pub handshake: [Option<Nanos>; 2],
-        /// The connection was captured from its middle.
+        /// Whether the connection was captured from the middle.
         pub is_partial: bool,
-        /// Bytes of its direction that were sent again, so far, where that is counted.
+        /// Bytes retransmitted so far in its direction, if counted.
         pub retransmitted: Option<u64>,
     }
 }
@@ -148,7 +148,7 @@ record! {
     memory: none left, so this one has no partner; head: longer than is parsed (384 KiB), later data is not parsed; tunnels: too many nested tunnels (4), later data is not parsed; of HTTP/2 streams (more than 128 at once, the oldest of which is over), text (more than 16 KiB of fields, or 64 KiB of them coded); files: more parts than are listed (100); or null";
 }
 
-/// A piece of a message's text; absent by default.
+/// A part of a message's text; absent by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
     start: u32,
@@ -157,20 +157,20 @@ pub struct Piece {
 }
 
 held! {
-    /// Files that a body is, or holds.
+    /// Files in a body.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct BodyFiles {
         /// Their numbers.
         pub ids: Vec<u64>,
-        /// Names that their sender gave.
+        /// Names given by their sender.
         pub names: Vec<String>,
-        /// Of parts: types that they begin as.
+        /// For parts: types detected from their start.
         pub types: Vec<&'static str>,
     }
 }
 
 impl HttpMessage {
-    /// Becomes a copy of another one, in its own buffer.
+    /// Becomes a copy of another message, in its own buffer.
     pub fn assign(&mut self, other: &HttpMessage) {
         let mut text = core::mem::take(&mut self.text);
         text.clear();
@@ -183,7 +183,7 @@ impl HttpMessage {
         };
     }
 
-    /// Keeps a piece of text.
+    /// Stores text.
     #[inline]
     pub fn keep(&mut self, text: Option<&[u8]>) -> Piece {
         let Some(text) = text else {
@@ -197,12 +197,12 @@ impl HttpMessage {
         }
     }
 
-    /// Bytes of text that are kept.
+    /// Number of bytes of text stored.
     pub fn text_len(&self) -> usize {
         self.text.len()
     }
 
-    /// A piece of text that was kept.
+    /// Stored text.
     #[inline]
     pub fn get(&self, piece: Piece) -> Option<&[u8]> {
         let len = piece.len.checked_sub(1)? as usize;
@@ -232,9 +232,9 @@ impl KnownRecord for HttpMessage {
 /// A request and its response, or one of them alone.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpRow<'a> {
-    /// What the client sent.
+    /// The request.
     pub request: Option<&'a HttpMessage>,
-    /// What the server sent.
+    /// The response.
     pub response: Option<&'a HttpMessage>,
 }
 

@@ -1,4 +1,4 @@
-//! Records about queries between caches (ICP) and their replies.
+//! Records about queries between caches (ICP), and their replies.
 
 use flowgauge_wire::Address;
 
@@ -37,16 +37,16 @@ record! {
     this one has no reply; or null";
     odd Text "ODD" 4 = is_odd.then_some("malformed"), "malformed: a message is cut, or its length is not that of the datagram";
 
-    /// A message of ICP. Its buffer can be used again ([`crate::Held::clear`]).
+    /// An ICP message. Its buffer can be reused ([`crate::Held::clear`]).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct IcpMessage {
-        /// What it is.
+        /// Its opcode.
         pub opcode: &'static str,
-        /// For whom.
+        /// The requesting host.
         pub requester: Option<[u8; 4]>,
-        /// Bytes of it.
+        /// Its size in bytes.
         pub bytes: u64,
-        /// It is malformed.
+        /// Whether it is malformed.
         pub is_odd: bool,
     }
 }

@@ -8,8 +8,8 @@ use crate::schema::{Field, FieldVisitor, Record};
 use crate::text::{TimeWriter, hex64, short_duration, short_ipv4, write_duration, write_ipv6};
 use crate::value::{Numbers, Texts, ValueRef};
 
-/// Appends records as JSON objects, one per line. What is unknown is `null`; names and order are
-/// those of the schema, the same in every line.
+/// Appends records as JSON objects, one per line. Unknown values are `null`; names and order are
+/// those of the schema, the same on every line.
 #[derive(Clone, Debug, Default)]
 pub struct JsonEncoder {
     time: TimeWriter,

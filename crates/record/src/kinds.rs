@@ -1,4 +1,4 @@
-//! Which kinds of records there are, and which fields each has.
+//! The kinds of records and their fields.
 
 use crate::event::{SAID_KINDS, schema_of_classified, schema_of_events};
 use crate::schema::{Schema, record};
@@ -9,13 +9,13 @@ use crate::value::Symbol;
 pub struct Kind {
     /// Its name.
     pub name: &'static str,
-    /// Where it comes from.
+    /// Its origin.
     pub from: &'static str,
     /// Its fields.
     pub schema: Schema,
 }
 
-/// All kinds, those of application protocols last.
+/// All kinds, with those of application protocols last.
 pub fn kinds() -> Vec<Kind> {
     let kind = |name, from, schema| Kind { name, from, schema };
     let flow = schema_of_classified(crate::flow::FLOW_SCHEMA);

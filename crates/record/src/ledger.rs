@@ -37,7 +37,7 @@ record! {
 #[derive(Clone, Copy, Debug)]
 pub struct LedgerRow<'a>(pub &'a Ledger);
 
-/// `received = delivered + places` in a line.
+/// `received = delivered + places` on one line.
 pub fn ledger_line(ledger: &Ledger) -> String {
     let mut line = format!(
         "{} received, {} delivered ({}), {} dropped, {} discarded",

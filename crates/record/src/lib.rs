@@ -1,9 +1,9 @@
 //! Records: one schema per kind, many encodings.
 //!
-//! A kind of record is declared once (`record!`): its fields, and where in the record the value of each is. An encoding
-//! is a [`FieldVisitor`] that gets the values: JSON lines, CSV and the terminal table are here; whatever comes later (EVE
-//! and Zeek names, Parquet, IPFIX) is one more visitor and knows nothing about flows. Calls are monomorphised, so that the
-//! JSON of a flow record is straight-line code that appends to one reused buffer.
+//! A kind of record is declared once (`record!`): its fields, and the location of each one's value in the record. An
+//! encoding is a [`FieldVisitor`] that receives the values: JSON lines, CSV and the terminal table are here; further
+//! encodings (EVE and Zeek names, Parquet, IPFIX) are further visitors and know nothing about flows. Calls are
+//! monomorphised, so that the JSON of a flow record is straight-line code that appends to one reused buffer.
 //!
 //! ```
 //! use flowgauge_record::{Encoder, Format, StreamRow};
@@ -28,7 +28,7 @@
 //! assert!(text.starts_with(br#"{"src_ip":"192.0.2.1","src_port":50956,"#));
 //! ```
 //!
-//! Deliberately absent: analysis. [`aggregate`] sums what records say and nothing else.
+//! Deliberately absent: analysis. [`aggregate`] only sums fields of records.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -1,4 +1,4 @@
-//! What a link layer says before and instead of IP.
+//! Link-layer information of packets.
 
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -11,7 +11,7 @@ const MAX_TAGS: usize = 8;
 /// Labels looked at.
 const MAX_LABELS: usize = 16;
 
-/// One entry of a stack of MPLS labels.
+/// An entry of an MPLS label stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MplsLabel {
     /// The label, 20 bits.
@@ -39,17 +39,17 @@ impl fmt::Display for Mac {
     }
 }
 
-/// How a cooked packet went, from the host that captured it.
+/// Direction of a cooked packet, from the capturing host's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Way {
     /// To this host.
     In,
-    /// To all.
+    /// Broadcast.
     Broadcast,
-    /// To many.
+    /// Multicast.
     Multicast,
-    /// From one other host to another.
+    /// From another host to another host.
     Other,
     /// From this host.
     Out,
@@ -68,32 +68,32 @@ impl Way {
         .copied()
     }
 
-    /// Name in records.
+    /// Its name in records.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// The link-layer header of a frame: Ethernet, or Linux cooked mode, which knows the sender only.
+/// The link-layer header of a frame: Ethernet, or Linux cooked mode, which only has the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkHeader<'a> {
-    /// Sender, where it has an address of six bytes.
+    /// Sender, if its address has six bytes.
     pub source: Option<Mac>,
     /// Receiver.
     pub destination: Option<Mac>,
-    /// How it went (cooked mode).
+    /// Direction (cooked mode).
     pub way: Option<Way>,
-    /// Number of its interface on the host that captured it (cooked mode, version 2).
+    /// Interface index on the capturing host (cooked mode, version 2).
     pub interface_index: Option<u32>,
-    /// What follows the VLAN tags; a number below 1536 is the length of an 802.3 frame, or one of
-    /// Linux' own for what has no type.
+    /// Type after the VLAN tags; values below 1536 are the length of an 802.3 frame, or one of
+    /// Linux's own numbers for frames without a type.
     pub ether_type: u16,
-    /// What follows the header.
+    /// Bytes after the header.
     pub payload: &'a [u8],
 }
 
 impl<'a> LinkHeader<'a> {
-    /// The header of `frame`; `None` for other links, and unless there is a whole one.
+    /// The header of `frame`; `None` for other link types, or if it is not complete.
     pub fn parse(link: LinkType, frame: &'a [u8]) -> Option<LinkHeader<'a>> {
         let mut header = match link {
             LinkType::ETHERNET => LinkHeader::ethernet(frame)?,
@@ -156,7 +156,7 @@ impl<'a> LinkHeader<'a> {
         })
     }
 
-    /// The stack of MPLS labels (RFC 3032), outermost first.
+    /// The MPLS label stack (RFC 3032), outermost first.
     pub fn mpls(&self) -> impl Iterator<Item = MplsLabel> + use<'a> {
         let is_mpls = matches!(self.ether_type, 0x8847 | 0x8848);
         let (entries, _) = self.payload.as_chunks::<4>();
@@ -173,7 +173,7 @@ impl<'a> LinkHeader<'a> {
         })
     }
 
-    /// `ipv4`, `arp`..., or the number in hexadecimal.
+    /// `ipv4`, `arp` etc., or the number in hexadecimal.
     pub fn ether_type_name(&self) -> String {
         let name = match self.ether_type {
             // Linux' own numbers, for what has no type.
@@ -193,7 +193,7 @@ impl<'a> LinkHeader<'a> {
         name.to_owned()
     }
 
-    /// An ARP request or reply for IPv4 addresses (RFC 826), as tcpdump words it.
+    /// An ARP request or reply for IPv4 addresses (RFC 826), in tcpdump's format.
     pub fn arp(&self) -> Option<String> {
         // Hardware Ethernet, protocol IPv4, addresses of 6 and 4 bytes.
         let body = self.payload.strip_prefix(&[0, 1, 8, 0, 6, 4])?;

@@ -1,4 +1,4 @@
-//! Records of commands that list: components, what they cost, and the flows of a sensor.
+//! Records of commands that list things: components, their costs, and the flows of a sensor.
 
 use crate::results::Value;
 use crate::schema::record;
@@ -46,7 +46,7 @@ record! {
     most_keys Unsigned = it.most_keys, "of a demultiplexer: largest number of keys at once";
 }
 
-/// What a component costs.
+/// The cost of a component.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the schema says what they are")]
 pub struct CostRow<'a> {

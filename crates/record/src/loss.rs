@@ -37,7 +37,7 @@ record! {
     method Unsigned = it.method, "method of selecting packets; records with another method cannot be compared";
 }
 
-/// What a point saw of one direction of a flow.
+/// Counts of an observation point for one direction of a flow.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the schema says what they are")]
 pub struct ObservationRow<'a> {
@@ -53,7 +53,7 @@ pub struct ObservationRow<'a> {
     pub repeats: u64,
     pub bytes: u64,
     pub late: u64,
-    /// How many, their sum, the least and the largest.
+    /// Number, sum, minimum and maximum.
     pub trips: (u64, u64, u64, u64),
     pub dropped: u64,
     pub ttl: u8,

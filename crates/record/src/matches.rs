@@ -37,14 +37,14 @@ record! {
     pattern Text "PATTERN" 1 = it.pattern.text, "the pattern as given";
 }
 
-/// What every record about a pattern says of it.
+/// The pattern fields common to all records about patterns.
 #[derive(Clone, Copy, Debug)]
 pub struct PatternName<'a> {
     /// Its number.
     pub id: u64,
-    /// What it is called.
+    /// Its name.
     pub name: Option<&'a str>,
-    /// As it was given.
+    /// The pattern as given.
     pub text: &'a str,
 }
 
@@ -53,26 +53,26 @@ pub struct PatternName<'a> {
 pub struct MatchRow<'a> {
     /// Capture time.
     pub time: Nanos,
-    /// Whose stream it is.
+    /// The stream.
     pub identity: StreamIdentity,
-    /// Whether the initiator sent it.
+    /// Whether it is the initiator's direction.
     pub from_initiator: bool,
-    /// Where it begins.
+    /// Offset of its first byte.
     pub offset: Option<u64>,
-    /// Where it ends: the position behind its last byte.
+    /// Offset after its last byte.
     pub end: u64,
-    /// What was found.
+    /// The pattern.
     pub pattern: PatternName<'a>,
 }
 
-/// How often a pattern was found.
+/// Number of matches of a pattern.
 #[derive(Clone, Copy, Debug)]
 pub struct MatchCountRow<'a> {
-    /// Which one.
+    /// The pattern.
     pub pattern: PatternName<'a>,
-    /// How often.
+    /// Number of matches.
     pub matches: u64,
-    /// In how many streams.
+    /// Number of streams with matches.
     pub streams: u64,
 }
 

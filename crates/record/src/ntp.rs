@@ -40,12 +40,12 @@ record! {
     limit Text = it.limit, "requests: too many waiting for replies (256); memory: none left for waiting requests, so \
     this one has no reply; or null";
 
-    /// What a message says of its sender's clock.
+    /// The fields of a message about its sender's clock.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct NtpClock {
-        /// When it was set; when the request left, when it came, when the message left.
+        /// Reference, origin, receive and transmit time.
         pub times: [Option<Nanos>; 4],
-        /// As they are sent: when the request left, when the message left.
+        /// Origin and transmit timestamp, as sent.
         pub raw: [u64; 2],
     }
 }
@@ -58,7 +58,7 @@ held! {
         pub version: u8,
         /// Mode.
         pub mode: &'static str,
-        /// What it says of its sender's clock, except in control messages.
+        /// Its sender's clock, except in control messages.
         pub clock: Option<NtpClock>,
     }
 }

@@ -1,13 +1,13 @@
-//! What records about conversations begin with.
+//! The common first fields of records about conversations.
 
 use flowgauge_wire::Nanos;
 
 use crate::parties::Parties;
 
-/// When something was said, and between whom.
+/// Time, client and server of a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// When it began.
+    /// Its start.
     pub time: Nanos,
     /// Client and server.
     pub parties: Parties,

@@ -1,4 +1,4 @@
-//! Where encoded records go.
+//! Destinations of encoded records.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -17,15 +17,15 @@ const BUFFER: usize = 64 * 1024;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputError {
-    /// The reader went away (a closed pipe). Not a failure: whoever reads has seen enough.
+    /// The reader closed the pipe. This is not a failure: it has seen enough.
     #[error("the reader of the output went away")]
     Closed,
-    /// Writing failed; likely the disk is full.
+    /// Writing failed; probably the disk is full.
     #[error("cannot write the output: {source}")]
     Io {
-        /// Of the output, where a [`WriterThread`] writes to several.
+        /// Name of the output, if a [`WriterThread`] writes to several.
         name: Option<String>,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -53,7 +53,7 @@ impl From<io::Error> for OutputError {
     }
 }
 
-/// Takes encoded records and writes them to a file, a pipe or a terminal.
+/// Writes encoded records to a file, a pipe or a terminal.
 pub struct Output(Route);
 
 enum Route {
@@ -62,7 +62,7 @@ enum Route {
 }
 
 impl Output {
-    /// An output to `target`, which need not be buffered. `screen` matters to tables only.
+    /// An output to `target`, which need not be buffered. `screen` only affects tables.
     pub fn new(
         target: Box<dyn Write + Send>,
         format: Format,
@@ -76,12 +76,12 @@ impl Output {
         }))
     }
 
-    /// An output that takes what is encoded as it is.
+    /// An output that writes encoded bytes without changes.
     pub fn raw(target: Box<dyn Write + Send>) -> Output {
         Output::new(target, Format::Json, &[], Screen::default())
     }
 
-    /// Has a thread write, where there is one; `name` is in what is said of failures.
+    /// Writes by a thread, if given; `name` appears in messages about failures.
     #[must_use]
     pub fn by(self, thread: Option<&WriterThread>, name: &str) -> Output {
         match (self.0, thread) {
@@ -160,10 +160,10 @@ impl Target {
     }
 }
 
-/// An encoder, its buffer and an output: what a single thread needs to write records.
+/// An encoder, its buffer and an output, for a single thread that writes records.
 ///
-/// Writing never fails at the call, because records come out of the middle of the engine: the
-/// first failure is kept, later records are ignored, and [`RecordWriter::check`] tells.
+/// Writing never returns an error, because records are created inside the engine: the first failure is stored, later
+/// records are ignored, and [`RecordWriter::check`] returns the failure.
 pub struct RecordWriter {
     encoder: Encoder,
     buffer: Vec<u8>,
@@ -197,7 +197,7 @@ impl RecordWriter {
         }
     }
 
-    /// A writer of what is made elsewhere, or of records as lines of JSON, behind a header.
+    /// A writer of bytes encoded elsewhere, or of records as JSON lines, after a header.
     pub fn of_bytes(output: Output, header: &[u8]) -> RecordWriter {
         let mut writer = RecordWriter::new(output, Format::Json, &[]);
         writer.buffer.extend_from_slice(header);
@@ -205,7 +205,7 @@ impl RecordWriter {
         writer
     }
 
-    /// The same of lines: those that are lost are counted.
+    /// The same for lines, of which lost ones are counted.
     pub fn of_lines(output: Output, header: &[u8]) -> RecordWriter {
         RecordWriter {
             counts_lines: true,
@@ -213,7 +213,7 @@ impl RecordWriter {
         }
     }
 
-    /// A writer that goes on where another one stopped: without the line of names.
+    /// A writer that continues another one's output, without the header line.
     #[must_use]
     pub fn without_header(mut self) -> RecordWriter {
         self.buffer.clear();
@@ -227,8 +227,7 @@ impl RecordWriter {
         self.write_by(|encoder, buffer| encoder.encode(record, buffer));
     }
 
-    /// Writes a record of a kind that is known only now; of its fields those that are `wanted`, by
-    /// their place in its schema.
+    /// Writes a record whose kind is known only at run time; only the fields that are `wanted`, by index in its schema.
     pub fn write_any(&mut self, record: &dyn AnyRecord, wanted: Option<&[bool]>) {
         self.write_by(|encoder, buffer| match wanted {
             Some(wanted) => record.encode_some(wanted, encoder, buffer),
@@ -236,12 +235,12 @@ impl RecordWriter {
         });
     }
 
-    /// Writes one record as it is.
+    /// Writes one encoded record.
     pub fn write_bytes(&mut self, bytes: &[u8]) {
         self.write_by(|_, buffer| buffer.extend_from_slice(bytes));
     }
 
-    /// Writes what `write` puts behind the records before.
+    /// Writes the bytes that `write` appends after the previous records.
     #[inline]
     pub fn write_by(&mut self, write: impl FnOnce(&mut Encoder, &mut Vec<u8>)) {
         if self.failure.is_some() {
@@ -254,24 +253,24 @@ impl RecordWriter {
         }
     }
 
-    /// Bytes of the encoded records so far, and of the line before them.
+    /// Size in bytes of the records encoded so far, including the header line.
     pub fn bytes(&self) -> u64 {
         self.drained + self.buffer.len() as u64
     }
 
-    /// Whether writing has failed, or the reader has gone.
+    /// Whether writing has failed, or the reader has closed the pipe.
     pub fn has_failed(&self) -> bool {
         self.failure.is_some()
     }
 
-    /// Pushes out what is buffered, for a reader who waits. (One that is slow gets it with more.)
+    /// Writes buffered records, for a waiting reader. (A slow reader gets them together with later ones.)
     pub fn flush(&mut self) {
         if !self.output.is_busy() {
             self.drain(true);
         }
     }
 
-    /// The first failure, if there was one; it is handed out once.
+    /// The first failure, if any; returned once.
     ///
     /// # Errors
     /// That failure.
@@ -282,10 +281,10 @@ impl RecordWriter {
         }
     }
 
-    /// Nothing more comes: what is buffered is written, or left to the thread.
+    /// Ends the output: buffered records are written, or passed to the thread.
     ///
     /// # Errors
-    /// That of [`RecordWriter::check`].
+    /// As [`RecordWriter::check`].
     pub fn finish(&mut self) -> Result<(), OutputError> {
         self.drain(true);
         self.check()

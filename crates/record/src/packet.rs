@@ -70,16 +70,16 @@ pub static PACKET_SCHEMA: Schema = PACKET_BYTES_SCHEMA
     .split_at(PACKET_BYTES_SCHEMA.len() - 1)
     .0;
 
-/// What an IP header says of its datagram.
+/// Details of an IP header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpDetails {
     /// Type of service or traffic class: six bits DSCP, two ECN.
     pub tos: u8,
     /// Identification (IPv4).
     pub id: Option<u16>,
-    /// Must not be fragmented (IPv4).
+    /// The DF flag (IPv4).
     pub dont_fragment: bool,
-    /// More fragments follow (IPv4).
+    /// The MF flag (IPv4).
     pub more_fragments: bool,
     /// Flow label (IPv6).
     pub flow_label: Option<u32>,
@@ -104,24 +104,24 @@ impl IpDetails {
 pub struct PacketRow<'a> {
     /// Position in the input, from 1.
     pub number: u64,
-    /// What the source said of it.
+    /// Its descriptor.
     pub packet: &'a PacketDescriptor,
     /// Name of its interface.
     pub interface: Option<&'a str>,
-    /// What decoding found.
+    /// Its decoded headers.
     pub decoded: &'a Decoded,
     /// The innermost tunnel around it.
     pub tunnel: Option<&'a Tunnel>,
-    /// What its transport checksum says.
+    /// The verdict on its transport checksum.
     pub checksum: ChecksumVerdict,
     /// Its captured bytes.
     pub frame: &'a [u8],
-    /// Its captured bytes in hexadecimal, where asked for.
+    /// Its captured bytes in hexadecimal, if requested.
     pub bytes: Option<&'a str>,
 }
 
 impl<'a> PacketRow<'a> {
-    /// Whether its ports are known: of a fragment those of the first one, which has them.
+    /// Whether its ports are known; fragments have those of the first one, if it has them.
     pub fn has_ports(&self) -> bool {
         let flags = self.decoded.flags;
         let is_known = self.decoded.source().1 != 0 || self.decoded.destination().1 != 0;
@@ -129,17 +129,17 @@ impl<'a> PacketRow<'a> {
             || (flags.contains(DecodeFlags::FRAGMENT) && is_known)
     }
 
-    /// Its link-layer header, if it has one that is known.
+    /// Its link-layer header, if of a known type.
     pub fn link(&self) -> Option<LinkHeader<'a>> {
         LinkHeader::parse(self.packet.link, self.frame)
     }
 
-    /// MPLS labels behind its link-layer header.
+    /// MPLS labels after its link-layer header.
     pub fn mpls(&self) -> impl Iterator<Item = MplsLabel> + use<'a> {
         self.link().into_iter().flat_map(|header| header.mpls())
     }
 
-    /// What its innermost IP header says beside addresses and lengths, if it was captured.
+    /// Details of its innermost IP header, other than addresses and lengths, if captured.
     pub fn ip(&self) -> Option<IpDetails> {
         let header = self
             .frame
@@ -164,7 +164,7 @@ impl<'a> PacketRow<'a> {
         })
     }
 
-    /// The checksum that its transport header has.
+    /// The checksum in its transport header.
     pub fn transport_checksum(&self) -> Option<u16> {
         let decoded = self.decoded;
         if !decoded.flags.contains(DecodeFlags::TRANSPORT) {
@@ -181,7 +181,7 @@ impl<'a> PacketRow<'a> {
         Some(u16::from_be_bytes(*bytes))
     }
 
-    /// Its TCP options in tcpdump's words, without padding; empty where there are none.
+    /// Its TCP options in tcpdump's format, without padding; empty if there are none.
     pub fn tcp_options(&self) -> String {
         let mut text = String::new();
         for option in TcpOptions::of(self.frame, self.decoded) {
@@ -213,7 +213,7 @@ impl<'a> PacketRow<'a> {
         text
     }
 
-    /// What its fragment header says, if it is a fragment.
+    /// The contents of its fragment header, if it is a fragment.
     pub fn fragment(&self) -> Option<FragmentInfo> {
         if !self.decoded.flags.contains(DecodeFlags::FRAGMENT) {
             return None;
@@ -221,7 +221,7 @@ impl<'a> PacketRow<'a> {
         fragment_info(self.frame, usize::from(self.decoded.ip_offset))
     }
 
-    /// What is wrong or special with it.
+    /// Its error or peculiarity.
     pub fn note(&self) -> Option<&'static str> {
         let flags = self.decoded.flags;
         if self.decoded.problem != Problem::None {
@@ -240,7 +240,7 @@ impl<'a> PacketRow<'a> {
     }
 }
 
-/// What a [`Problem`] means, for people.
+/// A [`Problem`] in words.
 pub const fn problem_text(problem: Problem) -> &'static str {
     match problem {
         Problem::None => "none",

@@ -1,13 +1,13 @@
-//! Who talks with whom, in records about conversations of a client and a server.
+//! The endpoints in records about conversations of a client and a server.
 
 use flowgauge_wire::Address;
 
 /// A client and a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parties {
-    /// Address and port of who asks.
+    /// Address and port of the client.
     pub client: (Address, u16),
-    /// Address and port of who answers.
+    /// Address and port of the server.
     pub server: (Address, u16),
     /// 4 or 6.
     pub ip_version: u8,

@@ -1,4 +1,4 @@
-//! Some fields of records of any kind, in an order of one's own.
+//! Selected fields of records of any kind, in a given order.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::schema::{Field, FieldKind, FieldVisitor, MadeField, Record, Schema, U
 use crate::value::ValueRef;
 use crate::words::instead_of;
 
-/// Which fields are picked, and where they are in the kind of record that came last.
+/// The selected fields, and their positions in the latest kind of record.
 #[derive(Clone, Debug)]
 pub struct Picker {
     schema: Schema,
@@ -19,20 +19,21 @@ pub struct Picker {
     of: Option<Schema>,
 }
 
-/// Fields that cannot be picked.
+/// Fields that cannot be selected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PickError {
     message: String,
-    /// What to write instead.
+    /// What to specify instead.
     pub hint: String,
 }
 
 impl Picker {
-    /// Fields by name, with commas between, as records of these kinds have them. Of no kinds nothing is known.
+    /// Parses comma-separated field names, for records of these kinds. If no kinds are given, nothing is known about
+    /// the fields.
     ///
     /// # Errors
-    /// A name that no field has, or that is given twice.
+    /// A name that is not a field, or is given twice.
     pub fn read(text: &str, kinds: &[Schema]) -> Result<Picker, PickError> {
         let mut fields: Vec<&'static Field> = Vec::new();
         for name in text.split(',').map(str::trim) {
@@ -62,12 +63,12 @@ impl Picker {
         })
     }
 
-    /// The picked fields.
+    /// The selected fields.
     pub fn schema(&self) -> Schema {
         self.schema
     }
 
-    /// Those of a record; null where it lacks one.
+    /// The selected fields of a record; those that it does not have are null.
     pub fn pick<'a>(&'a mut self, record: &'a dyn AnyRecord) -> Picked<'a> {
         let schema = record.schema();
         if !self.of.is_some_and(|of| core::ptr::eq(of, schema)) {
@@ -118,8 +119,8 @@ pub fn of_kinds(kinds: &[Schema]) -> impl Iterator<Item = &'static Field> {
     kinds.iter().copied().flatten().copied()
 }
 
-/// What to write instead of a name that none of these fields has. Of fields of both sides for which `is_one` holds there is one
-/// without `src_`.
+/// What to specify instead of an unknown field name. Fields of both directions for which `is_one` is true also exist
+/// once without `src_`.
 pub fn field_instead_of(
     name: &str,
     fields: impl Iterator<Item = &'static Field>,
@@ -137,7 +138,7 @@ pub fn field_instead_of(
     )
 }
 
-/// The picked fields of a record.
+/// The selected fields of a record.
 pub struct Picked<'a> {
     schema: Schema,
     places: &'a [Option<[usize; 2]>],

@@ -36,10 +36,10 @@ record! {
     limit Text = tls.limit, "the first limit that was exceeded, as for TLS; pieces: too much data waiting for earlier \
     bytes; or null";
 
-    /// A QUIC connection, as far as it can be read.
+    /// A QUIC connection, as far as it is readable.
     #[derive(Clone, Debug, Default)]
     pub struct QuicRow {
-        /// What its handshake says; when and between whom.
+        /// Its handshake; time, client and server.
         pub tls: TlsRow,
     }
 }

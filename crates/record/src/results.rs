@@ -20,14 +20,14 @@ record! {
     row Object "ROW" 1 = Object(it.row), "a row of a table; null for a number";
 }
 
-/// What a component of a stack has found: a number, or a row of a table.
+/// The result of a component of a stack: a number, or a row of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct ResultRow<'a> {
     /// The stack's name.
     pub stack: Option<&'a str>,
     /// The component's label.
     pub component: &'a str,
-    /// What the result is.
+    /// The description of the result.
     pub result: &'a str,
     /// Its value.
     pub value: Value<'a>,
@@ -79,11 +79,11 @@ pub struct ReadingRow<'a> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Cell {
-    /// Nothing is known.
+    /// Unknown.
     None,
     /// A whole number.
     Unsigned(u64),
-    /// A whole number that may be less than 0.
+    /// A signed whole number.
     Signed(i64),
     /// A number with a fraction.
     Float(f64),
@@ -138,7 +138,7 @@ impl Cell {
         }
     }
 
-    /// As a number with a fraction, where it is a number.
+    /// The value as a floating-point number, if it is a number.
     pub fn number(&self) -> Option<f64> {
         match self {
             Cell::Unsigned(value) => Some(*value as f64),
@@ -184,25 +184,25 @@ impl Cell {
     }
 }
 
-/// What becomes of two rows' values where tables of several cores meet.
+/// How the values of two rows are merged when tables of several cores are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
-    /// Rows with equal keys are one.
+    /// Rows with equal keys are merged.
     Key,
     /// They are added.
     Sum,
-    /// The smaller one stays.
+    /// The minimum.
     Min,
-    /// The larger one stays.
+    /// The maximum.
     Max,
 }
 
 /// A column of a table of results.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TableColumn {
-    /// Its name, what it holds and means.
+    /// Its name, kind of value, and meaning.
     pub field: Field,
-    /// What becomes of it where rows meet.
+    /// How it is merged.
     pub merge: Merge,
 }
 
@@ -232,26 +232,27 @@ impl TableColumn {
     }
 }
 
-/// A result that is more than a number.
+/// A result with more than one number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// What is in it.
+    /// Its columns.
     pub columns: &'static [TableColumn],
-    /// Its rows, a cell for each column.
+    /// Its rows, with one cell per column.
     pub rows: Vec<Vec<Cell>>,
-    /// By which column it is sorted, the largest first; `None`: by its keys, and without keys as
-    /// rows came.
+    /// The column by which it is sorted, the largest first; `None`: by its keys, and without keys
+    /// in the order of arrival.
     pub largest_of: Option<usize>,
-    /// More rows than this are cut off.
+    /// Maximum number of rows; others are cut off.
     pub max_rows: usize,
-    /// Rows with the same values in the first two columns are cut off together, and count as one.
+    /// Whether rows with the same values in the first two columns are cut off together, and count
+    /// as one.
     pub is_grouped: bool,
-    /// What stands above it: a table of one row, which says what the rows leave out.
+    /// A table of one row above it, with information that is not in the rows.
     pub head: Option<Box<Table>>,
 }
 
 impl Table {
-    /// An empty one.
+    /// An empty table.
     pub fn new(columns: &'static [TableColumn], max_rows: usize) -> Table {
         Table {
             columns,
@@ -263,7 +264,7 @@ impl Table {
         }
     }
 
-    /// Its rows as records, what stands above it first.
+    /// Its rows as records, the row above it first.
     pub fn iter(&self) -> impl Iterator<Item = TableRow<'_>> {
         let head = self.head.as_deref().into_iter();
         head.chain([self]).flat_map(|table| {
@@ -274,7 +275,7 @@ impl Table {
         })
     }
 
-    /// Takes in the table of the same component on another core.
+    /// Merges the table of the same component on another core.
     pub fn merge(&mut self, other: &Table) {
         match (&mut self.head, &other.head) {
             (Some(mine), Some(theirs)) => mine.merge(theirs),
@@ -298,7 +299,7 @@ impl Table {
         self.arrange();
     }
 
-    /// Sorts and cuts off rows as it says.
+    /// Sorts the table and cuts off rows.
     pub fn arrange(&mut self) {
         if let Some(column) = self.largest_of {
             self.rows.sort_by(|a, b| {

@@ -40,16 +40,16 @@ record! {
     limit Text = it.limit.or(request.and_then(|it| it.limit)), "requests: too many waiting for replies (256); memory: \
     none left for waiting requests, so this one has no reply; head: the argument is beyond the 2 KiB of a call that are parsed; or null";
 
-    /// A call or a reply. Its buffers can be used again ([`crate::Held::clear`]).
+    /// A call or a reply. Its buffers can be reused ([`crate::Held::clear`]).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct RpcMessage {
-        /// User and group.
+        /// User and group ids.
         pub user: Option<(u32, u32)>,
-        /// Bytes of it.
+        /// Its size in bytes.
         pub bytes: u64,
-        /// How many of them were missing.
+        /// Missing bytes.
         pub missing: u64,
-        /// The bound that left something out.
+        /// The limit that caused an omission.
         pub limit: Option<&'static str>,
     }
 }

@@ -1,4 +1,4 @@
-//! What a record is made of.
+//! The schema of a record.
 
 use core::ptr;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use crate::any::AnyObject;
 use crate::text::lossy;
 use crate::value::{Numbers, Texts, ValueRef};
 
-/// What kind of value a field holds, and so how encodings write it. The numbers are told to other machines.
+/// The kind of a field's values, which determines their encoding. Its numbers are sent to other machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::FromRepr)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -25,20 +25,20 @@ pub enum FieldKind {
     Address,
     /// A point in time: RFC 3339, UTC, nine decimals.
     Time,
-    /// A span of time: seconds with nine decimals.
+    /// A duration: seconds with nine decimals.
     Duration,
     /// A 64-bit identifier as 16 hexadecimal digits.
     Hex,
     /// A list of whole numbers.
     List,
-    /// A record inside the record.
+    /// A record within the record.
     Object,
     /// A list of texts.
     Texts,
 }
 
 impl FieldKind {
-    /// What documentation calls it.
+    /// Its name in documentation.
     pub fn name(self) -> &'static str {
         match self {
             FieldKind::Unsigned | FieldKind::Float => "number",
@@ -54,7 +54,7 @@ impl FieldKind {
     }
 }
 
-/// What a number counts, for people and for encodings that know units. The numbers are told to other machines.
+/// The unit of a number, for humans and for encodings with units. Its numbers are sent to other machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::FromRepr, strum::IntoStaticStr)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -83,14 +83,14 @@ impl Unit {
 pub struct Column {
     /// Heading.
     pub heading: &'static str,
-    /// 1 is always shown; larger ranks go, the largest first, when the terminal is narrow; 0 is
+    /// 1 is always shown; columns with larger ranks are omitted, the largest first, if the terminal is too narrow; 0 is
     /// never shown.
     pub rank: u8,
-    /// Whether bytes are written to the last one rather than scaled (`19.1M`).
+    /// Whether bytes are shown exactly instead of scaled (`19.1M`).
     pub exact: bool,
 }
 
-/// `,"name":"`, so that it is copied in one piece of constant width.
+/// `,"name":"`, so that it is copied as one piece of constant width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonKey {
     bytes: [u8; JsonKey::WIDTH],
@@ -100,7 +100,7 @@ pub struct JsonKey {
 impl JsonKey {
     const WIDTH: usize = 32;
 
-    /// The key of a field; of a name longer than 27 bytes the end is cut off.
+    /// The key of a field; names longer than 27 bytes are truncated.
     pub const fn new(name: &str) -> JsonKey {
         let name = name.as_bytes();
         let mut bytes = [0; JsonKey::WIDTH];
@@ -127,7 +127,7 @@ impl JsonKey {
         str::from_utf8(name).unwrap_or_default()
     }
 
-    /// The key with the comma in front: `,"name":`.
+    /// The key with the preceding comma: `,"name":`.
     #[inline]
     pub fn with_comma(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
@@ -154,12 +154,12 @@ fn all_kept() -> MutexGuard<'static, Kept> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A schema made at run time.
+/// A schema created at run time.
 pub fn kept(fields: impl Iterator<Item = &'static Field>) -> Schema {
     kept_within(fields.collect(), usize::MAX).unwrap_or_default()
 }
 
-/// The same for others: `None` if schemas would have more than so many fields in all.
+/// The same for others; `None` if schemas would have more than `most` fields in total.
 pub fn kept_within(fields: Vec<&'static Field>, most: usize) -> Option<Schema> {
     let addresses = fields.iter().map(|field| ptr::from_ref(*field).addr());
     let addresses: Vec<usize> = addresses.collect();
@@ -177,7 +177,7 @@ pub fn kept_within(fields: Vec<&'static Field>, most: usize) -> Option<Schema> {
     Some(schema)
 }
 
-/// A field made at run time.
+/// A field created at run time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MadeField {
     /// As [`Field::name`].
@@ -197,12 +197,12 @@ pub struct MadeField {
 }
 
 impl MadeField {
-    /// It for as long as the process lives, as encodings want it.
+    /// The field as a static reference, as required by encodings; it lives as long as the process.
     pub fn kept(self) -> &'static Field {
         all_kept().field(self)
     }
 
-    /// The same for others: `None` if that would be more than so many.
+    /// The same for others; `None` if there would be more than `most` fields.
     pub fn kept_within(self, most: usize) -> Option<&'static Field> {
         let mut all = all_kept();
         let has_room = all.fields.len() < most || all.fields.contains_key(&self);
@@ -233,23 +233,23 @@ impl Kept {
 /// One field of a record.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Name in every encoding that has names.
+    /// Its name in encodings with names.
     pub name: &'static str,
-    /// The name as the JSON encoder writes it.
+    /// The name for the JSON encoder.
     pub json_key: JsonKey,
-    /// What it holds.
+    /// The kind of its values.
     pub kind: FieldKind,
-    /// What it counts.
+    /// The unit of its values.
     pub unit: Unit,
-    /// How tables show it.
+    /// Its column in tables.
     pub column: Column,
-    /// What it means, in a line.
+    /// Its meaning, on one line.
     pub help: &'static str,
 }
 
 impl Field {
-    /// Whether a sum of its values means something: of numbers that are names, places or settings
-    /// (`seq`, `ttl`, `offset`) it does not.
+    /// Whether a sum of its values is meaningful, unlike for numbers that are names, positions or settings (`seq`,
+    /// `ttl`, `offset`).
     pub fn is_amount(&self) -> bool {
         const COUNTS: [&str; 6] = [
             "gaps",
@@ -291,9 +291,9 @@ pub(crate) const fn join<const N: usize>(parts: &[Schema]) -> [&'static Field; N
     all
 }
 
-/// One record: names and types are in a [`Schema`], values are handed to a visitor.
+/// A record: names and types are in a [`Schema`], values are passed to a visitor.
 pub trait Record {
-    /// Hands every value to `visitor`, each field exactly once, in the order of the schema.
+    /// Passes every value to `visitor`, each field exactly once, in the order of the schema.
     fn visit<V: FieldVisitor>(&self, visitor: &mut V);
 }
 
@@ -303,7 +303,7 @@ impl<R: Record> Record for &R {
     }
 }
 
-/// Methods of visitors for each kind of value, all of which come to `value` unless the visitor has its own.
+/// Methods of visitors for each kind of value, all of which call `value` unless the visitor overrides them.
 macro_rules! by_kind {
     ($($(#[$about:meta])* $method:ident $kind:ident($($name:ident: $type:ty),*);)*) => {
         $(
@@ -318,20 +318,20 @@ macro_rules! by_kind {
 
 /// Receives the values of a record.
 ///
-/// One that only looks at values has [`FieldVisitor::value`]. An encoding has all methods, and so becomes code without
-/// a branch for each kind of record; its `value` is [`ValueRef::give`].
+/// A visitor that only reads values implements [`FieldVisitor::value`]. An encoding implements all methods, so that its
+/// code for a kind of record has no branches on kinds of values; its `value` is [`ValueRef::give`].
 pub trait FieldVisitor {
     /// The value of a field.
     fn value(&mut self, field: &'static Field, value: ValueRef<'_>);
 
-    /// The value is not known or does not apply.
+    /// The value is unknown or not applicable.
     #[inline]
     fn null(&mut self, field: &'static Field) {
         self.value(field, ValueRef::Null);
     }
 
-    /// Text that needs escaping in no encoding, the first `len` of a constant number of bytes, up to 64: they can be
-    /// copied as they are.
+    /// Text that needs no escaping in any encoding: the first `len` of a constant number of bytes, up to 64, which can
+    /// be copied unchanged.
     #[inline]
     fn wide_symbol<const N: usize>(&mut self, field: &'static Field, value: &[u8; N], len: usize)
     where
@@ -341,7 +341,7 @@ pub trait FieldVisitor {
         self.symbol(field, str::from_utf8(text).unwrap_or_default());
     }
 
-    /// Any text, as it came from outside.
+    /// Arbitrary text, as captured.
     #[inline]
     fn lossy(&mut self, field: &'static Field, value: &[u8]) {
         self.text(field, &lossy(value));
@@ -352,9 +352,9 @@ pub trait FieldVisitor {
         unsigned Unsigned(value: u64);
         /// A number with a fraction.
         float Float(value: f64);
-        /// Any text.
+        /// Arbitrary text.
         text Text(value: &str);
-        /// Text that needs escaping in no encoding.
+        /// Text that needs no escaping in any encoding.
         symbol Symbol(value: &str);
         /// A 64-bit identifier.
         hex Hex(value: u64);
@@ -362,13 +362,13 @@ pub trait FieldVisitor {
         address Address(value: Address, version: u8);
         /// A point in time.
         time Time(value: Nanos);
-        /// A span of time.
+        /// A duration.
         duration Duration(value: Nanos);
         /// A list of whole numbers.
         list List(values: Numbers<'_>);
         /// A list of texts.
         texts Texts(values: Texts<'_>);
-        /// A record inside the record.
+        /// A record within the record.
         object Object(value: Option<&dyn AnyObject>);
     }
 }
@@ -379,14 +379,14 @@ impl FieldVisitor for &mut dyn FieldVisitor {
     }
 }
 
-/// Declares a kind of record: its fields, and where in a record each one's value is.
+/// Declares a kind of record: its fields, and the location of each one's value in a record.
 ///
-/// The value of a field stands behind `=`, of a type that fits its kind ([`crate::value::FieldValue`]). A field without
-/// a heading is in no table. One with `if` is left out of records for which that does not hold; those tell their schema
-/// themselves (`own_schema`). `..origin` stands for the fields that tell of a client and a server.
+/// The value of a field follows `=`; its type must fit the field's kind ([`crate::value::FieldValue`]). A field without
+/// a heading is not in tables. A field with `if` is omitted from records for which the condition is false; such records
+/// provide their schema themselves (`own_schema`). `..origin` stands for the fields of client and server.
 ///
-/// The record's own type may stand at the end, with what it has beside: `name: Type, ...` or `name (member: Type) ...`
-/// declares with a field the member that has its value.
+/// The record's type may follow at the end, with its members other than fields: `name: Type, ...` or `name (member:
+/// Type) ...` declares a field together with the member that has its value.
 macro_rules! record {
     (
         $(#[$about:meta])*

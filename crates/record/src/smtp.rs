@@ -1,4 +1,4 @@
-//! Records about mail sent by SMTP.
+//! Records about mail sent through SMTP.
 
 use flowgauge_wire::Nanos;
 
@@ -41,10 +41,10 @@ record! {
     limit: Option<&'static str>, Text = it.limit, "the first limit that was exceeded: commands (256 waiting for \
     replies), memory, text (1 KiB), receivers (100), received (16 Received fields), files (100, with their names), head (32 KiB); or null";
 
-    /// A mail, or what came of one; or a connection without any.
+    /// A mail, or an attempt to send one; or a connection without any.
     #[derive(Clone, Debug, Default)]
     pub struct SmtpRow {
-        /// When and between whom.
+        /// Time, client and server.
         pub origin: Origin,
         /// Last reply.
         pub end: Nanos,

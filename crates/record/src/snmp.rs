@@ -41,16 +41,16 @@ record! {
     limit Text = it.limit, "requests: too many waiting for replies (256); memory: none left for waiting requests, so \
     this one has no reply; or null";
 
-    /// A message of SNMP. Its buffers can be used again ([`crate::Held::clear`]).
+    /// An SNMP message. Its buffers can be reused ([`crate::Held::clear`]).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct SnmpMessage {
         /// Its kind, unless it is encrypted.
         pub kind: Option<&'static str>,
-        /// What went wrong.
+        /// Its error.
         pub error: Option<&'static str>,
-        /// How many there are.
+        /// Number of variables.
         pub variables: Option<u32>,
-        /// Bytes of it.
+        /// Its size in bytes.
         pub bytes: u64,
     }
 }

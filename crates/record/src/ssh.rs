@@ -30,12 +30,12 @@ record! {
     close: Option<&'static str>, Text = it.close, "end of the connection, if it ended before that: fin, rst, timeout";
     limit: Option<&'static str>, Text = it.limit, "the first bound that left something out: lines (more than 2 KiB before the identification), message (more than 35,000 bytes); or null";
 
-    /// An SSH connection, up to its encryption.
+    /// An SSH connection, up to the start of encryption.
     #[derive(Clone, Debug, Default)]
     pub struct SshRow {
-        /// When and between whom.
+        /// Time, client and server.
         pub origin: Origin,
-        /// Something was missing or could not be read.
+        /// Whether bytes were missing or could not be parsed.
         pub is_damaged: bool,
     }
 }

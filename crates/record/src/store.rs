@@ -1,7 +1,7 @@
-//! Records of any kind, kept one behind the other.
+//! Records of any kind, stored in sequence.
 //!
-//! An [`crate::OwnedRecord`] has memory of its own. Where many records are kept for a short time, as on
-//! their way to another thread, a store takes them all: what a batch of records needed serves the next.
+//! An [`crate::OwnedRecord`] has its own memory. If many records are stored for a short time, as on
+//! their way to another thread, they are put into a store, whose memory is reused for the next batch.
 
 use core::ops::Range;
 
@@ -64,17 +64,17 @@ enum StoredValue {
 }
 
 impl RecordStore {
-    /// How many records there are.
+    /// Number of records.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Bytes of memory that the records take.
+    /// Bytes of memory in use.
     pub fn bytes(&self) -> usize {
         self.records.len() * size_of::<Entry>()
             + self.values.len() * size_of::<StoredValue>()
@@ -84,7 +84,7 @@ impl RecordStore {
             + self.ends.len() * size_of::<usize>()
     }
 
-    /// Keeps a copy of a record.
+    /// Stores a copy of a record.
     pub fn push(&mut self, record: &dyn AnyRecord) {
         let start = self.values.len();
         record.values(&mut Filling(self));
@@ -94,13 +94,13 @@ impl RecordStore {
         });
     }
 
-    /// A record, in the order in which they came.
+    /// A record, by its index in the order of arrival.
     pub fn get(&self, index: usize) -> Option<StoredRecord<'_>> {
         let kept = self.records.get(index)?;
         Some(StoredRecord { store: self, kept })
     }
 
-    /// Forgets all of them; their memory serves the next ones.
+    /// Removes all records; their memory is reused.
     pub fn clear(&mut self) {
         self.records.clear();
         self.values.clear();
@@ -244,13 +244,13 @@ impl KnownRecord for StoredRecord<'_> {
 }
 
 impl<'a> StoredRecord<'a> {
-    /// The value of a field, by its place in the schema; an object is none.
+    /// The value of a field, by index in the schema; null for an object.
     #[inline]
     pub fn value(&self, place: usize) -> ValueRef<'a> {
         self.store.value(self.stored(place))
     }
 
-    /// The value of a field of the record that is at this place within it.
+    /// The value of a field of the object at this index of the record.
     pub fn value_within(&self, place: usize, name: &str) -> ValueRef<'a> {
         let StoredValue::Object(Some(at)) = self.stored(place) else {
             return ValueRef::Null;

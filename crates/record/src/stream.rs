@@ -64,7 +64,8 @@ static WITH_COUNTERS: Schema = &join::<19>(&[STREAM_SCHEMA, COUNTERS]);
 /// Fields of a [`StreamRow`] with [`StreamCounters`] and a hash.
 pub static STREAM_COUNTERS_HASH_SCHEMA: Schema = &join::<20>(&[STREAM_SCHEMA, COUNTERS, HASH]);
 
-/// Fields of [`StreamRow`]s with [`GapRow`]s in between, or with counters, or hashes. There are no gaps beside counters.
+/// Fields of [`StreamRow`]s with [`GapRow`]s in between, or with counters, or hashes. Gaps cannot be combined with
+/// counters.
 pub fn schema_of_streams(gaps: bool, counters: bool, hashes: bool) -> Schema {
     match (gaps, counters, hashes) {
         (_, true, false) => WITH_COUNTERS,
@@ -83,32 +84,32 @@ pub static GAP_SCHEMA: Schema = &join::<8>(&[
     GAPS,
 ]);
 
-/// One direction of a connection: what travelled from `source` to `destination`.
+/// One direction of a connection: the bytes from `source` to `destination`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamRow<'a> {
-    /// Whose stream it is.
+    /// The stream.
     pub identity: StreamIdentity,
     /// Bytes delivered.
     pub bytes: u64,
-    /// Bytes missing, at the end included.
+    /// Bytes missing, including those at the end.
     pub missing_bytes: u64,
-    /// Holes, one at the end included.
+    /// Holes, including one at the end.
     pub gaps: u64,
     /// How it ended.
     pub state: &'a str,
     /// Whether [`GapRow`]s are among the records.
     pub with_gaps: bool,
-    /// What became of its packets, where it was asked for.
+    /// What became of its packets, if requested.
     pub counters: Option<StreamCounters>,
-    /// Hash of the delivered bytes in hexadecimal, where it was asked for.
+    /// Hash of the delivered bytes in hexadecimal, if requested.
     pub sha256: Option<&'a str>,
 }
 
-/// What became of a stream's packets, in the words of Scap: *dropped* ones were wanted and lost,
-/// *discarded* ones were not wanted.
+/// What became of a stream's packets, in the terms of Scap: *dropped* ones were wanted and lost, *discarded* ones were
+/// not wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounters {
-    /// Counts in the engine's words.
+    /// The engine's statistics.
     pub statistics: StreamStatistics,
     /// Chunks delivered.
     pub chunks: u64,
@@ -117,15 +118,15 @@ pub struct StreamCounters {
 /// A hole in one direction of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct GapRow {
-    /// Whose stream it is.
+    /// The stream.
     pub identity: StreamIdentity,
-    /// Where it begins, earlier holes counted.
+    /// Its offset in the stream, including earlier holes.
     pub offset: u64,
     /// Bytes missing.
     pub size: u64,
     /// Whether [`StreamRow`]s are among the records.
     pub with_streams: bool,
-    /// Whether those have hashes.
+    /// Whether the stream records have hashes.
     pub with_hashes: bool,
 }
 

@@ -1,10 +1,10 @@
 //! Aligned tables for terminals.
 //!
-//! Encoding and layout are apart, because records can be encoded by several threads and only the
-//! thread that writes knows the columns: [`TableEncoder`] appends the cells of a record, separated
-//! by [`SEPARATOR`]; [`TableLayout`] turns them into lines. Widths are taken from the first rows,
-//! and a later cell that is wider widens its column from there on. Where the terminal is too
-//! narrow, text is shortened, and the columns of least importance go.
+//! Encoding and layout are separate, because records can be encoded by several threads, but only
+//! the thread that writes knows the columns: [`TableEncoder`] appends the cells of a record,
+//! separated by [`SEPARATOR`]; [`TableLayout`] converts them to lines. Widths are those of the
+//! first rows; a wider cell later widens its column from there on. If the terminal is too narrow,
+//! text is shortened, and the least important columns are omitted.
 
 use flowgauge_wire::Nanos;
 
@@ -26,12 +26,12 @@ const SHORT: usize = 24;
 /// No column is narrower than this, or than its heading.
 const NARROW: usize = 4;
 
-/// What a table is shown on.
+/// The terminal on which a table is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Screen {
-    /// Columns of the terminal; `None` when the output is not one.
+    /// Number of columns of the terminal; `None` if the output is not a terminal.
     pub width: Option<usize>,
-    /// Whether kinds of values have colours.
+    /// Whether kinds of values are coloured.
     pub has_colors: bool,
 }
 
@@ -139,7 +139,7 @@ impl FieldVisitor for PairVisitor<'_> {
     }
 }
 
-/// A span of time in the unit that suits its size: `820us`, `1.53ms`, `12.40s`, `1h02m`.
+/// A duration in a suitable unit: `820us`, `1.53ms`, `12.40s`, `1h02m`.
 pub fn human_duration(duration: Nanos) -> String {
     let nanos = duration.0;
     match nanos {
@@ -232,7 +232,7 @@ impl TableLayout {
         }
     }
 
-    /// Takes encoded rows; appends to `out` the lines whose layout is settled.
+    /// Reads encoded rows; appends the lines whose layout is final to `out`.
     pub fn rows(&mut self, encoded: &[u8], out: &mut Vec<u8>) {
         if self.started {
             return self.lines(encoded, out);
@@ -244,7 +244,7 @@ impl TableLayout {
         }
     }
 
-    /// Appends everything that was kept back.
+    /// Appends all remaining rows.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         if self.waiting.is_empty() {
             return;

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use flowgauge_wire::{Address, Nanos, TcpFlags};
 
-/// A character of text from outside as terminals and tables may have it: what moves the cursor,
-/// gives commands to a terminal, turns the order of letters, cannot be seen or ends a line becomes U+FFFD. Those are
-/// Unicode's general categories Cc, Cf, Zl and Zp (version 16).
+/// Makes a character from outside safe for terminals and tables: characters that move the cursor, control a
+/// terminal, change the direction of text, are invisible or end a line become U+FFFD. These are Unicode's general
+/// categories Cc, Cf, Zl and Zp (version 16).
 #[inline]
 pub fn harmless(character: char) -> char {
     if is_harmless(character) {
@@ -47,7 +47,7 @@ fn is_harmless(character: char) -> bool {
     )
 }
 
-/// Text of several lines as a terminal may have it: all [`harmless`] but line feeds and tabs.
+/// Makes text of several lines safe for terminals: all characters [`harmless`], except line feeds and tabs.
 pub fn harmless_lines(text: &str) -> Cow<'_, str> {
     let shown = |character| match character {
         '\n' | '\t' => character,
@@ -59,7 +59,7 @@ pub fn harmless_lines(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// JSON text, whoever wrote it, with escapes for all within its strings that is not [`harmless`].
+/// Makes JSON text from any origin safe: characters within its strings that are not [`harmless`] are escaped.
 pub fn harmless_json(json: &str) -> Cow<'_, str> {
     let is_kept = |character| is_harmless(character) || matches!(character, '\n' | '\t');
     if json.chars().all(is_kept) {
@@ -246,7 +246,7 @@ pub fn write_hex_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     data_encoding::HEXLOWER.encode_mut(bytes, &mut out[start..]);
 }
 
-/// Appends an address: dotted IPv4 when `version` is 4, otherwise IPv6 as RFC 5952 wants it.
+/// Appends an address: dotted IPv4 if `version` is 4, otherwise IPv6 according to RFC 5952.
 #[inline]
 pub fn write_address(out: &mut Vec<u8>, address: Address, version: u8) {
     if version == 4 {
@@ -264,9 +264,8 @@ pub fn write_ipv4(out: &mut Vec<u8>, octets: [u8; 4]) {
     out.extend_from_slice(text.bytes.get(..text.len - 1).unwrap_or_default());
 }
 
-/// Appends an IPv6 address by RFC 5952: lower case, no leading zeros, the longest run of two or
-/// more zero groups (the first of equals) as `::`, and mapped IPv4 addresses (`::ffff:0:0/96`)
-/// with their dotted end.
+/// Appends an IPv6 address according to RFC 5952: lower case, no leading zeros, the longest run of two or more zero
+/// groups (the first of equals) as `::`, and mapped IPv4 addresses (`::ffff:0:0/96`) with a dotted end.
 pub fn write_ipv6(out: &mut Vec<u8>, octets: [u8; 16]) {
     if octets[..10] == [0; 10] && octets[10..12] == [0xff, 0xff] {
         out.extend_from_slice(b"::ffff:");
@@ -328,7 +327,7 @@ pub fn write_duration(out: &mut Vec<u8>, duration: Nanos) {
     out.extend_from_slice(&others);
 }
 
-/// Writes RFC 3339 times in UTC with nine decimals. Computes date and hour once per hour of records.
+/// Writes RFC 3339 times in UTC with nine decimals. Computes date and hour only when the hour changes.
 #[derive(Clone, Debug)]
 pub struct TimeWriter {
     hour: u64,
@@ -402,7 +401,7 @@ fn date_and_hour(hour: u64) -> u128 {
     u128::from_le_bytes([a, b, c, d, b'-', e, f, b'-', g, h, b'T', i, j, b':', 0, 0])
 }
 
-/// A point in time of any year from 0 to 9999, given in seconds since 1970, as [`TimeWriter`] writes others.
+/// A point in time of any year from 0 to 9999, given in seconds since 1970, in the format of [`TimeWriter`].
 pub fn date_text(seconds: i64) -> String {
     // The calendar repeats itself after 400 years.
     const ERA: i64 = 146_097 * 86_400;
@@ -481,8 +480,7 @@ static FLAG_LETTERS: [([u8; 8], u8); 256] = {
     table
 };
 
-/// The name of an IP protocol in records: `tcp`, `udp`, `icmp` (both versions, as Zeek has it), or
-/// its number.
+/// The name of an IP protocol in records: `tcp`, `udp`, `icmp` (both versions, as in Zeek), or its number.
 #[inline]
 pub fn protocol_name(protocol: u8) -> &'static str {
     match protocol {
@@ -514,8 +512,8 @@ pub(crate) fn is_plain(bytes: &[u8]) -> bool {
     }
 }
 
-/// Text from outside: what is not UTF-8 in it becomes U+FFFD. The same as `String::from_utf8_lossy`, which is
-/// slow where all is ASCII.
+/// Text from outside, with invalid UTF-8 replaced by U+FFFD. The same as `String::from_utf8_lossy`, which is slow
+/// for pure ASCII.
 pub fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     match str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
@@ -523,8 +521,8 @@ pub fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Appends `value` as the inside of a JSON string: quotation mark and backslash escaped, and what is
-/// not [`harmless`], so that lines on a terminal are only lines.
+/// Appends `value` as the contents of a JSON string: quotation marks and backslashes are escaped, and characters
+/// that are not [`harmless`], so that lines on a terminal stay intact.
 pub fn write_json_escaped(out: &mut Vec<u8>, value: &str) {
     let bytes = value.as_bytes();
     if is_plain(bytes) {
@@ -554,7 +552,7 @@ pub fn write_json_escaped(out: &mut Vec<u8>, value: &str) {
     out.extend_from_slice(&bytes[done..]);
 }
 
-/// Appends `value` for people: at most four significant digits and a decimal prefix (`1.25M`).
+/// Appends `value` for humans: at most four significant digits and a decimal prefix (`1.25M`).
 pub fn write_scaled(out: &mut Vec<u8>, value: u64) {
     const PREFIXES: [&[u8]; 7] = [b"", b"k", b"M", b"G", b"T", b"P", b"E"];
     if value < 10_000 {

@@ -1,4 +1,4 @@
-//! Texts one behind the other in one buffer, which can be used again.
+//! Texts in sequence in one buffer, which can be reused.
 
 use crate::held::held;
 use crate::value::Texts;
@@ -14,7 +14,7 @@ held! {
 }
 
 impl TextList {
-    /// Appends what `write` appends to the text.
+    /// Adds the text that `write` appends.
     pub fn push(&mut self, write: impl FnOnce(&mut String)) {
         write(&mut self.text);
         self.ends.push(self.text.len());
@@ -25,22 +25,22 @@ impl TextList {
         self.as_texts().iter()
     }
 
-    /// How many there are.
+    /// Number of texts.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no texts.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Bytes of all of them.
+    /// Total size in bytes.
     pub fn bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// They, borrowed.
+    /// The texts, borrowed.
     pub fn as_texts(&self) -> Texts<'_> {
         Texts::Joined {
             text: &self.text,

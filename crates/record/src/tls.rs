@@ -45,22 +45,22 @@ record! {
     encrypted: fin, rst, timeout";
     limit: Option<&'static str>, Text = it.limit, "the first bound that left something out: message (a handshake message of more than 128 KiB), chain (more than 16 certificates), protocols (32), history (64 letters), text (4 KiB), pieces, messages (DTLS); or null";
 
-    /// A handshake of TLS.
+    /// A TLS handshake.
     #[derive(Clone, Debug, Default)]
     pub struct TlsRow {
-        /// First byte of the first hello, client and server.
+        /// Time of the first byte of the first hello, client and server.
         pub origin: Origin,
-        /// It is DTLS.
+        /// Whether it is DTLS.
         pub is_datagram: bool,
-        /// The server's certificate, if it could be read.
+        /// The server's certificate, if it could be parsed.
         pub certificate: Option<Box<X509Row>>,
-        /// Extensions of the client's hello and of the server's, by number, in order.
+        /// Extensions of the client's and the server's hello, by number, in order.
         pub extensions: [Vec<u16>; 2],
-        /// The client's hello was seen.
+        /// Whether the client's hello was seen.
         pub has_client: bool,
-        /// The server's was.
+        /// Whether the server's hello was seen.
         pub has_server: bool,
-        /// Something was missing or could not be read.
+        /// Whether bytes were missing or could not be parsed.
         pub is_damaged: bool,
     }
 }
@@ -103,15 +103,15 @@ record! {
     /// A certificate.
     #[derive(Clone, Debug, Default)]
     pub struct X509Row {
-        /// When it was captured, and between whom.
+        /// Time of capture, client and server.
         pub origin: Origin,
-        /// It came over UDP.
+        /// Whether it was sent over UDP.
         pub is_datagram: bool,
-        /// The client sent it.
+        /// Whether the client sent it.
         pub is_client: bool,
-        /// From when until when it is valid: seconds since 1970, which can be before.
+        /// Start and end of its validity: seconds since 1970, which may be negative.
         pub validity: Option<[i64; 2]>,
-        /// All of the four that follow.
+        /// All of the following four kinds.
         pub alternatives: Vec<String>,
     }
 }

@@ -24,10 +24,10 @@ record! {
 /// A request with its reply, or one of them alone.
 #[derive(Clone, Copy, Debug)]
 pub struct TransactionRow<'a> {
-    /// When it was seen, and what it was.
+    /// Its time and contents.
     pub request: Option<(Nanos, &'a OwnedObject)>,
-    /// When it was seen, and what it was.
+    /// Its time and contents.
     pub reply: Option<(Nanos, &'a OwnedObject)>,
-    /// How often the request came again.
+    /// Number of repetitions of the request.
     pub repeats: u64,
 }

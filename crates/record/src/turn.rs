@@ -1,4 +1,4 @@
-//! Records of what is said in a connection.
+//! Records about the turns of a conversation.
 
 use flowgauge_wire::{Address, Nanos};
 
@@ -21,7 +21,7 @@ record! {
     data Text = Symbol(it.data), "its bytes in hexadecimal";
 }
 
-/// What one side sends until the other one does, a gap comes or it becomes too long.
+/// Bytes that one side sends until the other side does, a gap follows, or they become too long.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnRow<'a> {
     /// Capture time.
@@ -32,14 +32,14 @@ pub struct TurnRow<'a> {
     pub destination: (Address, u16),
     /// 4 or 6.
     pub version: u8,
-    /// Whether the initiator sends it.
+    /// Whether it is the initiator's direction.
     pub from_initiator: bool,
-    /// Position in the stream, holes counted.
+    /// Stream offset of its first byte, including holes.
     pub offset: u64,
     /// Size of the hole before it.
     pub missing_bytes: u64,
     /// Its bytes as text.
     pub text: &'a str,
-    /// In hexadecimal.
+    /// Its bytes in hexadecimal.
     pub data: &'a str,
 }

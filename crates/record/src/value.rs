@@ -1,4 +1,4 @@
-//! Values of fields, and which Rust types they come from.
+//! Values of fields, and the Rust types that provide them.
 
 use core::net::IpAddr;
 use std::borrow::Cow;
@@ -14,16 +14,16 @@ use crate::text_list::TextList;
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum ValueRef<'a> {
-    /// Not known, or it does not apply.
+    /// Unknown, or not applicable.
     Null,
     /// A whole number.
     Unsigned(u64),
     /// A number with a fraction.
     Float(f64),
-    /// Any text.
+    /// Arbitrary text.
     Text(&'a str),
-    /// Text that needs escaping in no encoding: printable ASCII without quotation mark, backslash
-    /// and comma.
+    /// Text that needs no escaping in any encoding: printable ASCII without quotation marks, backslashes and
+    /// commas.
     Symbol(&'a str),
     /// A 64-bit identifier.
     Hex(u64),
@@ -31,18 +31,18 @@ pub enum ValueRef<'a> {
     Address(Address, u8),
     /// A point in time.
     Time(Nanos),
-    /// A span of time.
+    /// A duration.
     Duration(Nanos),
     /// A list of whole numbers.
     List(Numbers<'a>),
     /// A list of texts.
     Texts(Texts<'a>),
-    /// A record inside the record, if there is one.
+    /// A record within the record, if there is one.
     Object(Option<&'a dyn AnyObject>),
 }
 
 impl<'a> ValueRef<'a> {
-    /// Its text, symbols among them.
+    /// Its text, including symbols.
     pub const fn as_text(self) -> Option<&'a str> {
         match self {
             ValueRef::Text(text) | ValueRef::Symbol(text) => Some(text),
@@ -69,7 +69,7 @@ impl<'a> ValueRef<'a> {
     }
 }
 
-/// A list of whole numbers, of whatever width.
+/// A list of whole numbers, of any width.
 #[derive(Clone, Copy, Debug)]
 pub enum Numbers<'a> {
     /// Of 8 bits.
@@ -83,7 +83,7 @@ pub enum Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    /// How many there are.
+    /// Number of values.
     #[inline]
     pub const fn len(self) -> usize {
         match self {
@@ -94,7 +94,7 @@ impl<'a> Numbers<'a> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no values.
     pub const fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -111,26 +111,26 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// A list of texts, wherever they are.
+/// A list of texts, in any storage.
 #[derive(Clone, Copy, Debug)]
 pub enum Texts<'a> {
-    /// Each elsewhere.
+    /// Separate slices.
     Slices(&'a [&'a str]),
-    /// Each with memory of its own.
+    /// Separate strings.
     Strings(&'a [String]),
-    /// One behind the other in a text, from `start` on.
+    /// In sequence in one text, from `start` on.
     Joined {
-        /// All of them.
+        /// All texts.
         text: &'a str,
-        /// Where the first one begins.
+        /// Start of the first one.
         start: usize,
-        /// Where each ends.
+        /// End of each one.
         ends: &'a [usize],
     },
 }
 
 impl<'a> Texts<'a> {
-    /// How many there are.
+    /// Number of texts.
     pub const fn len(self) -> usize {
         match self {
             Texts::Slices(list) => list.len(),
@@ -139,7 +139,7 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no texts.
     pub const fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -156,7 +156,7 @@ impl<'a> Texts<'a> {
         })
     }
 
-    /// All in one, with this between them.
+    /// All texts, joined with `between`.
     pub fn join(self, between: &str) -> String {
         self.iter().collect::<Vec<_>>().join(between)
     }
@@ -176,7 +176,7 @@ pub(crate) trait FieldValue<K> {
     fn give<V: FieldVisitor>(self, field: &'static Field, visitor: &mut V);
 }
 
-/// Types of values: by which method of the visitor they go.
+/// Types of values, with the visitor's method for each.
 macro_rules! values {
     ($($kind:ident $type:ty, $it:ident: $method:ident($($value:expr),*);)*) => {
         $(impl FieldValue<kind::$kind> for $type {

@@ -1,10 +1,10 @@
-//! Files that hold whole records only.
+//! Files with whole records only.
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write};
 
-/// A file that is cut back to what it had before a write that failed, a full disk say. Records are
-/// written several at once, and whole: so none is left in pieces.
+/// A file that is truncated to its previous length if a write fails, for instance on a full disk. Each write
+/// consists of whole records, so none is left incomplete.
 pub struct WholeWrites {
     open: Option<Open>,
     /// Once it is written to; with what it has, if it is a file that can be cut.
@@ -19,7 +19,8 @@ impl WholeWrites {
         WholeWrites::opened_by(|| Ok(file))
     }
 
-    /// The same of a file that is opened when it is written to: one of that name may still be written before.
+    /// The same for a file that is opened when it is first written: until then, a file with that name may
+    /// still be written by others.
     pub fn opened_by(open: impl FnOnce() -> io::Result<File> + Send + 'static) -> WholeWrites {
         WholeWrites {
             open: Some(Box::new(open)),

@@ -1,8 +1,8 @@
-//! Numbers of things, and names that are not known, in sentences for people.
+//! Counts of things, and unknown names, in sentences for humans.
 
 use core::fmt;
 
-/// A number of things: `count(1, "packet")` is "1 packet", `count(2, "packet")` "2 packets".
+/// A count of things: `count(1, "packet")` is "1 packet", `count(2, "packet")` "2 packets".
 pub fn count(number: u64, thing: &str) -> Count<'_> {
     Count { number, thing }
 }
@@ -37,7 +37,7 @@ impl fmt::Display for Count<'_> {
 /// Longer words are no misspelt names; to compare them would take its time.
 const LONGEST_NAME: usize = 64;
 
-/// Those of `names` that look most like `name`, three at most.
+/// The `names` most similar to `name`, at most three.
 pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     if name.len() > LONGEST_NAME {
         return Vec::new();
@@ -68,7 +68,7 @@ fn distance(one: &str, other: &str) -> usize {
 /// More names than these are not listed.
 const MOST_LISTED: usize = 16;
 
-/// What to write instead of a name that is not among `names`: those that look like it, else all of a few, else `listed`.
+/// What to write instead of a name that is not among `names`: similar ones, else all if they are few, else `listed`.
 pub fn instead_of<'a>(
     name: &str,
     names: impl IntoIterator<Item = &'a str>,

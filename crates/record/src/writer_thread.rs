@@ -1,7 +1,7 @@
 //! A thread that writes for a capture that cannot wait.
 //!
-//! A pipe that is read slowly, or a busy disk, holds up this thread and not the capture. What finds no room is lost in whole buffers,
-//! which hold whole records, and is counted.
+//! A slow reader of a pipe, or a busy disk, delays this thread and not the capture. Data for which there is no room is
+//! lost in whole buffers, which contain whole records, and is counted.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,8 +14,8 @@ const MOST_WAITING: usize = 16 << 20;
 /// Buffers that are kept to serve again.
 const MOST_FREE: usize = 4;
 
-/// Writes what several outputs are given, in order. The thread starts with the first buffer, and ends when nobody has this any more and
-/// everything is written.
+/// Writes the data of several outputs, in order. The thread starts with the first buffer, and ends when there are no
+/// handles to it and everything is written.
 #[derive(Clone, Default)]
 pub struct WriterThread(Arc<Owner>);
 
@@ -61,7 +61,7 @@ struct Piece {
 }
 
 impl WriterThread {
-    /// The input is over: what finds no room is not lost any more, but waited for.
+    /// The input is over: from now on, data waits for room instead of being lost.
     pub fn begin_finish(&self) {
         self.0.0.lock().waits = true;
     }
@@ -69,7 +69,7 @@ impl WriterThread {
     /// Waits until everything is written.
     ///
     /// # Errors
-    /// The first failure, if it was not told yet.
+    /// The first failure, if it was not reported yet.
     pub fn finish(&self) -> Result<(), OutputError> {
         self.0.0.written().check()
     }

@@ -1,4 +1,4 @@
-//! What a record adds to its group.
+//! Adds a record to its group.
 
 use flowgauge_wire::Address;
 

@@ -1,25 +1,26 @@
-//! What is made of the amounts of a group.
+//! Measures of a group's amounts.
 
 use flowgauge_wire::Nanos;
 
 use crate::schema::{Field, FieldKind, FieldVisitor};
 
-/// What becomes of the values of a field in a group. Values that are null do not count.
+/// A measure of the values of a field in a group. Null values are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Measure {
     /// Their sum.
     Sum,
-    /// Their mean: its sum and number are kept as whole numbers, so that it does not depend on who counted what.
+    /// Their mean; sum and number are stored as whole numbers, so that it does not depend on the distribution to
+    /// workers.
     Mean,
-    /// The least of them.
+    /// Their minimum.
     Min,
-    /// The largest of them.
+    /// Their maximum.
     Max,
 }
 
 impl Measure {
-    /// Its name, which is also an option's and stands before that of the field (but for sums).
+    /// Its name, which is also that of the option and the prefix of the field's name (except for sums).
     pub fn name(self) -> &'static str {
         self.into()
     }
