@@ -1,10 +1,9 @@
-//! Memory that is bounded in total, whoever holds it.
+//! A memory bound shared by several owners.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number of bytes that several owners charge what they hold to. Cloning gives another handle to
-/// the same budget.
+/// A number of bytes to which several owners charge their memory. Clones are handles to the same budget.
 #[derive(Clone, Debug)]
 pub struct Budget {
     shared: Arc<Shared>,
@@ -38,19 +37,19 @@ impl Budget {
         self.shared.limit
     }
 
-    /// Bytes charged now. Never more than the limit.
+    /// Bytes currently charged. Never more than the limit.
     #[inline]
     pub fn used(&self) -> u64 {
         self.shared.used.load(Ordering::Relaxed)
     }
 
-    /// The most bytes that were charged at once.
+    /// Maximum number of bytes charged at the same time.
     pub fn high(&self) -> u64 {
         self.shared.high.load(Ordering::Relaxed)
     }
 
-    /// Charges `bytes` if not more than `ceiling` (and the limit) are charged then: what lies above
-    /// is kept for others.
+    /// Charges `bytes` if the total then does not exceed `ceiling` (and the limit); memory above it is reserved for
+    /// others.
     #[inline]
     #[must_use]
     pub fn charge(&self, bytes: u64, ceiling: u64) -> bool {
@@ -68,7 +67,7 @@ impl Budget {
     }
 
     /// Charges as much of `bytes` as [there is room for](Budget::room_for_tables) to tables that grow with the input.
-    /// Returns how much that was.
+    /// Returns the amount charged.
     pub fn charge_tables(&self, bytes: u64) -> u64 {
         let bytes = bytes.min(self.room_for_tables());
         if !self.charge(bytes, self.limit()) {
@@ -79,28 +78,29 @@ impl Budget {
         bytes
     }
 
-    /// How much more tables may have: a [`SHARE_LEFT`](Budget::SHARE_LEFT)th of the budget they leave to the rest.
+    /// How much more tables may use: they leave a [`SHARE_LEFT`](Budget::SHARE_LEFT)th of the budget to other uses.
     pub fn room_for_tables(&self) -> u64 {
         let most = self.limit() - self.limit() / Budget::SHARE_LEFT;
         let unused = self.limit().saturating_sub(self.used());
         most.saturating_sub(self.tables()).min(unused)
     }
 
-    /// Gives back what was charged to tables.
+    /// Releases bytes charged to tables.
     pub fn release_tables(&self, bytes: u64) {
         self.shared.tables.fetch_sub(bytes, Ordering::Relaxed);
         self.release(bytes);
     }
 
-    /// Bytes charged to tables now.
+    /// Bytes currently charged to tables.
     pub fn tables(&self) -> u64 {
         self.shared.tables.load(Ordering::Relaxed)
     }
 
-    /// Tables leave so manieth a part of the budget to the rest, and the rest as much of what they do not have to them.
+    /// Tables leave one part in this many of the budget to other uses, which leave the same share of the rest to
+    /// tables.
     pub const SHARE_LEFT: u64 = 16;
 
-    /// Gives back what was charged.
+    /// Releases charged bytes.
     #[inline]
     pub fn release(&self, bytes: u64) {
         self.shared.used.fetch_sub(bytes, Ordering::Relaxed);

@@ -1,17 +1,17 @@
-//! Internet checksums (RFC 1071) of transports.
+//! Internet checksums (RFC 1071) of transport protocols.
 
 use crate::decoded::{DecodeFlags, Decoded};
 use flowgauge_sys::checksum::{Dispatched, Kernel, is_right, sum};
 
-/// What a checksum says.
+/// The verdict on a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChecksumVerdict {
     /// Right.
     Good,
     /// Wrong.
     Bad,
-    /// Cannot be said: not all bytes were captured, a fragment, a transport without (or with
-    /// another kind of) checksum, or UDP without one.
+    /// Undecidable: not all bytes were captured, a fragment, a transport without (or with another kind of)
+    /// checksum, or UDP without one.
     Unknown,
 }
 
@@ -23,7 +23,7 @@ pub struct Checksum {
 }
 
 impl Checksum {
-    /// Adds the bytes that follow those added before.
+    /// Adds the bytes after those already added.
     #[inline]
     pub fn add(&mut self, bytes: &[u8]) {
         let part = u64::from(fold(sum(bytes)));
@@ -36,23 +36,23 @@ impl Checksum {
         self.odd ^= bytes.len() % 2 == 1;
     }
 
-    /// The checksum to put into a header whose checksum field was added as zero.
+    /// The checksum for a header whose checksum field was added as zero.
     #[inline]
     pub fn finish(self) -> u16 {
         u16::from_be(!fold(self.sum))
     }
 }
 
-/// Checks the transport checksum of `packet`, whose offsets refer to `bytes` (see
-/// [`DecodedBatch::bytes`](crate::DecodedBatch::bytes)): TCP, UDP, ICMP and ICMPv6. The pseudo
-/// header has the addresses of the key: behind a source route not yet done, the final destination
-/// (RFC 8200 section 8.1). UDP with checksum 0 is `Unknown` in IPv6 too: RFC 6935 allows it.
+/// Verifies the transport checksum of `packet`, whose offsets refer to `bytes` (see
+/// [`DecodedBatch::bytes`](crate::DecodedBatch::bytes)): TCP, UDP, ICMP and ICMPv6. The pseudo header has
+/// the addresses of the key: with an unfinished source route, the final destination (RFC 8200 section
+/// 8.1). UDP with checksum 0 is `Unknown` in IPv6, too: RFC 6935 allows it.
 #[inline(always)]
 pub fn verify_transport(bytes: &[u8], packet: &Decoded) -> ChecksumVerdict {
     verify_transport_with(Dispatched, bytes, packet)
 }
 
-/// [`verify_transport`] with this kernel for what is usual: for a loop over packets that is
+/// [`verify_transport`] with this kernel for the common case, for loops over packets that are
 /// [`Work`](flowgauge_sys::checksum::Work).
 #[inline(always)]
 pub fn verify_transport_with(

@@ -1,4 +1,4 @@
-//! Community ID version 1: a flow identifier that different tools agree on.
+//! Community ID version 1: a flow identifier shared by different tools.
 //!
 //! `"1:" + base64(SHA-1(seed, low address, high address, protocol, 0, low port, high port))`, all
 //! in network byte order, the ports only of TCP, UDP, SCTP, ICMP and ICMPv6
@@ -15,8 +15,8 @@ pub struct CommunityId {
 }
 
 impl CommunityId {
-    /// The identifier of the flow `key`; `None` where there is no IP. `seed` is 0 unless a site
-    /// chose another.
+    /// The identifier of the flow `key`; `None` without IP. `seed` is 0 unless a site has chosen
+    /// another.
     pub fn of(key: &FlowKey, seed: u16) -> Option<CommunityId> {
         community_id_hash(key, seed).map(|hash| CommunityId::of_hash(&hash))
     }
@@ -50,7 +50,7 @@ impl fmt::Display for CommunityId {
     }
 }
 
-/// The SHA-1 that a [`CommunityId`] encodes; `None` where there is no IP.
+/// The SHA-1 that a [`CommunityId`] encodes; `None` without IP.
 #[inline]
 pub fn community_id_hash(key: &FlowKey, seed: u16) -> Option<[u8; 20]> {
     let mut block = [0u8; 64];

@@ -1,58 +1,58 @@
-//! What decoding found in a packet, as flat columns that later stages read.
+//! Decoded packets, as flat columns for later stages.
 
 use crate::key::{Address, Direction, FlowKey};
 use crate::packet::Batch;
 use crate::time::Nanos;
 
-/// One decoded packet (or one datagram reassembled from fragments): the innermost IP datagram and
-/// its transport. Two cache lines; all lengths come from the headers.
+/// A decoded packet (or a datagram reassembled from fragments): the innermost IP datagram and its transport.
+/// Two cache lines; all lengths are those of the headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct Decoded {
-    /// Five-tuple in canonical order; `version` is 0 when there is no IP.
+    /// Five-tuple in canonical order; `version` is 0 without IP.
     pub key: FlowKey,
     /// TCP sequence number.
     pub seq: u32,
     /// TCP acknowledgement number.
     pub ack: u32,
-    /// Length of the IP datagram by its header, link layer and padding excluded.
+    /// Length of the IP datagram according to its header, without link layer and padding.
     pub ip_len: u32,
-    /// Transport payload length by the headers, whatever was captured of it.
+    /// Transport payload length according to the headers, regardless of how much was captured.
     pub payload_len: u32,
-    /// Hash of `key`, filled by the hash pass; 0 before.
+    /// Hash of `key`, set by the hash pass; 0 before.
     pub hash: u64,
     /// Capture time.
     pub time: Nanos,
-    /// Frame length on the wire; of a reassembled datagram the sum over its fragments.
+    /// Frame length on the wire; for a reassembled datagram, the sum over its fragments.
     pub wire_len: u32,
-    /// Where the payload begins in the bytes [`DecodedBatch::bytes`] returns.
+    /// Offset of the payload in the bytes returned by [`DecodedBatch::bytes`].
     pub payload_offset: u32,
-    /// How many of `payload_len` bytes were captured.
+    /// Number of captured bytes among the `payload_len`.
     pub payload_captured: u32,
     /// TCP window as sent (unscaled).
     pub window: u16,
-    /// Index of the packet in its batch (of the last fragment, for a reassembled datagram).
+    /// Index of the packet in its batch (for a reassembled datagram, of the last fragment).
     pub index: u16,
     // What is the same for most packets stands together, so that it is written in a few words.
-    /// Where the innermost IP header begins.
+    /// Offset of the innermost IP header.
     pub ip_offset: u16,
-    /// Where the transport header begins.
+    /// Offset of the transport header.
     pub transport_offset: u16,
-    /// Frames this stands for: 1, or the number of fragments.
+    /// Number of frames it represents: 1, or the number of fragments.
     pub frames: u16,
-    /// Index + 1 into [`DecodedBatch::tunnels`] of the innermost tunnel; 0 when not tunnelled.
+    /// Index + 1 into [`DecodedBatch::tunnels`] of the innermost tunnel; 0 if not tunnelled.
     pub tunnel: u16,
-    /// Outermost two VLAN ids (12 bits), `vlan_count` of them valid.
+    /// The two outermost VLAN ids (12 bits), `vlan_count` of them valid.
     pub vlan: [u16; 2],
-    /// ICMP type, for ICMP and ICMPv6 (also in the ports, see `decode`).
+    /// ICMP type, for ICMP and ICMPv6 (also in the ports, see [`FlowKey`]).
     pub icmp_type: u8,
     /// ICMP code.
     pub icmp_code: u8,
-    /// VLAN tags found, at most 255 (only two ids are kept).
+    /// Number of VLAN tags, at most 255 (only two ids are stored).
     pub vlan_count: u8,
     /// Why decoding stopped early, if it did.
     pub problem: Problem,
-    /// What was seen on the way.
+    /// Properties found during decoding.
     pub flags: DecodeFlags,
     /// TCP flags, the low eight bits.
     pub tcp_flags: TcpFlags,
@@ -70,7 +70,7 @@ impl Decoded {
         self.tcp_flags.intersects(CONTROL)
     }
 
-    /// The captured part of the transport payload, in the bytes that the offsets refer to.
+    /// The captured part of the transport payload, in the bytes to which the offsets refer.
     #[inline]
     pub fn payload_of<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
         let start = self.payload_offset as usize;
@@ -91,8 +91,8 @@ impl Decoded {
         self.key.endpoints(self.direction).1
     }
 
-    /// The VLANs it is in, the outer two, as one number: 0 if none. A tag of VLAN 0 only has a priority (IEEE
-    /// 802.1Q, section 9.6).
+    /// Its two outermost VLANs as one number; 0 if there are none. A tag with VLAN 0 only has a priority
+    /// (IEEE 802.1Q, section 9.6).
     #[inline]
     pub fn vlan_number(&self) -> u32 {
         match self.vlan.map(u32::from) {
@@ -113,8 +113,8 @@ impl Decoded {
 pub struct DecodeFlags(pub u16);
 
 impl DecodeFlags {
-    /// A fragment of an IP datagram (not the only one): `payload_*` describe the fragment's bytes
-    /// after the IP header, the ports are those of the first fragment or 0.
+    /// A fragment of an IP datagram (but not the whole): `payload_*` describe the fragment's bytes after the
+    /// IP header, the ports are those of the first fragment or 0.
     pub const FRAGMENT: DecodeFlags = DecodeFlags(1);
     /// A complete transport header (TCP, UDP, SCTP, ICMP, ICMPv6) was decoded.
     pub const TRANSPORT: DecodeFlags = DecodeFlags(2);
@@ -124,19 +124,19 @@ impl DecodeFlags {
     pub const BAD_IP_CHECKSUM: DecodeFlags = DecodeFlags(8);
     /// The transport checksum was computed over all captured bytes and is wrong.
     pub const BAD_CHECKSUM: DecodeFlags = DecodeFlags(16);
-    /// The transport checksum cannot be or need not be verified (cut packet, not ready, UDP 0).
+    /// The transport checksum cannot be verified, or need not be (cut packet, not ready, UDP 0).
     pub const CHECKSUM_UNKNOWN: DecodeFlags = DecodeFlags(32);
-    /// Fewer bytes were captured than the headers say the datagram has.
+    /// Fewer bytes were captured than the datagram has according to its headers.
     pub const CUT: DecodeFlags = DecodeFlags(64);
     /// Bytes follow the IP datagram in the frame (padding or trailer).
     pub const TRAILER: DecodeFlags = DecodeFlags(128);
-    /// Must not be counted or delivered: a checksum or filter decision removed it.
+    /// Must not be counted or delivered: it was removed because of a checksum or filter.
     pub const EXCLUDED: DecodeFlags = DecodeFlags(256);
-    /// The transport checksum was computed and is right.
+    /// The transport checksum was verified and is right.
     pub const RIGHT_CHECKSUM: DecodeFlags = DecodeFlags(512);
-    /// The transport checksum has to be verified before somebody reads the payload.
+    /// The transport checksum has to be verified before the payload is read.
     pub const UNVERIFIED: DecodeFlags = DecodeFlags(1024);
-    /// The transport checksum is wrong, which changes nothing but that the payload is not read.
+    /// The transport checksum is wrong; the only effect is that the payload is not read.
     pub const BAD_PAYLOAD: DecodeFlags = DecodeFlags(2048);
 
     /// Whether all bits of `other` are set.
@@ -202,26 +202,26 @@ pub enum Problem {
     /// Nothing went wrong.
     #[default]
     None = 0,
-    /// The link type is not one this decodes.
+    /// The link type is not supported.
     UnknownLink,
     /// The frame carries something other than IP (ARP, LLDP, IS-IS, ...). Not an error.
     NotIp,
-    /// The captured bytes end inside a header, and the frame was cut by the snap length.
+    /// The captured bytes end inside a header, because the snap length cut the frame.
     CutHeader,
     /// The frame itself ends inside a header.
     ShortHeader,
-    /// An IP version, header length or total length contradicts itself.
+    /// IP version, header length or total length are contradictory.
     BadIpHeader,
     /// An IPv6 extension header chain is malformed or too long.
     BadExtension,
-    /// A transport header length or field contradicts itself.
+    /// Length or other fields of the transport header are contradictory.
     BadTransport,
-    /// Tunnels nest deeper than the limit; the outermost that was still decoded counts.
+    /// There are more nested tunnels than the limit; the outermost decoded one counts.
     TooDeep,
 }
 
 impl Problem {
-    /// Whether the packet is malformed (as opposed to merely foreign or cut by the snap length).
+    /// Whether the packet is malformed (rather than of another protocol, or cut by the snap length).
     pub const fn is_malformed(self) -> bool {
         matches!(
             self,
@@ -234,7 +234,7 @@ impl Problem {
     }
 }
 
-/// How a packet was carried inside another.
+/// Kinds of encapsulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -281,9 +281,9 @@ pub struct Tunnel {
     pub destination: Address,
     /// IP version of the outer addresses.
     pub version: u8,
-    /// How many tunnels were taken off, this one included.
+    /// Number of tunnels removed, including this one.
     pub depth: u8,
-    /// VNI, TEID, GRE key or session, where there is one.
+    /// VNI, TEID, GRE key or session, if there is one.
     pub id: Option<u32>,
 }
 
@@ -296,21 +296,21 @@ pub struct DecodedBatch {
     pub tunnels: Vec<Tunnel>,
     /// Bytes of reassembled datagrams; see [`DecodeFlags::REASSEMBLED`].
     pub memory: Vec<u8>,
-    /// Start and length in `memory` of each reassembled datagram, looked up by
-    /// [`Decoded::index`] (kept small: fragments are rare).
+    /// Start and length in `memory` of each reassembled datagram, found by [`Decoded::index`] (few entries,
+    /// as fragments are rare).
     pub datagrams: Vec<(u16, u32, u32)>,
-    /// What all packets of the batch have in common, so that later passes need not look.
+    /// Common properties of all packets of the batch, so that later passes can skip checks.
     pub summary: Summary,
 }
 
-/// Of a batch as it was decoded, before anything was taken out or put in.
+/// Summary of a batch as decoded, before packets were removed or added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// All flags that any packet has.
+    /// The union of all packets' flags.
     pub flags: DecodeFlags,
     /// Sum of the lengths on the wire.
     pub wire_bytes: u64,
-    /// Whether any packet was unusual. If none was, none has a [`Problem`], a tunnel, or is a fragment.
+    /// Whether any packet was unusual. If not, none has a [`Problem`] or a tunnel, or is a fragment.
     pub unusual: bool,
 }
 
@@ -326,7 +326,7 @@ impl DecodedBatch {
         }
     }
 
-    /// Forgets the last batch, keeps the memory.
+    /// Clears the last batch, but keeps the memory.
     pub fn clear(&mut self) {
         self.packets.clear();
         self.tunnels.clear();
@@ -335,7 +335,7 @@ impl DecodedBatch {
         self.summary = Summary::default();
     }
 
-    /// The bytes that `packet`'s offsets refer to: the captured frame, or the reassembled datagram.
+    /// The bytes to which `packet`'s offsets refer: the captured frame, or the reassembled datagram.
     #[inline]
     pub fn bytes<'a>(&'a self, batch: &Batch<'a>, packet: &Decoded) -> &'a [u8] {
         if packet.flags.contains(DecodeFlags::REASSEMBLED) {

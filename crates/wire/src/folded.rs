@@ -5,9 +5,9 @@ use core::hash::{BuildHasher, Hasher};
 
 use crate::key::HashSeed;
 
-/// Makes hashers with the key of the process ([`HashSeed::of_process`]), so that whoever sends the packets cannot
-/// choose them to collide. Folded 64x64->128-bit multiplications, as in wyhash and foldhash: for the
-/// short keys of the hot path several times as fast as the standard library's SipHash.
+/// Creates hashers with the key of the process ([`HashSeed::of_process`]), so that senders of packets cannot
+/// cause collisions. Folded 64x64->128-bit multiplications, as in wyhash and foldhash: for the short keys of the
+/// hot path, several times as fast as the standard library's SipHash.
 #[derive(Clone, Copy)]
 pub struct FoldedState([u64; 2]);
 

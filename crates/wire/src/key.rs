@@ -1,4 +1,4 @@
-//! Flow keys: who talks with whom, the same for both directions.
+//! Flow keys: the endpoints of a packet, the same for both directions.
 
 use core::fmt;
 use core::hash::BuildHasher;
@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 
 use ipnet::IpNet;
 
-/// An IPv6 address, or an IPv4 address in its mapped form (`::ffff:a.b.c.d`). Which of the two it
-/// is says [`FlowKey::version`], never the bytes.
+/// An IPv6 address, or an IPv4 address in its mapped form (`::ffff:a.b.c.d`). The version is given by
+/// [`FlowKey::version`], never by the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub [u8; 16]);
 
@@ -31,7 +31,7 @@ impl Address {
         Address((0xffff_0000_0000 | u32::from_be_bytes(bytes) as u128).to_be_bytes())
     }
 
-    /// The address as text is written from it: IPv4 when `version` is 4.
+    /// The address for output as text: IPv4 if `version` is 4.
     #[inline]
     pub fn to_ip(self, version: u8) -> IpAddr {
         if version == 4 {
@@ -44,13 +44,13 @@ impl Address {
     }
 }
 
-/// Reads a network, as `10.0.0.0/8`, or a single address.
+/// Parses a network such as `10.0.0.0/8`, or a single address.
 pub fn network(text: &str) -> Option<IpNet> {
     let single = || text.parse::<IpAddr>().ok().map(IpNet::from);
     text.parse().ok().or_else(single)
 }
 
-/// Which way a packet went, relative to the order of the addresses in a [`FlowKey`].
+/// Direction of a packet, relative to the order of the addresses in a [`FlowKey`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Direction {
@@ -79,12 +79,11 @@ impl Direction {
     }
 }
 
-/// The five-tuple in canonical order: `(low, low_port) <= (high, high_port)`, so that both
-/// directions of a conversation have equal keys. ICMP and ICMPv6 use Community ID's (and Zeek's)
-/// mapping: the source port is the message's type, the destination port the type of its answer
-/// (echo 8 and 0), or the code where the message has no answer. Such one-way messages are not put
-/// in order, their sender is always `low`: the two directions are two flows. Of ESP the halves of the number of the
-/// security association stand for ports: it is one flow.
+/// The five-tuple in canonical order: `(low, low_port) <= (high, high_port)`, so that both directions of a conversation
+/// have equal keys. ICMP and ICMPv6 use the mapping of Community ID (and Zeek): the source port is the message's type,
+/// the destination port the type of its answer (echo 8 and 0), or the code if the message has no answer. Such one-way
+/// messages are not reordered, their sender is always `low`: the two directions are two flows. For ESP, the ports are
+/// the halves of the security parameters index: it is one flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(C)]
 pub struct FlowKey {
@@ -102,7 +101,7 @@ pub struct FlowKey {
     pub version: u8,
     /// Zero.
     pub reserved: u16,
-    /// 0, or the number of the VLAN / tunnel context where flows are kept apart by it.
+    /// Number of the VLAN / tunnel context, if it distinguishes flows; otherwise 0.
     pub context: u32,
 }
 
@@ -137,7 +136,7 @@ impl FlowKey {
         (key, direction)
     }
 
-    /// What is left of it without ports: two hosts, in the order that they have in the key.
+    /// The key without ports: two hosts, in the order of this key.
     #[inline]
     pub fn hosts(&self) -> FlowKey {
         FlowKey {
@@ -148,7 +147,7 @@ impl FlowKey {
         }
     }
 
-    /// Source and destination of a packet of this flow that went in `direction`.
+    /// Source and destination of a packet of this flow in `direction`.
     #[inline]
     pub fn endpoints(&self, direction: Direction) -> ((Address, u16), (Address, u16)) {
         let low = (self.low, self.low_port);
@@ -160,18 +159,18 @@ impl FlowKey {
     }
 }
 
-/// The key of the hash of flow keys, and of all others of this process ([`FoldedState`](crate::FoldedState)).
+/// The hash key of flow keys, and of all other keys of this process ([`FoldedState`](crate::FoldedState)).
 ///
 /// # The hash
-/// A key is four words of 64 bits: the addresses of IPv4 in one, the ports and the context in another. Their sums with
-/// secret words are multiplied, and the products added, modulo 2^128. That is the family NH (Black, Halevi, Krawczyk,
-/// Krovetz and Rogaway, "UMAC: Fast and secure message authentication", CRYPTO 1999, section 4): two different keys have
-/// the same sum under at most one of 2^64 secrets, whichever two they are. Both halves of the sum are then added to
-/// further secret words, multiplied, and the halves of that product combined, as in wyhash and foldhash, so that keys
-/// that are close to each other scatter. The addition of secrets, rather than exclusive or, is what the proof needs.
+/// A key is four words of 64 bits: IPv4 addresses in one, the ports and the context in another. Their sums with secret
+/// words are multiplied, and the products added, modulo 2^128. This is the family NH (Black, Halevi, Krawczyk, Krovetz
+/// and Rogaway, "UMAC: Fast and secure message authentication", CRYPTO 1999, section 4): any two different keys have
+/// the same sum for at most one in 2^64 secrets. Both halves of the sum are then added to further secret words,
+/// multiplied, and the halves of that product combined, as in wyhash and foldhash, so that similar keys are scattered.
+/// The proof requires that secrets are added, rather than combined by exclusive or.
 ///
-/// Who does not know the secret words can so neither choose keys that collide, nor ones that do under an unusual share of
-/// secrets: no factor is zero, or otherwise special, but by a chance of 2^-64.
+/// Without the secret words, it is thus not possible to choose keys that collide, nor keys that do so for an unusual
+/// share of secrets: factors are zero, or otherwise special, only with a probability of 2^-64.
 #[derive(Clone, Copy)]
 pub struct HashSeed(pub(crate) [u64; 8]);
 
@@ -183,7 +182,7 @@ impl fmt::Debug for HashSeed {
     }
 }
 
-/// The last step of SplitMix64: numbers that are close to each other scatter, and no two become one.
+/// The last step of SplitMix64: a bijection that scatters similar numbers.
 #[inline]
 pub const fn scattered(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -192,11 +191,11 @@ pub const fn scattered(number: u64) -> u64 {
 }
 
 impl HashSeed {
-    /// Known to everybody, and the same on all machines: for what has to choose the same flows everywhere. Who makes
-    /// traffic can choose what comes of it.
+    /// A public seed, the same on all machines, for choosing the same flows everywhere. Senders of traffic can choose
+    /// its results.
     pub const PUBLIC: HashSeed = HashSeed::new(0);
 
-    /// The seed of a number, by SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+    /// The seed for a number, by SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
     pub const fn new(number: u64) -> HashSeed {
         let mut words = [0; 8];
         let (mut state, mut at) = (number, 0);
@@ -208,7 +207,7 @@ impl HashSeed {
         HashSeed(words)
     }
 
-    /// The one of this process, for every table whose keys come from packets: random, unless it was
+    /// The seed of this process, for every table whose keys come from packets: random, unless it was
     /// [fixed](HashSeed::fix) before. No result depends on it, and no other process knows it.
     #[inline]
     pub fn of_process() -> &'static HashSeed {
@@ -218,8 +217,7 @@ impl HashSeed {
         })
     }
 
-    /// Makes this the seed of the process, to find out whether results depend on it. Returns whether it is: not if one
-    /// was used already.
+    /// Makes this the seed of the process, to test whether results depend on it. False if a seed was already in use.
     pub fn fix(self) -> bool {
         OF_PROCESS.set(self).is_ok()
     }

@@ -1,7 +1,6 @@
-//! The ledger: every packet is delivered or counted in exactly one named place.
+//! The ledger: each packet is delivered, or counted in exactly one named place.
 
-/// Where a packet can end other than at its consumer. *Dropped* places lose wanted packets;
-/// *discarded* places refuse unwanted ones.
+/// Where a packet can end other than at its consumer. *Dropped*: wanted, but lost; *discarded*: not wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[repr(u8)]
 #[strum(serialize_all = "snake_case")]
@@ -16,23 +15,23 @@ pub enum Place {
     Cutoff = 3,
     /// Dropped under overload because of its priority.
     Priority = 4,
-    /// Dropped because a memory budget was used up.
+    /// Dropped because a memory budget was full.
     Memory = 5,
-    /// Discarded as a duplicate of a packet seen before.
+    /// Discarded as a duplicate of a previous packet.
     Duplicate = 6,
     /// Discarded because its headers or checksums are wrong.
     Malformed = 7,
     /// Discarded by a filter in user space.
     Filter = 8,
-    /// Dropped because a sink could not take it.
+    /// Dropped because a sink could not write it.
     Sink = 9,
-    /// Discarded because its stream is put in order strictly: bytes before it are missing, or its
-    /// connection's handshake was not seen.
+    /// Discarded by strict reassembly of its stream: earlier bytes are missing, or the connection's handshake was not
+    /// seen.
     Strict = 10,
-    /// Discarded because it has no place in its stream: from before the first bytes taken of it, behind
-    /// its FIN, or where its sequence numbers cannot be.
+    /// Discarded because it has no place in its stream: before the first accepted bytes, after the FIN, or with
+    /// impossible sequence numbers.
     Outside = 11,
-    /// Discarded because it belongs to a connection of the program that captures.
+    /// Discarded because it belongs to a connection of the capturing program.
     Own = 12,
 }
 
@@ -45,7 +44,7 @@ impl Place {
         self.into()
     }
 
-    /// Whether what ends here was wanted but lost (dropped), rather than not wanted (discarded).
+    /// Whether packets that end here were wanted but lost (dropped), rather than not wanted (discarded).
     pub const fn is_drop(self) -> bool {
         matches!(
             self,
@@ -54,11 +53,11 @@ impl Place {
     }
 }
 
-/// Packets and bytes that reached an interface or stood in a file, and where they went.
+/// Packets and bytes that arrived at an interface or were in a file, and what became of them.
 ///
-/// Packets enter with [`take`](Ledger::take) or [`miss`](Ledger::miss), once, and are moved by [`refuse`](Ledger::refuse):
-/// nothing else changes it, so that it can say less than what entered in no place. A move of more than there is
-/// moves what there is, and leaves the ledger out of balance for good.
+/// Packets enter once, with [`take`](Ledger::take) or [`miss`](Ledger::miss), and are moved by
+/// [`refuse`](Ledger::refuse). Nothing else changes it, so no packet that entered is without a place. A move of more
+/// packets than there are moves those that there are, and leaves the ledger permanently unbalanced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     received: u64,
@@ -70,26 +69,27 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Packets that reached the source.
+    /// Packets that arrived at the source.
     #[inline]
     pub const fn received(&self) -> u64 {
         self.received
     }
 
-    /// Packets that went on to the consumer.
+    /// Packets delivered to the consumer.
     #[inline]
     pub const fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// Wire bytes of the delivered packets. (Of packets that were refused only when their turn in a stream came, headers count
-    /// to it until the stream is over, and as long as others of it on average.)
+    /// Wire bytes of the delivered packets. (Headers of packets that were refused only when their turn in a stream came
+    /// count as delivered until the stream ends, with the average header length of the others.)
     #[inline]
     pub const fn delivered_bytes(&self) -> u64 {
         self.delivered_bytes
     }
 
-    /// Packets with so many wire bytes were received. They are delivered unless they are [refused](Ledger::refuse).
+    /// Adds received packets with this number of wire bytes. They are delivered unless they are
+    /// [refused](Ledger::refuse).
     #[inline]
     pub fn take(&mut self, packets: u64, bytes: u64) {
         self.received += packets;
@@ -97,7 +97,7 @@ impl Ledger {
         self.delivered_bytes += bytes;
     }
 
-    /// Packets were received, in a sense, that nobody saw: they ended at `place`.
+    /// Adds packets that were received but never seen: they ended at `place`.
     #[inline]
     pub fn miss(&mut self, place: Place, packets: u64) {
         self.received += packets;
@@ -109,7 +109,7 @@ impl Ledger {
         self.places[place as usize]
     }
 
-    /// Packets wanted but lost, over all places.
+    /// Packets that were wanted but lost, over all places.
     pub fn dropped(&self) -> u64 {
         Place::ALL
             .iter()
@@ -118,7 +118,7 @@ impl Ledger {
             .sum()
     }
 
-    /// Packets not wanted, over all places.
+    /// Packets that were not wanted, over all places.
     pub fn discarded(&self) -> u64 {
         Place::ALL
             .iter()
@@ -127,17 +127,17 @@ impl Ledger {
             .sum()
     }
 
-    /// Whether `received = delivered + sum(places)`, and nothing was moved that was not there.
+    /// Whether `received = delivered + sum(places)`, and no move exceeded the packets that there were.
     pub fn is_balanced(&self) -> bool {
         self.anomalies == 0 && self.received == self.delivered + self.dropped() + self.discarded()
     }
 
-    /// Moves `packets` that were delivered to `place`: a later stage refused them.
+    /// Moves delivered `packets` to `place`, because a later stage refused them.
     pub fn refuse(&mut self, place: Place, packets: u64, bytes: u64) {
         self.places[place as usize] += self.give_back(packets, bytes);
     }
 
-    /// Takes back that packets ended at `place`: they are delivered.
+    /// Reverts a move to `place`: the packets are delivered.
     pub fn restore(&mut self, place: Place, packets: u64, bytes: u64) {
         let at = &mut self.places[place as usize];
         self.anomalies += u64::from(packets > *at);
@@ -147,7 +147,7 @@ impl Ledger {
         self.delivered_bytes += bytes;
     }
 
-    /// Packets that were delivered are counted elsewhere, or not at all: as if they had not been received.
+    /// Removes delivered packets, which are counted elsewhere or not at all, as if they had not been received.
     pub fn leave_out(&mut self, packets: u64, bytes: u64) {
         self.received -= self.give_back(packets, bytes);
     }
@@ -161,8 +161,8 @@ impl Ledger {
         packets
     }
 
-    /// What came of a source's packets behind a sink that counts for itself: the source says what was received, the sink
-    /// what of that arrived. Balanced only where the sink took what the source gave.
+    /// Combines a source's ledger with that of a sink that counts for itself: the source's received packets, the sink's
+    /// delivered ones. Balanced only if the sink received all packets that the source delivered.
     #[must_use]
     pub fn through(mut self, sink: &Ledger) -> Ledger {
         (self.delivered, self.delivered_bytes) = (sink.delivered, sink.delivered_bytes);
@@ -173,8 +173,8 @@ impl Ledger {
         self
     }
 
-    /// What came after it stood at `before`. What was refused only then of packets from before is left out where too few
-    /// came.
+    /// The difference to an earlier state, `before`. Refusals of packets from before are ignored if they exceed the
+    /// packets received since.
     #[must_use]
     pub fn since(&self, before: &Ledger) -> Ledger {
         let received = self.received.saturating_sub(before.received);
@@ -193,7 +193,7 @@ impl Ledger {
         }
     }
 
-    /// Adds another source's ledger.
+    /// Adds the ledger of another source.
     pub fn merge(&mut self, other: &Ledger) {
         self.received += other.received;
         self.delivered += other.delivered;

@@ -1,7 +1,7 @@
 //! Headers of each layer, flow keys, hashes, checksums.
 //!
 //! Everything here is a pure function of bytes: no I/O, no clock, no allocation per packet, no
-//! `unsafe`. Malformed input never panics: it yields a [`Decoded`] with its [`Problem`] set.
+//! `unsafe`. Malformed input never panics, but yields a [`Decoded`] with its [`Problem`] set.
 //!
 //! # What is not decoded
 //! - encrypted or compressed layers: ESP, MACsec with encryption, encrypted 802.11, compressed

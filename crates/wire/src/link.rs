@@ -15,7 +15,7 @@ impl LinkType {
     pub const PPP_HDLC: LinkType = LinkType(50);
     /// PPPoE session frames without Ethernet.
     pub const PPP_ETHER: LinkType = LinkType(51);
-    /// Raw IP, version by the first nibble.
+    /// Raw IP, with the version in the first nibble.
     pub const RAW: LinkType = LinkType(101);
     /// Cisco HDLC.
     pub const C_HDLC: LinkType = LinkType(104);
@@ -27,7 +27,7 @@ impl LinkType {
     pub const LOOP: LinkType = LinkType(108);
     /// Linux cooked capture v1.
     pub const LINUX_SLL: LinkType = LinkType(113);
-    /// IEEE 802.11 behind a radiotap header.
+    /// IEEE 802.11 after a radiotap header.
     pub const IEEE802_11_RADIOTAP: LinkType = LinkType(127);
     /// PPP with a direction byte in front.
     pub const PPP_WITH_DIR: LinkType = LinkType(204);
@@ -40,8 +40,8 @@ impl LinkType {
     /// Linux cooked capture v2.
     pub const LINUX_SLL2: LinkType = LinkType(276);
 
-    /// The registry number for a value found in a capture file: some platforms' raw-IP
-    /// DLT values (12, 14) are mapped to [`LinkType::RAW`].
+    /// The link type for a value in a capture file: some platforms' raw-IP DLT values (12, 14)
+    /// are mapped to [`LinkType::RAW`].
     pub fn from_file(value: u16) -> LinkType {
         match value {
             12 | 14 => LinkType::RAW,

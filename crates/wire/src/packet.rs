@@ -12,31 +12,31 @@
 use crate::link::LinkType;
 use crate::time::Nanos;
 
-/// The most packets a batch holds.
+/// Maximum number of packets in a batch.
 pub const BATCH_SIZE: usize = 256;
 
-/// What the source knows of one packet besides its bytes.
+/// The source's information about one packet, other than its bytes.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct PacketDescriptor {
     /// Capture time.
     pub time: Nanos,
-    /// Where the packet's bytes begin in [`Batch::memory`].
+    /// Offset of the packet's bytes in [`Batch::memory`].
     pub offset: u32,
-    /// Bytes captured, from `offset`.
+    /// Number of bytes captured, from `offset` on.
     pub captured_len: u32,
-    /// Bytes on the wire, never less than `captured_len`.
+    /// Length on the wire, at least `captured_len`.
     pub wire_len: u32,
     /// Index into the source's list of interfaces.
     pub interface: u16,
     /// Link type of this packet.
     pub link: LinkType,
-    /// TPID of a VLAN tag that the kernel took out of the frame (valid with [`PacketFlags::VLAN`]);
+    /// TPID of a VLAN tag that the kernel stripped from the frame (valid with [`PacketFlags::VLAN`]);
     /// its four bytes count in `wire_len`.
     pub vlan_tpid: u16,
     /// TCI of that tag.
     pub vlan_tci: u16,
-    /// What else the source says.
+    /// Further information of the source.
     pub flags: PacketFlags,
 }
 
@@ -47,9 +47,9 @@ pub struct PacketFlags(pub u16);
 impl PacketFlags {
     /// The sender has not filled in the transport checksum yet (`TP_STATUS_CSUMNOTREADY`).
     pub const CHECKSUM_NOT_READY: PacketFlags = PacketFlags(1);
-    /// The receiver's hardware or kernel found the transport checksum right.
+    /// The receiving hardware or kernel verified the transport checksum.
     pub const CHECKSUM_VALID: PacketFlags = PacketFlags(2);
-    /// `vlan_tpid` and `vlan_tci` hold a tag that is not in the bytes.
+    /// `vlan_tpid` and `vlan_tci` contain a tag that is not in the bytes.
     pub const VLAN: PacketFlags = PacketFlags(4);
     /// The packet was sent by this host.
     pub const OUTGOING: PacketFlags = PacketFlags(8);
@@ -74,14 +74,14 @@ impl PacketFlags {
     }
 }
 
-/// Up to [`BATCH_SIZE`] packets, borrowed from their source until its next batch is asked for.
+/// Up to [`BATCH_SIZE`] packets, borrowed from their source until its next batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// What all the descriptors' offsets point into.
+    /// The memory to which all descriptors' offsets refer.
     pub memory: &'a [u8],
     /// The packets, in capture order.
     pub packets: &'a [PacketDescriptor],
-    /// Capture clock of a live source that had nothing to deliver (an idle tick).
+    /// Capture clock of a live source without packets (an idle tick).
     pub now: Option<Nanos>,
 }
 
@@ -101,8 +101,8 @@ impl<'a> Batch<'a> {
         self.packets.len()
     }
 
-    /// Bytes from the first packet to the end of the last: where the source's memory goes on, what lies
-    /// so far behind a packet is most likely in the next batch.
+    /// Bytes from the first packet to the end of the last: if the source's memory is contiguous, bytes
+    /// at this distance after a packet are most likely in the next batch.
     pub fn span(&self) -> usize {
         let (Some(first), Some(last)) = (self.packets.first(), self.packets.last()) else {
             return 0;
@@ -111,13 +111,13 @@ impl<'a> Batch<'a> {
         end.saturating_sub(first.offset as usize)
     }
 
-    /// Whether there is no packet (an idle tick of a live source).
+    /// Whether there are no packets (an idle tick of a live source).
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// The captured bytes of packet `index`; empty when a descriptor lies outside the memory.
+    /// The captured bytes of packet `index`; empty if its descriptor is outside the memory.
     #[inline]
     pub fn bytes(&self, index: usize) -> &'a [u8] {
         match self.packets.get(index) {
@@ -126,7 +126,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The captured bytes of one of the packets; empty when its descriptor lies outside the memory.
+    /// The captured bytes of a packet; empty if its descriptor is outside the memory.
     #[inline]
     pub fn bytes_of(&self, packet: &PacketDescriptor) -> &'a [u8] {
         let start = packet.offset as usize;

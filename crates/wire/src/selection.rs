@@ -1,4 +1,4 @@
-//! Which packets of a batch.
+//! Selections of packets of a batch.
 
 use core::ops::Range;
 
@@ -6,7 +6,7 @@ use crate::packet::BATCH_SIZE;
 
 const WORDS: usize = BATCH_SIZE / 64;
 
-/// A set of packets of one batch: a bit each.
+/// A set of packets of one batch, as one bit each.
 #[derive(Clone, Copy, Debug, Default, Eq)]
 pub struct Selection {
     words: [u64; WORDS],
@@ -22,10 +22,10 @@ impl PartialEq for Selection {
 }
 
 impl Selection {
-    /// None.
+    /// The empty set.
     pub const NONE: Selection = Selection { words: [0; WORDS] };
 
-    /// The first `count`, at most [`BATCH_SIZE`].
+    /// The first `count` packets, at most [`BATCH_SIZE`].
     pub fn first(count: usize) -> Selection {
         let mut selection = Selection::NONE;
         for (index, word) in selection.words.iter_mut().enumerate() {
@@ -35,7 +35,7 @@ impl Selection {
         selection
     }
 
-    /// The places of values for which `test` says so, without a branch for any.
+    /// The indices of values for which `test` is true, without branches.
     #[inline]
     pub fn of(values: &[u32; BATCH_SIZE], test: impl Fn(u32) -> bool) -> Selection {
         /// Brings the lowest bit of each byte to the highest byte, in their order.
@@ -54,7 +54,7 @@ impl Selection {
         selection
     }
 
-    /// How many.
+    /// Number of packets.
     #[inline]
     pub fn len(&self) -> usize {
         self.words
@@ -63,13 +63,13 @@ impl Selection {
             .sum()
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.words.iter().fold(0, |any, word| any | word) == 0
     }
 
-    /// Their numbers, if one follows the other.
+    /// The indices as a range, if they are consecutive.
     pub fn run(&self) -> Option<Range<usize>> {
         let words = self.words.iter().enumerate();
         let mut used = words.filter(|(_, word)| **word != 0);
@@ -82,7 +82,7 @@ impl Selection {
         (end - start == self.len()).then_some(start..end)
     }
 
-    /// Whether packet `index` is one of them.
+    /// Whether packet `index` is in the set.
     #[inline]
     pub fn contains(&self, index: usize) -> bool {
         self.words
@@ -90,7 +90,7 @@ impl Selection {
             .is_some_and(|word| word & (1 << (index % 64)) != 0)
     }
 
-    /// Takes packet `index` in; one outside any batch is ignored.
+    /// Adds packet `index`; one outside any batch is ignored.
     #[inline]
     pub fn insert(&mut self, index: usize) {
         if let Some(word) = self.words.get_mut(index / 64) {
@@ -98,7 +98,7 @@ impl Selection {
         }
     }
 
-    /// Takes packet `index` out.
+    /// Removes packet `index`.
     #[inline]
     pub fn remove(&mut self, index: usize) {
         if let Some(word) = self.words.get_mut(index / 64) {
@@ -106,28 +106,28 @@ impl Selection {
         }
     }
 
-    /// Those in this and in `other`.
+    /// The intersection with `other`.
     #[inline]
     #[must_use]
     pub fn and(self, other: Selection) -> Selection {
         self.combine(other, |mine, theirs| mine & theirs)
     }
 
-    /// Those in this or in `other`.
+    /// The union with `other`.
     #[inline]
     #[must_use]
     pub fn or(self, other: Selection) -> Selection {
         self.combine(other, |mine, theirs| mine | theirs)
     }
 
-    /// Those in this and not in `other`.
+    /// The packets that are not in `other`.
     #[inline]
     #[must_use]
     pub fn without(self, other: Selection) -> Selection {
         self.combine(other, |mine, theirs| mine & !theirs)
     }
 
-    /// Keeps those for which `keep` says so.
+    /// Keeps the packets for which `keep` is true.
     #[inline]
     pub fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
         for (base, word) in (0..).step_by(64).zip(&mut self.words) {
@@ -140,7 +140,7 @@ impl Selection {
         }
     }
 
-    /// Their numbers, in order.
+    /// The indices, in order.
     #[inline]
     pub fn iter(&self) -> Selected {
         Selected {
@@ -159,7 +159,7 @@ impl Selection {
     }
 }
 
-/// The numbers of selected packets.
+/// The indices of selected packets.
 #[derive(Clone, Debug)]
 pub struct Selected {
     /// What is left of the word under way.

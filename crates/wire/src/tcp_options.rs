@@ -10,13 +10,13 @@ pub enum TcpOption<'a> {
     MaximumSegmentSize(u16),
     /// Window scale: the window is shifted left by this (more than 14 counts as 14).
     WindowScale(u8),
-    /// Selective acknowledgement may be used.
+    /// Selective acknowledgement is permitted.
     SackPermitted,
     /// Selective acknowledgements: pairs of left and right edge.
     Sack(SackBlocks<'a>),
-    /// Time stamp value and echo reply.
+    /// Timestamp value and echo reply.
     Timestamps(u32, u32),
-    /// Any other kind, or one whose length is not that of its kind, with its data.
+    /// Any other kind, or one with a wrong length for its kind, with its data.
     Other(u8, &'a [u8]),
 }
 
@@ -37,7 +37,7 @@ impl SackBlocks<'_> {
 }
 
 /// The options of a TCP header, in order. Ends at the end-of-list option, at the end of the
-/// header or of the captured bytes, and at a length that makes no sense; at most forty items.
+/// header or of the captured bytes, and at an invalid length; at most forty items.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpOptions<'a> {
     rest: &'a [u8],
@@ -51,7 +51,8 @@ impl<'a> TcpOptions<'a> {
         }
     }
 
-    /// The options of `packet`, whose offsets refer to `bytes`; none when it is not whole TCP.
+    /// The options of `packet`, whose offsets refer to `bytes`; none if it is not a complete
+    /// TCP header.
     pub fn of(bytes: &'a [u8], packet: &Decoded) -> TcpOptions<'a> {
         if packet.key.protocol != 6
             || !packet.flags.contains(DecodeFlags::TRANSPORT)

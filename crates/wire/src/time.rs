@@ -1,9 +1,9 @@
-//! Time as packets carry it.
+//! Time in packets.
 
 use core::ops::{Add, Sub};
 
-/// Nanoseconds since 1970-01-01 00:00:00 UTC when a point in time, plain nanoseconds when a
-/// duration. Subtraction saturates at zero: captures have clocks that go backwards.
+/// Nanoseconds since 1970-01-01 00:00:00 UTC for a point in time, plain nanoseconds for a
+/// duration. Subtraction saturates at zero, because clocks of captures may go backwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
@@ -28,7 +28,7 @@ impl Nanos {
         Nanos(microseconds.saturating_mul(1_000))
     }
 
-    /// Seconds in 32.32 fixed point, as MAPI has times.
+    /// Seconds in 32.32 fixed point, MAPI's format of times.
     pub const fn ticks(self) -> u64 {
         (((self.0 as u128) << 32) / 1_000_000_000) as u64
     }

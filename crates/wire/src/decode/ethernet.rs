@@ -1,4 +1,4 @@
-//! Ethernet II, 802.3 with LLC and SNAP, and what their type field announces.
+//! Ethernet II, 802.3 with LLC and SNAP, and the protocols given by their type field.
 
 use super::walk::{Next, Walk};
 use super::{ppp, shim};

@@ -1,9 +1,9 @@
-//! The hot path: IPv4 or IPv6 with TCP or UDP and nothing unusual, behind Ethernet with at most one
-//! VLAN tag, behind a Linux cooked header, or bare.
+//! The hot path: regular IPv4 or IPv6 with TCP or UDP, after an Ethernet header with at most one VLAN tag, after a
+//! Linux cooked header, or raw.
 //!
-//! Rejected (November 2026): hashing the key and verifying the transport checksum here, while what they
-//! need is in registers. It was fewer instructions in all, but so many values live at once spilled to
-//! the stack: decoding cost a fifth more, and the passes it replaced had cost no more than that.
+//! Rejected (November 2026): hashing the key and verifying the transport checksum here, while their inputs are in
+//! registers. It took fewer instructions in total, but so many live values spilled to the stack: decoding cost a fifth
+//! more, and the passes it replaced had cost no more than that.
 
 use flowgauge_sys::checksum::is_right;
 

@@ -1,39 +1,39 @@
-//! What a defragmenter needs to know of a fragment.
+//! Information about a fragment for defragmentation.
 
 use super::ipv6::{
     AUTHENTICATION, DESTINATION, FRAGMENT, HIP, HOP_BY_HOP, MOBILITY, ROUTING, SHIM6,
 };
 
-/// One fragment's place in its datagram.
+/// The position of a fragment in its datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentInfo {
     /// 4 or 6.
     pub version: u8,
-    /// Protocol of the datagram: IPv4's field, or what the IPv6 fragment header says follows.
+    /// Protocol of the datagram: IPv4's field, or the next header of the IPv6 fragment header.
     pub protocol: u8,
     /// Identification (16 bits in IPv4).
     pub id: u32,
-    /// Where the fragment's data belong in the datagram's payload, in bytes.
+    /// Offset of the fragment's data in the datagram's payload, in bytes.
     pub offset: u32,
     /// Whether more fragments follow.
     pub more: bool,
-    /// Length of the header before the data, from the IP header's first byte: with options in
-    /// IPv4; in IPv6 up to the fragment header, which is not included.
+    /// Length of the header before the data, from the IP header's first byte: in IPv4 including
+    /// options; in IPv6 up to the fragment header, excluding it.
     pub header_len: u16,
-    /// Where the fragment's data begin in the bytes.
+    /// Offset of the fragment's data in the bytes.
     pub data_offset: u32,
-    /// Length of the fragment's data, by the headers.
+    /// Length of the fragment's data according to the headers.
     pub data_len: u32,
-    /// IPv6: where, from the IP header's first byte, the number 44 stands that announces the
-    /// fragment header; a rebuilt header has `protocol` there. IPv4: 9.
+    /// IPv6: offset, from the IP header's first byte, of the next header value 44 that
+    /// announces the fragment header; a rebuilt header has `protocol` there. IPv4: 9.
     pub next_header_at: u16,
 }
 
 /// Protocols that can carry IP: IP in IP, UDP, 6in4, GRE.
 pub const CARRIERS: [u8; 4] = [4, 17, 41, 47];
 
-/// Reads the fragment whose IP header begins at `ip_offset`. `None` when it is not a fragment
-/// (an IPv6 atomic fragment is none) or its headers are not all there.
+/// Parses the fragment whose IP header is at `ip_offset`. `None` if it is not a fragment (nor
+/// is an IPv6 atomic fragment), or its headers are incomplete.
 pub fn fragment_info(bytes: &[u8], ip_offset: usize) -> Option<FragmentInfo> {
     let datagram = bytes.get(ip_offset..)?;
     match datagram.first()? >> 4 {

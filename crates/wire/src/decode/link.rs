@@ -1,4 +1,4 @@
-//! Link types other than Ethernet that begin a frame.
+//! Link types other than Ethernet.
 
 use super::walk::{Next, Walk};
 use super::{ethernet, frame_relay, ppp, wireless};

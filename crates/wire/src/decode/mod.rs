@@ -1,19 +1,18 @@
 //! Decoding: from captured bytes to [`Decoded`], once per packet, in batches.
 //!
-//! Two paths lead to the same result. Frames that carry an unfragmented IPv4 (no options) or IPv6 (no
-//! extension headers) datagram with TCP or UDP behind a common link header take straight-line code in
-//! `fast`; everything else goes through a `Walk`: a loop over layers, each a function in the
-//! file of its family, that ends at the innermost IP datagram's transport.
+//! Two paths have the same result. Frames with an unfragmented IPv4 (no options) or IPv6 (no extension headers)
+//! datagram with TCP or UDP after a common link header take straight-line code in `fast`; all others go through a
+//! `Walk`: a loop over layers, each a function in the file of its family, which ends at the innermost IP datagram's
+//! transport.
 //!
-//! Lengths come from the headers. The *end* of a layer is where its headers say it ends on the
-//! wire; how much of it was captured is a second figure. So a packet cut by the snap length counts
-//! with its real size ([`DecodeFlags::CUT`]), and padding is never payload.
+//! Lengths are those of the headers. The *end* of a layer is its end on the wire according to its headers; how much of
+//! it was captured is stored separately. A packet cut by the snap length thus counts with its real size
+//! ([`DecodeFlags::CUT`]), and padding is never payload.
 //!
 //! # Tunnels
-//! With [`DecodeOptions::decapsulate`] a tunnel is taken off and the inner datagram decides the
-//! flow. A tunnel whose content is not IP, is cut or is malformed is left alone: the packet then
-//! belongs to the outer flow. UDP tunnels are recognised by port *and* by a header that makes
-//! sense.
+//! With [`DecodeOptions::decapsulate`], a tunnel is removed and the inner datagram determines the flow. A tunnel whose
+//! content is not IP, is cut or is malformed is not removed: the packet then belongs to the outer flow. UDP tunnels are
+//! recognised by port *and* by a plausible header.
 
 mod ethernet;
 mod fast;
@@ -44,13 +43,13 @@ use crate::packet::{Batch, PacketDescriptor, PacketFlags};
 use crate::time::Nanos;
 use walk::{Next, Walk};
 
-/// What the decoder looks for, and what distinguishes flows.
+/// What the decoder decapsulates, and what distinguishes flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecodeOptions {
-    /// Whether tunnels are taken off.
+    /// Whether tunnels are removed.
     pub decapsulate: bool,
-    /// How many tunnels are taken off before the packet counts as too deep.
+    /// Maximum number of tunnels to remove; packets with more are too deep.
     pub tunnel_depth: u8,
     /// UDP ports of VXLAN and VXLAN-GPE.
     pub vxlan_ports: Vec<u16>,
@@ -62,10 +61,9 @@ pub struct DecodeOptions {
     pub teredo_ports: Vec<u16>,
     /// UDP ports of AYIYA.
     pub ayiya_ports: Vec<u16>,
-    /// Whether equal five-tuples in different VLANs are different flows.
+    /// Whether equal five-tuples in different VLANs belong to different flows.
     pub separate_vlans: bool,
-    /// Whether equal five-tuples in different tunnels (outer addresses, kind, id) are different
-    /// flows.
+    /// Whether equal five-tuples in different tunnels (outer addresses, kind, id) belong to different flows.
     pub separate_tunnels: bool,
 }
 
@@ -81,7 +79,7 @@ impl DecodeOptions {
         ]
     }
 
-    /// Whether datagrams between these ports can carry a tunnel that is taken off.
+    /// Whether datagrams between these ports can contain a tunnel that is removed.
     pub fn is_tunnel(&self, low: u16, high: u16) -> bool {
         let has = |ports: &Vec<u16>| ports.contains(&low) || ports.contains(&high);
         self.decapsulate && self.tunnel_ports().into_iter().any(has)
@@ -107,7 +105,7 @@ impl Default for DecodeOptions {
 /// Cache lines of the next batch that are asked for per packet of this one.
 const LINES_AHEAD: usize = 2;
 
-/// Decodes batches. Holds only configuration: no packet changes how another is decoded.
+/// Decodes batches. Its only state is configuration: packets do not affect each other.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     options: DecodeOptions,
@@ -131,7 +129,7 @@ impl Decoder {
         Decoder { options, ports }
     }
 
-    /// The options it was made with.
+    /// Its options.
     pub fn options(&self) -> &DecodeOptions {
         &self.options
     }
@@ -174,11 +172,10 @@ impl Decoder {
         out.summary = summary;
     }
 
-    /// Decodes a datagram reassembled from fragments and appends the result to `out`: the bytes
-    /// to [`DecodedBatch::memory`], a [`Decoded`] with [`DecodeFlags::REASSEMBLED`] to
-    /// [`DecodedBatch::packets`]. `datagram` begins at the IP header, whose length fields must be
-    /// those of the whole and which must not say *fragment* any more. The result can itself be a
-    /// fragment, of an inner datagram.
+    /// Decodes a datagram reassembled from fragments and appends the result to `out`: the bytes to
+    /// [`DecodedBatch::memory`], a [`Decoded`] with [`DecodeFlags::REASSEMBLED`] to [`DecodedBatch::packets`].
+    /// `datagram` starts with the IP header, whose length fields must be those of the whole datagram, without any sign
+    /// of a fragment. The result can itself be a fragment, of an inner datagram.
     pub fn decode_datagram(
         &mut self,
         datagram: &[u8],
@@ -209,11 +206,11 @@ impl Decoder {
         out.packets.push(decoded);
     }
 
-    /// What the first fragment of a datagram carries where that is a tunnel's, decoded as if these `bytes` were what was
-    /// captured of the longest datagram there can be; `scratch` is for that alone. `None` of other fragments, and where
-    /// there is no IP in it.
+    /// Decodes the content of a datagram's first fragment if it is a tunnel's, as if `bytes` were the captured part of
+    /// the longest possible datagram; `scratch` is only used for that. `None` for other fragments, and without IP
+    /// inside.
     ///
-    /// So flows, and whoever divides packets by them, agree on what never becomes complete.
+    /// Flows, and the distribution of packets by flow, thus agree about datagrams that never become complete.
     pub fn decode_first_fragment(
         &mut self,
         bytes: &[u8],
@@ -288,7 +285,7 @@ impl Decoder {
     }
 }
 
-/// What a reassembled datagram inherits from its fragments.
+/// The properties that a reassembled datagram inherits from its fragments.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DatagramOrigin {
     /// Capture time of the fragment that completed it.
@@ -308,7 +305,7 @@ pub struct DatagramOrigin {
 }
 
 impl DatagramOrigin {
-    /// The origin of a datagram that the fragment `last` completed, with totals over all of them.
+    /// The origin of a datagram completed by the fragment `last`, with totals over all fragments.
     pub fn of(last: &Decoded, wire_len: u32, frames: u16) -> DatagramOrigin {
         DatagramOrigin {
             time: last.time,
@@ -322,7 +319,7 @@ impl DatagramOrigin {
     }
 }
 
-/// Fills [`Decoded::hash`] of each packet that has an IP header, with the [seed of the process](HashSeed::of_process).
+/// Fills [`Decoded::hash`] of each packet with an IP header, using the [seed of the process](HashSeed::of_process).
 #[inline]
 pub fn hash_batch(packets: &mut [Decoded]) {
     let seed = *HashSeed::of_process();

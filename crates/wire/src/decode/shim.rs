@@ -1,4 +1,4 @@
-//! What stands between a link layer and IP: MPLS (RFC 3032) with pseudowires (RFC 4448), provider
+//! Layers between a link layer and IP: MPLS (RFC 3032) with pseudowires (RFC 4448), provider
 //! backbone bridging (802.1ah), network service headers (RFC 8300), HSR, VN-Tag, FabricPath,
 //! MACsec without encryption.
 

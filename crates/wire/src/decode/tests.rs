@@ -1,4 +1,4 @@
-//! Byte fixtures through both paths.
+//! Byte fixtures, decoded by both paths.
 
 use super::*;
 use crate::checksum::{Checksum, ChecksumVerdict, verify_transport};

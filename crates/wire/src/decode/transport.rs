@@ -1,4 +1,4 @@
-//! TCP, UDP, SCTP, ICMP and ICMPv6 headers; every other protocol as opaque payload.
+//! TCP, UDP, SCTP, ICMP and ICMPv6 headers; all other protocols are opaque payload.
 
 use super::ipv6::AUTHENTICATION;
 use super::tunnel::{self, GRE, IPV4_IN_IP, IPV6_IN_IP};
@@ -193,8 +193,8 @@ fn icmp_key(walk: &mut Walk<'_, '_>, protocol: u8) {
     }
 }
 
-/// The type that answers `kind`, or that it answers, in ICMP (`protocol` 1) and ICMPv6 (58); as
-/// in the Community ID specification, version 1.
+/// The type that answers `kind`, or that it answers, in ICMP (`protocol` 1) and ICMPv6 (58), according to the
+/// Community ID specification, version 1.
 pub fn icmp_counterpart(protocol: u8, kind: u8) -> Option<u8> {
     let pairs: &[(u8, u8)] = if protocol == ICMP {
         // Echo, router discovery, time stamp, information, address mask.

@@ -1,5 +1,5 @@
-//! Tunnels that are IP protocols of their own: GRE (RFC 2784, 2890, 1701; version 1 of PPTP,
-//! RFC 2637) with ERSPAN inside, and IP in IP.
+//! Tunnels with their own IP protocol: GRE (RFC 2784, 2890, 1701; version 1 of PPTP, RFC 2637)
+//! with ERSPAN inside, and IP in IP.
 
 use super::transport::other;
 use super::walk::{Next, Walk};

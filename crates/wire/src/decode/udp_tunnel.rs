@@ -1,5 +1,5 @@
-//! Tunnels over UDP: VXLAN (RFC 7348) and VXLAN-GPE, Geneve (RFC 8926), GTP-U (3GPP TS 29.281),
-//! Teredo (RFC 4380), AYIYA. Each is believed only when its port and its header both fit.
+//! Tunnels over UDP: VXLAN (RFC 7348) and VXLAN-GPE, Geneve (RFC 8926), GTP-U (3GPP TS 29.281), Teredo (RFC 4380),
+//! AYIYA. They are recognised only if both port and header match.
 
 use super::walk::{Next, Walk};
 use crate::decoded::TunnelKind;

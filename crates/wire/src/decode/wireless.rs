@@ -1,4 +1,4 @@
-//! IEEE 802.11 data frames, alone or behind radiotap, PPI, AVS and Prism headers.
+//! IEEE 802.11 data frames, alone or after radiotap, PPI, AVS and Prism headers.
 
 use super::ethernet;
 use super::walk::{Next, Walk};
