@@ -78,7 +78,7 @@ pub struct ComponentInfo {
 }
 
 impl ComponentInfo {
-    /// What most components that take packets have in common, as the base of a description.
+    /// Defaults for components that process packets, as the base of a description.
     pub const OF_PACKETS: Self = Self {
         name: "",
         aliases: &[],

@@ -1,4 +1,4 @@
-//! Batches in parts, where a component looks at the clock in the middle of one.
+//! Splits batches for components that need the clock to advance in the middle of one.
 
 use flowgauge_wire::{Nanos, PacketDescriptor};
 

@@ -193,7 +193,7 @@ struct Stopwatch {
     within: u64,
 }
 
-/// What went through a component.
+/// Input counters of a component.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     /// Number of items.
@@ -505,12 +505,12 @@ impl<T: Tail> Graph<T> {
         self.now
     }
 
-    /// What comes behind the last component.
+    /// The receiver of the output.
     pub fn tail(&self) -> &T {
         &self.tail
     }
 
-    /// What comes behind the last component.
+    /// The receiver of the output.
     pub fn tail_mut(&mut self) -> &mut T {
         &mut self.tail
     }
@@ -538,7 +538,7 @@ impl<T: Tail> Graph<T> {
         self.has_enough
     }
 
-    /// What went through a component.
+    /// The input counters of a component.
     pub fn passed(&self, id: NodeId) -> Passed {
         self.nodes
             .get(id.index())

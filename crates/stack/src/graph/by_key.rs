@@ -1,10 +1,10 @@
 //! Results of components inside demultiplexers, key by key.
 //!
-//! A component has one result for all keys. Where those of each are wanted it gets its items one by
-//! one, and what its result then goes on by belongs to the key of the item; of one whose result is the
-//! last of something that is the key's. Results must not depend on batches, so nothing else changes.
+//! A component has one result for all keys. If results per key are requested, it gets its items one by
+//! one, and the change of its result belongs to the key of the item; a result that is a last value
+//! becomes that of the key. Results must not depend on batches, so nothing else changes.
 //!
-//! That is so for numbers; for tables see [`tables`].
+//! This applies to numbers; for tables see [`tables`].
 
 mod tables;
 

@@ -1,4 +1,4 @@
-//! The capture clock, and components that look at it.
+//! The capture clock, and components with timers.
 
 use flowgauge_wire::{Batch, Nanos};
 
@@ -7,7 +7,7 @@ use crate::deadline::first_after;
 use crate::engine::Step;
 
 impl<T: Tail> Graph<T> {
-    /// The capture clock goes on: components that wait for a time look at it.
+    /// Advances the capture clock for components with timers.
     ///
     /// # Errors
     /// A component failed or panicked. The stack does nothing any more.
@@ -18,19 +18,19 @@ impl<T: Tail> Graph<T> {
         })
     }
 
-    /// Whether any of its components looks at the clock.
+    /// Whether any of its components has a timer.
     pub fn is_timed(&self) -> bool {
         !self.timed.is_empty()
     }
 
-    /// The lengths of the intervals at whose ends components look at the clock
+    /// The lengths of its components' intervals
     /// ([`Component::interval`](crate::Component::interval)).
     pub fn intervals(&self) -> &[Nanos] {
         &self.intervals
     }
 
-    /// Whether components of others behind this one look at the clock, too, and at the ends of which
-    /// intervals: its source goes by them.
+    /// Sets whether components in later parts have timers, and their intervals, which the source of
+    /// this part has to respect.
     pub fn set_looks(&mut self, is_timed: bool, intervals: &[Nanos]) {
         self.looks = intervals.to_vec();
         self.looks.extend(is_timed.then_some(TICK));

@@ -1,4 +1,4 @@
-//! The way out of a component that is at work.
+//! The outlet of a component that is processing items.
 
 use flowgauge_wire::Nanos;
 

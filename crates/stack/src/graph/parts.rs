@@ -1,10 +1,11 @@
-//! Graphs made of graphs that run.
+//! Graphs made from running graphs.
 
 use super::{Graph, Running, Tail};
 use crate::program::NodeId;
 
 impl<T: Tail> Graph<T> {
-    /// A copy that goes on from here, with another tail. Where a component cannot be copied it has none.
+    /// A copy that continues from the current state, with another tail. If a component cannot be copied, the copy has no
+    /// components.
     pub fn fork<U: Tail>(&self, tail: U) -> Graph<U> {
         let copies: Option<Vec<Running>> = self.nodes.iter().map(Running::fork).collect();
         let is_whole = copies.is_some();
@@ -35,8 +36,8 @@ impl<T: Tail> Graph<T> {
         }
     }
 
-    /// Takes the components of the outermost row from `at` on out, if there are any, with what comes behind them; `behind` comes
-    /// there instead. Those before have no timer and no results that others use.
+    /// Splits off the components of the outermost sequence from `at` on, if there are any, with their tail, which is
+    /// replaced by `behind`. The remaining ones must not have timers or results that others use.
     pub fn split_off(&mut self, at: Option<NodeId>, behind: T) -> Graph<T> {
         let nodes = core::mem::take(&mut self.nodes);
         let mut rest = Graph {

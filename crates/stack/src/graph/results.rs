@@ -1,7 +1,8 @@
-//! Results: read, made of others, and such as components on another thread use.
+//! Results: reading them, deriving them from others, and passing them to components on another
+//! thread.
 //!
-//! What stands behind a component `thread` has the results of components before it as they were when
-//! those had seen the same packets and the same times: they go with what goes to the other thread.
+//! A component after a component `thread` sees the results of preceding ones as they were after the
+//! same packets and times: they are sent with the items to the other thread.
 
 use flowgauge_record::results::Table;
 
@@ -25,13 +26,13 @@ impl<T: Tail> Graph<T> {
         result_of(&self.nodes, id, 0)
     }
 
-    /// A component's result for each key of the demultiplexer that it is in, where that has
-    /// [`crate::RESULTS_OPTION`]: the largest of them.
+    /// A component's result for each key of the enclosing demultiplexer, if that has
+    /// [`crate::RESULTS_OPTION`]: the largest ones.
     pub fn result_by_key(&self, id: NodeId) -> Option<Table> {
         self.by_key(id)
     }
 
-    /// The result, as it is now, of a component that stands before this part.
+    /// Sets the current result of a component that precedes this part.
     pub fn set_result(&mut self, id: NodeId, result: ResultValue) {
         if let Some(node) = self.nodes.get_mut(id.index()) {
             node.elsewhere = Some(result);

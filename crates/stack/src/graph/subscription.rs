@@ -1,4 +1,4 @@
-//! Graphs whose first component subscribes to an engine: one of its own, or one that several graphs share.
+//! Graphs whose first component subscribes to an engine: its own, or one shared by several graphs.
 
 use core::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
@@ -34,7 +34,7 @@ impl<T: Tail> Graph<T> {
         }
     }
 
-    /// The engine that its first component subscribes to, where that is its own.
+    /// The engine of its first component, if that has its own.
     pub fn engine(&self) -> Option<&Engine> {
         match &self.nodes[self.entry?.index()].subscription {
             Some(Subscription::Own(engine)) => engine.as_deref(),
@@ -42,7 +42,7 @@ impl<T: Tail> Graph<T> {
         }
     }
 
-    /// The engine that its first component subscribes to, where no other does.
+    /// The engine of its first component, if that shares it with no other.
     pub fn engine_mut(&mut self) -> Option<&mut Engine> {
         match self.nodes[self.entry?.index()].subscription.as_mut()? {
             Subscription::Own(engine) => engine.as_deref_mut(),
@@ -50,7 +50,7 @@ impl<T: Tail> Graph<T> {
         }
     }
 
-    /// Has its engine, or its first component, tell what it wants of flows; returns whether one does.
+    /// Makes its engine, or its first component, report what it wants of flows. Returns whether one does.
     pub fn set_offload(&mut self, verdicts: &Verdicts) -> bool {
         if let Some(engine) = self.engine_mut() {
             engine.set_offload(verdicts);
@@ -68,7 +68,8 @@ impl<T: Tail> Graph<T> {
         first.is_some_and(|component| component.counts_packets())
     }
 
-    /// Takes out the engine that its first component subscribes to: whoever has it drives it, and gives the graph what comes of it.
+    /// Takes the engine of its first component out, to be driven by the caller, which passes the engine's events to the
+    /// graph.
     pub fn share_engine(&mut self) -> Option<Box<Engine>> {
         match &mut self.nodes[self.entry?.index()].subscription {
             Some(subscription @ Subscription::Own(_)) => {
@@ -81,14 +82,14 @@ impl<T: Tail> Graph<T> {
         }
     }
 
-    /// Its first component, where that subscribes to an engine that it shares.
+    /// Its first component, if that subscribes to a shared engine.
     pub fn subscriber(&self) -> Option<NodeId> {
         let entry = self.entry?;
         let subscription = &self.nodes[entry.index()].subscription;
         matches!(subscription, Some(Subscription::Shared)).then_some(entry)
     }
 
-    /// A step of the engine that its first component shares begins. Returns which events that wants.
+    /// Starts a step of the shared engine. Returns the kinds of events that the first component wants.
     pub fn begin_step(&mut self, step: &Step<'_, '_>, clock: Nanos) -> Wants {
         let Some(entry) = self.entry.filter(|_| !self.is_over) else {
             return Wants::default();
@@ -110,7 +111,7 @@ impl<T: Tail> Graph<T> {
         self.wants()
     }
 
-    /// Which events of the engine that it shares its first component wants.
+    /// The kinds of events of the shared engine that its first component wants.
     pub fn wants(&mut self) -> Wants {
         let mut wants = Wants::default();
         if let Some(entry) = self.entry.filter(|_| !self.is_over) {
@@ -121,7 +122,7 @@ impl<T: Tail> Graph<T> {
         wants
     }
 
-    /// Gives its first component an event of the engine that it shares.
+    /// Passes an event of the shared engine to its first component.
     #[inline]
     pub fn event(&mut self, feed: Feed<'_, '_>) {
         let Some(entry) = self.entry.filter(|_| self.failure.is_none()) else {
@@ -134,7 +135,7 @@ impl<T: Tail> Graph<T> {
         }
     }
 
-    /// The step is over: its first component gives on what waits, and the others look at the clock.
+    /// Ends the step: its first component emits pending items, and timers of the others are checked.
     ///
     /// # Errors
     /// A component failed or panicked. The graph does nothing any more.

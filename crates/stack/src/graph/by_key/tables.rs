@@ -1,9 +1,9 @@
 //! Tables by key.
 //!
-//! A table of all keys together does not tell which rows are whose, so that beside the component there
-//! is another one like it for each key. Those get the items of their key and give nothing on: the run is
-//! as it would be without them. What they keep is bounded by the demultiplexer's keys and by what their
-//! options allow each of them.
+//! A table for all keys does not tell which rows belong to which key, so there is an additional instance
+//! of the component for each key. These instances get the items of their key, and their output is
+//! discarded: the run is the same as without them. Their memory is bounded by the number of the
+//! demultiplexer's keys and by the limits in their options.
 
 use core::cmp::Reverse;
 use std::sync::{Mutex, PoisonError};
