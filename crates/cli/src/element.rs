@@ -8,7 +8,7 @@ use flowgauge_element::{Element, StartError};
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::options::{ElementCommand, ElementOptions};
-use crate::say::say;
+use crate::say::{count, say};
 
 /// How often it is looked whether the element is to end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -22,7 +22,9 @@ pub(crate) fn run(options: &ElementOptions) -> Result<(), Failure> {
         let config = Element::check(&options.config).map_err(|error| unstarted(&error))?;
         let (users, issuers) = (config.users.len(), config.issuers.len());
         let file = options.config.display();
-        say!("{file}: good: {users} users, {issuers} issuers");
+        let users = count(users as u64, "user");
+        let issuers = count(issuers as u64, "issuer");
+        say!("{file}: valid: {users}, {issuers}");
         return Ok(());
     }
     let control = Control::install()?;

@@ -169,11 +169,13 @@ pub(crate) fn of_writer(writer: &mut RecordWriter) -> Result<(), Failure> {
 }
 
 /// What clap says, without its own advice: hints say it, and what it advises to pass as a value would be part of the
-/// filter here.
-fn without_advice(message: &str) -> String {
+/// filter here. Where it suggests an option its usage line has that, as if it were required.
+fn without_advice(message: &str, suggests: bool) -> String {
     let is_advice = |line: &&str| {
         let line = line.trim_start();
-        line.starts_with("tip: ") || line.starts_with("For more information, try ")
+        line.starts_with("tip: ")
+            || line.starts_with("For more information, try ")
+            || suggests && line.starts_with("Usage: ")
     };
     let lines: Vec<&str> = message.lines().filter(|line| !is_advice(line)).collect();
     // Of blank lines, which separate paragraphs, one is enough.
@@ -190,8 +192,8 @@ fn without_advice(message: &str) -> String {
     kept
 }
 
-/// The command in these arguments, with the commands within it.
-fn command_in(arguments: impl Iterator<Item = OsString>) -> String {
+/// The command in these arguments, and its name with the commands around it.
+fn command_in(arguments: impl Iterator<Item = OsString>) -> (String, clap::Command) {
     let mut command = &Cli::built();
     let mut name = command.get_name().to_owned();
     for argument in arguments {
@@ -202,7 +204,35 @@ fn command_in(arguments: impl Iterator<Item = OsString>) -> String {
         name = format!("{name} {}", within.get_name());
         command = within;
     }
-    name
+    (name, command.clone())
+}
+
+/// The names nearest to one that is none, among those that there are. (What clap suggests is not the nearest.)
+fn meant(error: &clap::Error, command: &clap::Command) -> Vec<String> {
+    use clap::error::ErrorKind;
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        _ => "",
+    };
+    let (wrong, names): (&str, Vec<String>) = match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let commands = command.get_subcommands().filter(|it| !it.is_hide_set());
+            let names = commands.map(|it| it.get_name().to_owned());
+            (text(ContextKind::InvalidSubcommand), names.collect())
+        }
+        ErrorKind::UnknownArgument => {
+            let options = command.get_arguments().filter_map(|it| it.get_long());
+            let names = options.map(|it| format!("--{it}"));
+            (text(ContextKind::InvalidArg), names.collect())
+        }
+        ErrorKind::InvalidValue => match error.get(ContextKind::ValidValue) {
+            Some(ContextValue::Strings(names)) => (text(ContextKind::InvalidValue), names.clone()),
+            _ => return Vec::new(),
+        },
+        _ => return Vec::new(),
+    };
+    let near = say::near(wrong, names.iter().map(String::as_str));
+    near.into_iter().map(str::to_owned).collect()
 }
 
 /// What to write for an option that another command or another program has.
@@ -216,18 +246,12 @@ fn hint_of_option(command: &str, option: &str) -> Option<&'static str> {
 }
 
 /// What to do about arguments that are wrong.
-fn hint_of_arguments(error: &clap::Error, command: &str) -> String {
+fn hint_of_arguments(error: &clap::Error, command: &str, within: &clap::Command) -> String {
     use clap::error::ErrorKind;
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
-        Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),
         _ => None,
     };
-    let suggested = [
-        ContextKind::SuggestedArg,
-        ContextKind::SuggestedSubcommand,
-        ContextKind::SuggestedValue,
-    ];
     let option = text(ContextKind::InvalidArg).unwrap_or("it");
     // Without the name of its value.
     let option = option.split(' ').next().unwrap_or(option);
@@ -240,7 +264,8 @@ fn hint_of_arguments(error: &clap::Error, command: &str) -> String {
     {
         return format!("name the program after --: {command} -- {option}");
     }
-    if let Some(meant) = suggested.into_iter().find_map(text) {
+    let meant = meant(error, within).join(" or ");
+    if !meant.is_empty() {
         return format!("did you mean {meant}? \"{command} --help\" lists the options");
     }
     match error.kind() {
@@ -278,11 +303,12 @@ pub(crate) fn of_arguments(error: &clap::Error) -> ExitCode {
             if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
                 let _ = error.print();
             } else {
-                let text = without_advice(&error.render().to_string());
+                let suggests = error.get(ContextKind::SuggestedArg).is_some();
+                let text = without_advice(&error.render().to_string(), suggests);
                 say::part(format_args!("flowgauge: {text}\n"));
             }
-            let command = command_in(std::env::args_os().skip(1));
-            say!("hint: {}", hint_of_arguments(error, &command));
+            let (name, command) = command_in(std::env::args_os().skip(1));
+            say!("hint: {}", hint_of_arguments(error, &name, &command));
             ExitCode::from(EXIT_USAGE)
         }
     }

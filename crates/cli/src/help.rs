@@ -70,7 +70,10 @@ fn pages(command: &Command) -> Vec<(String, Vec<u8>)> {
 fn page(command: &Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     let source = format!("flowgauge {}", env!("CARGO_PKG_VERSION"));
-    let man = Man::new(command.clone()).source(source).manual("Flowgauge");
+    // It leaves out the text of what the short help leaves out.
+    let command = command.clone();
+    let command = command.mut_args(|argument| argument.hide_short_help(false));
+    let man = Man::new(command).source(source).manual("Flowgauge");
     man.render(&mut page)?;
     Ok(page)
 }

@@ -6,7 +6,7 @@ use flowgauge_record::PacketRow;
 use flowgauge_record::link::LinkHeader;
 use flowgauge_record::text::{TimeWriter, harmless, protocol_name, tcp_flag_letters};
 use flowgauge_wire::checksum::ChecksumVerdict;
-use flowgauge_wire::{DecodeFlags, Nanos};
+use flowgauge_wire::{DecodeFlags, Nanos, TcpFlags};
 
 use crate::packet_contents::{Connections, write_contents};
 
@@ -271,7 +271,11 @@ fn write_ip(line: &mut String, row: &PacketRow<'_>, detail: Detail, (seq, ack): 
     if transport && decoded.key.protocol == 6 {
         let flags = tcp_flag_letters(decoded.tcp_flags);
         let flags = if flags.is_empty() { "none" } else { flags };
-        let _ = write!(line, " {flags} seq {seq} ack {ack} win {}", decoded.window);
+        let _ = write!(line, " {flags} seq {seq}");
+        if decoded.tcp_flags.contains(TcpFlags::ACK) {
+            let _ = write!(line, " ack {ack}");
+        }
+        let _ = write!(line, " win {}", decoded.window);
     } else if transport && is_icmp {
         let _ = write!(
             line,

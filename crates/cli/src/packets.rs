@@ -122,7 +122,7 @@ struct Printer {
 impl Printer {
     fn open(options: &PacketsOptions, thread: Option<&WriterThread>) -> Result<Printer, Failure> {
         let format = sinks::format(&options.output);
-        let schema = match options.hex {
+        let schema = match options.hex > 0 {
             true => PACKET_BYTES_SCHEMA,
             false => PACKET_SCHEMA,
         };
@@ -165,7 +165,7 @@ impl Printer {
             decoder: Decoder::default(),
             decoded: DecodedBatch::new(),
             number: 0,
-            hex: options.hex,
+            hex: options.hex > 0,
             lines,
             display_filter,
             displayed: Vec::new(),

@@ -7,7 +7,7 @@ use std::fmt::Arguments;
 use std::io::Write;
 
 use flowgauge_record::text::harmless_lines;
-pub(crate) use flowgauge_record::words::{count, instead_of};
+pub(crate) use flowgauge_record::words::{count, instead_of, near};
 
 /// Prints a line on standard error; one that cannot be written is lost.
 macro_rules! say {

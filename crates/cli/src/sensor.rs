@@ -29,7 +29,7 @@ use crate::control::{Control, Hangup};
 use crate::failure::Failure;
 use crate::input;
 use crate::options::{FlowOptions, MapiOptions, SensorCommand, SensorOptions, SensorRunOptions};
-use crate::say::say;
+use crate::say::{count, say};
 use crate::sensor_agent::{self, connect, failed};
 use crate::summary;
 
@@ -53,7 +53,9 @@ pub(crate) fn run(options: &SensorOptions) -> Result<(), Failure> {
             for note in notes {
                 say!("{file}: {note}");
             }
-            say!("{file}: good: {devices} devices, {stacks} stacks");
+            let devices = count(devices as u64, "device");
+            let stacks = count(stacks as u64, "stack");
+            say!("{file}: valid: {devices}, {stacks}");
             Ok(())
         }
         SensorCommand::Status(options) => status::run(options),

@@ -43,7 +43,12 @@ pub(crate) fn check_name(options: &DestinationOptions) -> Result<(), Failure> {
     match (options.format(), by_name(ending)) {
         (None, None) => Err(Failure::usage(
             format!("{name}: unknown format .{ending}"),
-            "use a name ending in .json or .csv, or choose a format: --format table",
+            match ending {
+                "pcap" | "pcapng" => {
+                    "\"flowgauge capture -r IN -w OUT\" writes packets; records are .json or .csv"
+                }
+                _ => "use a name ending in .json or .csv, or choose a format: --format table",
+            },
         )),
         // Logs of other tools in JSON lines may have such a name as well.
         (Some(RecordFormat::Csv | RecordFormat::CsvSafe), Some(RecordFormat::Csv))

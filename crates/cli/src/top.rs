@@ -46,7 +46,7 @@ pub(crate) fn run(options: &TopOptions) -> Result<(), Failure> {
     }
     let is_shown = std::io::stdout().is_terminal();
     if !is_shown && !options.common.quiet {
-        say!("note: standard output is no terminal: the page is printed at the end");
+        say!("note: standard output is not a terminal: the page is printed at the end");
     }
     let shown = Shown {
         view: options.view,

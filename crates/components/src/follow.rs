@@ -227,7 +227,7 @@ impl Component for Follow {
 
     fn finish(&mut self, out: &mut dyn Outlet) {
         if self.found.is_none() {
-            let none = format!("no connection with data is {}", self.text);
+            let none = format!("no connection with data matches {}", self.text);
             out.fail(Failure::new(none).with_hint(
                 "\"flowgauge flows --fields flow_id,community_id,src_ip,src_port,dst_ip,dst_port\" lists those that there are",
             ));

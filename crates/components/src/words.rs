@@ -325,11 +325,19 @@ fn character(characters: &[char], start: usize) -> Result<(u8, usize), (usize, S
     let (byte, end) = match characters.get(start + 1) {
         Some('\\') => escaped(characters, start + 1)?,
         Some(other) if other.is_ascii() => (*other as u8, start + 2),
-        _ => return Err((start + 1, "' needs one character".to_owned())),
+        _ => {
+            return Err((
+                start + 1,
+                "one character is in single quotes, a text in double quotes".to_owned(),
+            ));
+        }
     };
     match characters.get(end) {
         Some('\'') => Ok((byte, end + 1)),
-        _ => Err((start + 1, "' needs one character and another '".to_owned())),
+        _ => Err((
+            start + 1,
+            "one character is in single quotes, a text in double quotes".to_owned(),
+        )),
     }
 }
 

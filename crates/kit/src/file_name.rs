@@ -134,10 +134,10 @@ impl Name {
         let folder = self.folder();
         match files::named().is_folder(Path::new(folder)) {
             true => Ok(()),
-            false => Err(
-                Failure::new(format!("cannot write to {folder}: not a directory"))
-                    .with_hint("make it"),
-            ),
+            false => Err(Failure::new(format!(
+                "cannot write to {folder}: there is no such folder"
+            ))
+            .with_hint(format!("make it: mkdir -p {folder}"))),
         }
     }
 

@@ -28,7 +28,7 @@ pub fn parse(text: &str) -> Result<Vec<Call>, Error> {
             let (arguments, after) = arguments(inner).ok_or_else(|| {
                 Error::new(
                     UNKNOWN,
-                    format!("the arguments of {name} have no end, or are none"),
+                    format!("{name}: bad or unclosed arguments; texts are in double quotes"),
                 )
             })?;
             given = arguments;

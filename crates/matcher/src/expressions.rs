@@ -73,7 +73,7 @@ fn failed(error: &CompileError) -> PatternError {
 
 fn hint(message: &str) -> &'static str {
     if message.contains("empty buffer") {
-        "it matches nothing at all, and so everywhere: use + instead of *"
+        "it matches the empty text, and so everywhere: use + instead of *"
     } else if message.contains("too large") {
         "bounded repeats such as {1,1000} make an expression large"
     } else if message.contains("length exceeds") {

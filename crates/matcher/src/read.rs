@@ -102,7 +102,7 @@ fn read_line(line: &[u8], id: u64, options: ReadOptions) -> Result<Option<Patter
         pattern.kind = content.kind.unwrap_or(pattern.kind);
     } else if is_rule(trimmed) {
         return Err(trouble(
-            "a whole rule: ports, directions and several contents are not looked at here",
+            "whole rules (ports, directions, several contents) are not supported",
             "give the content that matters: content:\"...\"; msg:\"...\"; sid:...",
         ));
     } else if let Some(text) = trimmed.strip_prefix(b"\"") {

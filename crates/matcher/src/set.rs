@@ -86,9 +86,7 @@ impl PatternSet {
                     None => "aho-corasick knows no regular expressions".to_owned(),
                 },
                 hint: match engine {
-                    Engine::AhoCorasick => {
-                        "leave the choice of the engine to the program".to_owned()
-                    }
+                    Engine::AhoCorasick => "omit --matcher".to_owned(),
                     _ => INSTALL.to_owned(),
                 },
             });

@@ -467,8 +467,8 @@ pub(crate) struct PacketsOptions {
     #[arg(short = 'v', long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Also print the bytes of each packet in hexadecimal and ASCII
-    #[arg(short = 'X', long = "hex")]
-    pub(crate) hex: bool,
+    #[arg(short = 'X', long = "hex", action = clap::ArgAction::Count)]
+    pub(crate) hex: u8,
     /// Print only packets that match a display filter, as in Wireshark (docs/display-filter.md)
     #[arg(short = 'Y', long, value_name = "EXPR")]
     pub(crate) display_filter: Option<String>,

@@ -128,12 +128,12 @@ fn what_is_no_connection_is_refused_or_told() {
     fails(
         &follow(&capture, "udp :80", &[]),
         1,
-        &["no connection with data is udp :80", "hint: "],
+        &["no connection with data matches udp :80", "hint: "],
     );
     fails(
         &follow(&capture, "icmp :80", &[]),
         2,
-        &["\"icmp\" is no endpoint", "hint: "],
+        &["\"icmp\" is not an endpoint", "hint: "],
     );
     fails(&follow(&capture, ":22", &["--hash"]), 2, &["--hash"]);
     fails(

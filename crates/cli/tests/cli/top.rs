@@ -200,7 +200,7 @@ fn without_a_terminal_it_is_printed_once() {
     let output = run(&["top", "-r", text(&trace)]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(
-        stderr(&output).contains("standard output is no terminal"),
+        stderr(&output).contains("standard output is not a terminal"),
         "{}",
         stderr(&output)
     );

@@ -94,7 +94,7 @@ impl Connection {
                         ends.push(end);
                         continue;
                     }
-                    None => return wrong(format!("\"{word}\" is no endpoint of a connection")),
+                    None => return wrong(format!("\"{word}\" is not an endpoint of a connection")),
                 },
             };
             if protocol.replace(number).is_some() {
@@ -206,9 +206,12 @@ mod tests {
             ),
             (
                 "192.0.2.256:80",
-                "\"192.0.2.256:80\" is no endpoint of a connection",
+                "\"192.0.2.256:80\" is not an endpoint of a connection",
             ),
-            ("1:short=", "\"1:short=\" is no endpoint of a connection"),
+            (
+                "1:short=",
+                "\"1:short=\" is not an endpoint of a connection",
+            ),
             ("::1 ::2 ::3", "\"::1 ::2 ::3\" has more than two endpoints"),
         ] {
             let error = Connection::read(text).unwrap_err();
