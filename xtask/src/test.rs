@@ -41,8 +41,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let (alone, others): (Vec<_>, Vec<_>) = programs.into_iter().partition(is_alone);
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let mut tally = Tally::default();
-    // Many wait for others, and leave a core idle.
-    run_in_lanes(others, cores + cores.div_ceil(2), &mut tally);
+    run_in_lanes(others, cores, &mut tally);
     run_in_lanes(alone, 1, &mut tally);
     tally.report()
 }

@@ -324,7 +324,7 @@ fn captures() -> Vec<(String, Vec<u8>)> {
         generate(&Config::new(preset).with_packets(3000), &mut file).unwrap();
         all.push((format!("{preset:?}"), file));
     }
-    let stride = std::env::var("FLOWGAUGE_STRIDE").map_or(23, |text| text.parse().unwrap());
+    let stride = std::env::var("FLOWGAUGE_STRIDE").map_or(41, |text| text.parse().unwrap());
     let mut folders: Vec<PathBuf> = corpora::corpora().into_iter().collect();
     let mut files = Vec::new();
     while let Some(folder) = folders.pop() {

@@ -30,7 +30,7 @@ pub(crate) fn traces() -> Vec<(String, Vec<u8>)> {
         generate(&Config::new(preset).with_packets(3_000), &mut file).unwrap();
         traces.push((format!("{preset:?}"), file));
     }
-    let stride = std::env::var("FLOWGAUGE_STRIDE").map_or(23, |text| text.parse().unwrap());
+    let stride = std::env::var("FLOWGAUGE_STRIDE").map_or(41, |text| text.parse().unwrap());
     for path in captures().into_iter().step_by(stride) {
         if let Some(file) = readable(&path).filter(|file| file.len() < 1 << 20) {
             traces.push((path.display().to_string(), file));
